@@ -1,10 +1,11 @@
-"""Thousands of calls at once: how long they take against the provider's own latency, and how soon silent ones are gone.
+"""Thousands of calls at once: how long they take against the provider's own latency, and how soon
+silent ones are gone.
 
     python -m bench.calls [--calls 5000] [--latency 3] [--silent 1000]
 
-The provider is a process of its own that reads nothing but lengths, so that what is measured is the client. `ideal` is
-the latency; `bare` is a loop that a programmer would write with aiohttp, all calls at once.
-"""
+The provider is a process of its own that reads nothing but lengths, so that what is measured is the
+client. `ideal` is the latency; `bare` is a loop that a programmer would write with aiohttp, all
+calls at once."""
 
 from __future__ import annotations
 
@@ -30,15 +31,22 @@ from retinue.models.http import ConnectionPool, HttpModel
 from retinue.models.machine_limits import DESCRIPTORS
 
 EVENTS: tuple[dict[str, Any], ...] = (
-    {"type": "message_start", "message": {"id": "m", "model": "m", "content": [], "usage": {"input_tokens": 60}}},
+    {
+        "type": "message_start",
+        "message": {"id": "m", "model": "m", "content": [], "usage": {"input_tokens": 60}},
+    },
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}},
     {"type": "content_block_stop", "index": 0},
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
     {"type": "message_stop"},
 )
-BODY = b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in EVENTS)
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+BODY = b"".join(
+    b"event: %b\ndata: %b\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in EVENTS
+)
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(
+    BODY
+)
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
@@ -98,14 +106,18 @@ def request(n: int, model: str = "m", root: str = "") -> Request:
 
 def http_model(url: str, client: ConnectionPool, name: str = "m", **fields: Any) -> HttpModel:
     info = ModelInfo(name=name, max_output=1_024)
-    return HttpModel(info, AnthropicCodec(), model=name, base_url=url, key="k", client=client, **fields)
+    return HttpModel(
+        info, AnthropicCodec(), model=name, base_url=url, key="k", client=client, **fields
+    )
 
 
 async def many(url: str, n: int) -> float:
     client = ConnectionPool()
     model = http_model(url, client)
     began = time.perf_counter()
-    replies = await asyncio.gather(*(model.complete(request(i), lambda text: None) for i in range(n)))
+    replies = await asyncio.gather(
+        *(model.complete(request(i), lambda text: None) for i in range(n))
+    )
     took = time.perf_counter() - began
     assert all(r.message.text for r in replies)
     await client.close()
@@ -113,7 +125,9 @@ async def many(url: str, n: int) -> float:
 
 
 async def bare(url: str, n: int) -> float:
-    body = json.dumps({"model": "m", "stream": True, "max_tokens": 256, "messages": [{"role": "user"}]}).encode()
+    body = json.dumps(
+        {"model": "m", "stream": True, "max_tokens": 256, "messages": [{"role": "user"}]}
+    ).encode()
 
     async def one(session: aiohttp.ClientSession) -> None:
         async with session.post(f"{url}/v1/messages", data=body) as answer:
@@ -126,11 +140,15 @@ async def bare(url: str, n: int) -> float:
 
 
 async def parked(url: str, n: int) -> dict[str, float]:
-    """Silent calls of one tree; what others wait meanwhile, and how soon the silent ones are gone."""
+    """Silent calls of one tree; what others wait meanwhile, and how soon the silent ones are
+    gone."""
     client = ConnectionPool()
     silent = http_model(url, client, "silent")
     loud = http_model(url, client, "m", governor=silent.governor, warmth=silent.warmth)
-    held = [asyncio.create_task(silent.complete(request(i, "silent", "big"), lambda text: None)) for i in range(n)]
+    held = [
+        asyncio.create_task(silent.complete(request(i, "silent", "big"), lambda text: None))
+        for i in range(n)
+    ]
     began = time.perf_counter()
     while silent.governor.in_flight < n:
         await asyncio.sleep(0.005)
@@ -167,7 +185,8 @@ def main() -> None:
         cpu = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / options.rounds
         middle = statistics.median(took)
         print(
-            f"{name:8} {options.calls} calls of {options.latency:g} s: {middle:.2f} s, {middle / options.latency:.2f}x "
+            f"{name:8} {options.calls} calls of {options.latency:g} s: {middle:.2f} s, "
+            f"{middle / options.latency:.2f}x "
             f"({min(took):.2f} to {max(took):.2f}), {cpu:.2f} s of CPU"
         )
     for what, seconds in asyncio.run(parked(url, options.silent)).items():

@@ -1,4 +1,5 @@
-"""One function a figure. Each runs in a process of its own and returns what it saw and whether it is good enough."""
+"""One function a figure. Each runs in a process of its own and returns what it saw and whether it
+is good enough."""
 
 from __future__ import annotations
 
@@ -27,13 +28,16 @@ Figures = dict[str, Any]
 
 
 def child_cpu() -> Figures:
-    """CPU per child of three turns and two tool calls: by hand, in memory, on SQLite FULL; at 100 and at 1,000."""
+    """CPU per child of three turns and two tool calls: by hand, in memory, on SQLite FULL; at 100
+    and at 1,000."""
     out: Figures = {}
     with tempfile.TemporaryDirectory() as folder:
         for n in (100, 1_000):
             bare = statistics.median(asyncio.run(bare_cpu(n, 5)))
             memory = statistics.median(asyncio.run(retinue_cpu(n, None, 5)))
-            disk = statistics.median(asyncio.run(retinue_cpu(n, os.path.join(folder, f"{n}.db"), 5)))
+            disk = statistics.median(
+                asyncio.run(retinue_cpu(n, os.path.join(folder, f"{n}.db"), 5))
+            )
             out[f"n{n}"] = {
                 "bare_ms": round(bare, 3),
                 "memory_ms": round(memory, 3),
@@ -43,14 +47,15 @@ def child_cpu() -> Figures:
             }
     small, large = out["n100"], out["n1000"]
     out["ok"] = (
-        max(small["memory_ms"], large["memory_ms"]) <= 0.5 and max(small["sqlite_ms"], large["sqlite_ms"]) <= 0.8
+        max(small["memory_ms"], large["memory_ms"]) <= 0.5
+        and max(small["sqlite_ms"], large["sqlite_ms"]) <= 0.8
     )
     return out
 
 
 def child_calls() -> Figures:
-    """Function calls per child of the same workload, with tools that wait and with quick ones: a figure that nothing
-    else on the machine changes."""
+    """Function calls per child of the same workload, with tools that wait and with quick ones: a
+    figure that nothing else on the machine changes."""
 
     async def measure(*, quick: bool) -> float:
         bench = Bench(100, quick=quick)
@@ -64,11 +69,16 @@ def child_calls() -> Figures:
         return sum(entry.callcount for entry in profile.getstats()) / bench.n
 
     waiting, quick = asyncio.run(measure(quick=False)), asyncio.run(measure(quick=True))
-    return {"waiting_tools": round(waiting), "quick_tools": round(quick), "ok": quick <= 1_700 and waiting <= 2_100}
+    return {
+        "waiting_tools": round(waiting),
+        "quick_tools": round(quick),
+        "ok": quick <= 1_700 and waiting <= 2_100,
+    }
 
 
 def step_cost() -> Figures:
-    """One step with 10 and with 10,000 other runs live: the machine's cost must not know how many there are."""
+    """One step with 10 and with 10,000 other runs live: the machine's cost must not know how many
+    there are."""
 
     def trees_with(live: int) -> Trees:
         trees = Trees(Rules())
@@ -115,8 +125,13 @@ def linear_fan_out() -> Figures:
             """Start all."""
             return caller.spawn(worker, *(f"item {i}" for i in range(n)))
 
-        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "all done"]
-        lead = Agent("lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker])
+        script = [
+            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            "all done",
+        ]
+        lead = Agent(
+            "lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker]
+        )
         with tempfile.TemporaryDirectory() as folder:
             async with Retinue(os.path.join(folder, "log.db"), rules=RULES) as retinue:
                 best = []
@@ -144,7 +159,8 @@ def parked_memory() -> Figures:
 
 
 def parked_memory_sqlite() -> Figures:
-    """The same on SQLite; in a process of its own, because memory that was used before is used again."""
+    """The same on SQLite; in a process of its own, because memory that was used before is used
+    again."""
     with tempfile.TemporaryDirectory() as folder:
         kib = _parked(os.path.join(folder, "log.db"))
     return {"kib": round(kib, 1), "ok": kib <= 20}
@@ -167,8 +183,13 @@ def _parked(store: Any) -> float:
             """Start all."""
             return caller.spawn(worker, *(f"item {i}" for i in range(n)))
 
-        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "all done"]
-        lead = Agent("lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker])
+        script = [
+            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            "all done",
+        ]
+        lead = Agent(
+            "lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker]
+        )
         async with Retinue(store, rules=RULES) as retinue:
             await retinue.spawn(worker, "warm up")
             await asyncio.sleep(0.2)
@@ -204,7 +225,9 @@ def fork_cost() -> Figures:
     short, long = conversation(10), conversation(1_000)
     ratio = statistics.median(cost(long) / cost(short) for _ in range(5))
     fork = Conversation(long, len(long))
-    same = all(a is b for a, b in zip(view(long, 0, len(long)), view(fork, 0, len(fork)), strict=True))
+    same = all(
+        a is b for a, b in zip(view(long, 0, len(long)), view(fork, 0, len(fork)), strict=True)
+    )
     return {"ratio_1000_to_10": round(ratio, 2), "messages_shared": same, "ok": ratio <= 2 and same}
 
 
@@ -218,7 +241,9 @@ def durable_events() -> Figures:
             first = retinue._engine.position
             began = wall()
             for _ in range(5):
-                runs = await asyncio.gather(*(retinue.spawn(bench.worker, f"item {i}") for i in range(400)))
+                runs = await asyncio.gather(
+                    *(retinue.spawn(bench.worker, f"item {i}") for i in range(400))
+                )
                 await retinue.wait(*runs)
             events = retinue._engine.position - first
             return events / (wall() - began), events
@@ -229,7 +254,8 @@ def durable_events() -> Figures:
 
 
 def cancel_tree() -> Figures:
-    """A tree of 1,000 runs (1 + 30 + 30 * 32) is cancelled: from the call to the last end on record."""
+    """A tree of 1,000 runs (1 + 30 + 30 * 32) is cancelled: from the call to the last end on
+    record."""
 
     async def measure(path: str) -> tuple[float, int, int]:
         async def wait(request: Request) -> str:
@@ -246,12 +272,21 @@ def cancel_tree() -> Figures:
 
             return spread
 
-        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "done"]
+        script = [
+            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            "done",
+        ]
         middle = Agent(
-            "middle", model=Scripted(script, name="middle", usage=USAGE), tools=[spreading(leaf, 32)], staff=[leaf]
+            "middle",
+            model=Scripted(script, name="middle", usage=USAGE),
+            tools=[spreading(leaf, 32)],
+            staff=[leaf],
         )
         top = Agent(
-            "top", model=Scripted(script, name="top", usage=USAGE), tools=[spreading(middle, 30)], staff=[middle]
+            "top",
+            model=Scripted(script, name="top", usage=USAGE),
+            tools=[spreading(middle, 30)],
+            staff=[middle],
         )
         async with Retinue(path, rules=RULES) as retinue:
             run = await retinue.spawn(top, "go")
@@ -263,15 +298,25 @@ def cancel_tree() -> Figures:
             seconds = wall() - began
             assert state == "cancelled"
             await asyncio.sleep(0)
-            return seconds, live, len(list(retinue._engine.trees.live())) + len(retinue._engine.performer.tasks())
+            return (
+                seconds,
+                live,
+                len(list(retinue._engine.trees.live())) + len(retinue._engine.performer.tasks()),
+            )
 
     with tempfile.TemporaryDirectory() as folder:
         seconds, live, left = asyncio.run(measure(os.path.join(folder, "log.db")))
-    return {"runs": live, "seconds": round(seconds, 3), "left": left, "ok": seconds < 2 and left == 0}
+    return {
+        "runs": live,
+        "seconds": round(seconds, 3),
+        "left": left,
+        "ok": seconds < 2 and left == 0,
+    }
 
 
 def restart() -> Figures:
-    """Opening a log with 200 open runs and 1,000 or 20,000 ended ones: the ended ones must not matter."""
+    """Opening a log with 200 open runs and 1,000 or 20,000 ended ones: the ended ones must not
+    matter."""
 
     async def fill(path: str, ended: int) -> None:
         quick = Agent("quick", model=Scripted(["done"], name="quick", usage=USAGE))
@@ -283,7 +328,9 @@ def restart() -> Figures:
         slow = Agent("slow", model=Scripted(wait, name="slow", usage=USAGE))
         async with Retinue(path, rules=RULES) as retinue:
             for start in range(0, ended, 500):
-                runs = await asyncio.gather(*(retinue.spawn(quick, f"item {start + i}") for i in range(500)))
+                runs = await asyncio.gather(
+                    *(retinue.spawn(quick, f"item {start + i}") for i in range(500))
+                )
                 await retinue.wait(*runs)
             await asyncio.gather(*(retinue.spawn(slow, f"item {i}") for i in range(200)))
 
@@ -301,11 +348,17 @@ def restart() -> Figures:
         asyncio.run(fill(small, 1_000))
         asyncio.run(fill(large, 20_000))
         a, b = asyncio.run(opening(small)), asyncio.run(opening(large))
-    return {"seconds_at_1000": round(a, 4), "seconds_at_20000": round(b, 4), "ratio": round(b / a, 2), "ok": b / a <= 2}
+    return {
+        "seconds_at_1000": round(a, 4),
+        "seconds_at_20000": round(b, 4),
+        "ratio": round(b / a, 2),
+        "ok": b / a <= 2,
+    }
 
 
 def budget_cap() -> Figures:
-    """1,000 parallel children against one budget: spent to the last unit that fits, never one more."""
+    """1,000 parallel children against one budget: spent to the last unit that fits, never one
+    more."""
 
     async def measure() -> tuple[int, int]:
         limit = 500_000
@@ -316,7 +369,9 @@ def budget_cap() -> Figures:
             said += 130
             if request.turn < 3 and request.purpose == "turn":
                 return Reply(
-                    message=Assistant(text="on it", calls=(Call(id=f"c{request.turn}", name="look"),)),
+                    message=Assistant(
+                        text="on it", calls=(Call(id=f"c{request.turn}", name="look"),)
+                    ),
                     usage=USAGE_130,
                     stop="calls",
                 )
@@ -336,7 +391,11 @@ def budget_cap() -> Figures:
             return caller.spawn(worker, *(f"item {i}" for i in range(1_000)))
 
         script = [
-            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), usage=USAGE_130, stop="calls"),
+            Reply(
+                message=Assistant(calls=(Call(id="c", name="spread"),)),
+                usage=USAGE_130,
+                stop="calls",
+            ),
             Reply(message=Assistant(text="done"), usage=USAGE_130),
         ]
         lead = Agent("lead", model=Scripted(script, name="lead"), tools=[spread], staff=[worker])

@@ -1,6 +1,5 @@
-"""The offline explorer on a generated repository of 1,500 files: `python -m bench.explorer [family]` prints one line of
-JSON. The limit is 5 s for the run itself.
-"""
+"""The offline explorer on a generated repository of 1,500 files: `python -m bench.explorer
+[family]` prints one line of JSON. The limit is 5 s for the run itself."""
 
 from __future__ import annotations
 
@@ -15,11 +14,23 @@ from typing import Any
 
 FILES = 1_500
 LIMIT_SECONDS = 5.0
-AREAS = ("billing", "catalog", "delivery", "identity", "ledger", "mailing", "orders", "search", "storage", "web")
+AREAS = (
+    "billing",
+    "catalog",
+    "delivery",
+    "identity",
+    "ledger",
+    "mailing",
+    "orders",
+    "search",
+    "storage",
+    "web",
+)
 
 
 def generate(root: Path, n: int) -> int:
-    """A package of ten areas in which every module has a class, functions and imports; tests for some; one commit."""
+    """A package of ten areas in which every module has a class, functions and imports; tests for
+    some; one commit."""
     made = 0
     for i in range(n):
         area = AREAS[i % len(AREAS)]
@@ -27,17 +38,36 @@ def generate(root: Path, n: int) -> int:
         tests = i % 5 == 0
         folder = root / ("tests" if tests else "src/shop") / area / f"part{i // 200}"
         folder.mkdir(parents=True, exist_ok=True)
-        imports = [f"from shop.{other}.part0.module{(i * 3 + k) % 190} import Thing" for k in range(4)]
+        imports = [
+            f"from shop.{other}.part0.module{(i * 3 + k) % 190} import Thing" for k in range(4)
+        ]
         body = [
-            f"def act{k}(x: int) -> int:\n    if x > {k}:\n        return x - {k}\n    return x\n" for k in range(12)
+            f"def act{k}(x: int) -> int:\n    if x > {k}:\n        return x - {k}\n    return x\n"
+            for k in range(12)
         ]
         name = f"test_module{i}.py" if tests else f"module{i}.py"
-        cases = [f"def test_it_{k}() -> None:\n    assert {k} == {k}\n" for k in range(4)] if tests else []
-        text = [f'"""Module {i} of {area}."""\n', *imports, "", "", f"class Thing{i}:\n    n = {i}\n", *body, *cases]
+        cases = (
+            [f"def test_it_{k}() -> None:\n    assert {k} == {k}\n" for k in range(4)]
+            if tests
+            else []
+        )
+        text = [
+            f'"""Module {i} of {area}."""\n',
+            *imports,
+            "",
+            "",
+            f"class Thing{i}:\n    n = {i}\n",
+            *body,
+            *cases,
+        ]
         (folder / name).write_text("\n".join(text))
         made += 1
-    (root / "pyproject.toml").write_text('[project]\nname = "shop"\ndescription = "A shop of many parts."\n')
-    (root / "README.md").write_text("# shop\n\nA generated shop, as large as the ones that people have.\n")
+    (root / "pyproject.toml").write_text(
+        '[project]\nname = "shop"\ndescription = "A shop of many parts."\n'
+    )
+    (root / "README.md").write_text(
+        "# shop\n\nA generated shop, as large as the ones that people have.\n"
+    )
     who = ["-c", "user.name=bench", "-c", "user.email=bench@example.invalid"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "all of it"]):
         subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
@@ -74,7 +104,11 @@ def explorer(dialect: str = "fanout") -> dict[str, Any]:
         root = Path(folder)
         n = generate(root, FILES)
         figures = asyncio.run(run(root, dialect))
-    return {"files": n, **figures, "ok": figures["state"] == "completed" and figures["seconds"] < LIMIT_SECONDS}
+    return {
+        "files": n,
+        **figures,
+        "ok": figures["state"] == "completed" and figures["seconds"] < LIMIT_SECONDS,
+    }
 
 
 if __name__ == "__main__":

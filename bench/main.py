@@ -1,4 +1,5 @@
-"""`make bench`: every case in a fresh process, a line for each, one line of JSON at the end; kept in bench/results."""
+"""`make bench`: every case in a fresh process, a line for each, one line of JSON at the end; kept
+in bench/results."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def main() -> int:
     figures: dict[str, object] = {}
     good = True
     for name in asked.cases or CASES:
-        done = subprocess.run([sys.executable, "-m", "bench.main", "--one", name], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.main", "--one", name], capture_output=True, text=True
+        )
         if done.returncode:
             print(done.stderr, file=sys.stderr)
             seen: dict[str, object] = {"ok": False, "error": done.stderr.strip().splitlines()[-1:]}
@@ -35,8 +38,17 @@ def main() -> int:
             seen = json.loads(done.stdout.strip().splitlines()[-1])
         figures[name] = seen
         good = good and bool(seen["ok"])
-        print(f"{'ok ' if seen['ok'] else 'BAD'} {name}: {json.dumps(seen)}", file=sys.stderr, flush=True)
-    all_of_it = {"python": platform.python_version(), "when": time.strftime("%Y-%m-%d"), **figures, "ok": good}
+        print(
+            f"{'ok ' if seen['ok'] else 'BAD'} {name}: {json.dumps(seen)}",
+            file=sys.stderr,
+            flush=True,
+        )
+    all_of_it = {
+        "python": platform.python_version(),
+        "when": time.strftime("%Y-%m-%d"),
+        **figures,
+        "ok": good,
+    }
     if asked.keep:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "latest.json").write_text(json.dumps(all_of_it, indent=1) + "\n")

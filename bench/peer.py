@@ -1,8 +1,8 @@
 """Retinue's adapter for the harness that measures it beside other frameworks.
 
-The harness is not part of this repository. Its `peers/` directory gets this file as `retinue_peer.py`; each workload
-runs in a process of its own against a fake provider on loopback, beside a bare loop that is the base of every ratio.
-"""
+The harness is not part of this repository. Its `peers/` directory gets this file as
+`retinue_peer.py`; each workload runs in a process of its own against a fake provider on loopback,
+beside a bare loop that is the base of every ratio."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Peer:
 
         self.client = ConnectionPool()
         model = self._model()
-        self.worker = Agent("worker", SYSTEM, model=model, tools=[lookup], options={"max_turns": 10_000})
+        self.worker = Agent(
+            "worker", SYSTEM, model=model, tools=[lookup], options={"max_turns": 10_000}
+        )
         self.lead = Agent("lead", PARENT_SYSTEM, model=model, tools=[delegate], staff=[self.worker])
         self.store = ctx.db or MemoryStore()
         rules = Rules(calls_per_turn=100_000, compact_at=1e9)
@@ -60,14 +62,18 @@ class Peer:
         codec = OpenAIChatCodec(limit_field="max_tokens", cache_key=False)
         options = Options(stream=False, cache=False)
         url = self.ctx.base_url + "/v1"
-        return HttpModel(info, codec, model="fake", base_url=url, key="x", client=self.client, options=options)
+        return HttpModel(
+            info, codec, model="fake", base_url=url, key="x", client=self.client, options=options
+        )
 
     def _fake(self, request: Request) -> Any:
         last = request.messages[-1]
         if request.agent == "lead":
             if isinstance(last, Result):
                 return FINAL
-            return [call("delegate", task=self.ctx.worker_prompt(i)) for i in range(self.ctx.fanout)]
+            return [
+                call("delegate", task=self.ctx.worker_prompt(i)) for i in range(self.ctx.fanout)
+            ]
         step = self.ctx.next_step(last.text if isinstance(last, Result) else None)
         return FINAL if step is None else call("lookup", key=str(step))
 
@@ -84,7 +90,8 @@ class Peer:
         return (await self.retinue.run(self.lead, self.ctx.parent_prompt(n))).unwrap()
 
     def make_history(self, messages: int, chars: int) -> str:
-        """An ended run with a conversation of so many messages, put into the store as it would stand there."""
+        """An ended run with a conversation of so many messages, put into the store as it would
+        stand there."""
         said: list[Any] = []
         for i in range(messages // 4):
             said += [
@@ -95,10 +102,16 @@ class Peer:
             ]
         id = f"history {messages}"
         changes = Changes()
-        changes.specs.append(Spec(id=id, order=Order(agent="worker", task=""), root=id, conversation=id, model="fake"))
+        changes.specs.append(
+            Spec(
+                id=id, order=Order(agent="worker", task=""), root=id, conversation=id, model="fake"
+            )
+        )
         changes.messages += [(id, n, message) for n, message in enumerate(said)]
         ending = Ending(state="completed", stop="done", text="done")
-        changes.runs[id] = Run(id=id, state=Ended(ending=ending), length=len(said), context=len(said) * chars)
+        changes.runs[id] = Run(
+            id=id, state=Ended(ending=ending), length=len(said), context=len(said) * chars
+        )
         commit = self.store.commit(changes)
         try:
             commit.send(None)

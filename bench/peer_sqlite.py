@@ -1,4 +1,5 @@
-"""The adapter of `peer.py` with every step in SQLite, synchronous=FULL: in the harness as `retinue_sqlite_peer.py`."""
+"""The adapter of `peer.py` with every step in SQLite, synchronous=FULL: in the harness as
+`retinue_sqlite_peer.py`."""
 
 from __future__ import annotations
 

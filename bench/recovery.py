@@ -1,6 +1,6 @@
-"""Recovery of many runs: how long until all go on after three deaths, how many deaths until the run that kills is put
-aside, and what is left in memory when all have ended. `python -m bench.recovery [n]` prints one line of JSON.
-"""
+"""Recovery of many runs: how long until all go on after three deaths, how many deaths until the run
+that kills is put aside, and what is left in memory when all have ended. `python -m bench.recovery
+[n]` prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class House(Crowd):
         self.file = file
 
     async def live(self, n: int, *, new: int = 0, seconds: float = 60.0) -> tuple[bool, float]:
-        """One process until all `n` are at work, or it dies: whether it lived, and after how long."""
+        """One process until all `n` are at work, or it dies: whether it lived, and after how
+        long."""
         self.forget()
         retinue, began = Retinue(self.file, agents=[self.agent]), time.monotonic()
         await retinue.__aenter__()

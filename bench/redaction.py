@@ -1,4 +1,5 @@
-"""What it costs to look for 20 secrets in text that has none, by the kilobyte; and in text that is full of them."""
+"""What it costs to look for 20 secrets in text that has none, by the kilobyte; and in text that is
+full of them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SOURCES = Path(__file__).parent.parent / "src" / "retinue"
 
 
 def redaction() -> dict[str, Any]:
-    """Clean source code, prose and long rows of hexadecimal in pieces of 16 KiB. `ok`: source code within the bound."""
+    """Clean source code, prose and long rows of hexadecimal in pieces of 16 KiB. `ok`: source code
+    within the bound."""
     chance = random.Random(7)
     letters = string.ascii_letters + string.digits + "-_"
     kinds: list[Callable[[], str]] = [

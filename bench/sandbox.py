@@ -1,4 +1,5 @@
-"""What containment costs: the same command bare and in the sandbox, in turns. Prints one line of JSON, in milliseconds.
+"""What containment costs: the same command bare and in the sandbox, in turns. Prints one line of
+JSON, in milliseconds.
 
 python -m bench.sandbox [rounds]
 """
@@ -44,7 +45,15 @@ async def plain(folder: str) -> float:
 async def whole(tool: ShellTool, folder: str, i: int) -> float:
     """A call of the tool: record, sandbox, spool, answer."""
     spec = Spec(id="r", root="r", order=Order(agent="a", task="t"), created_at=0)
-    caller = Caller(spec=spec, run=Run(id="r", state=Queued()), call_id="c", index=0, key=str(i), at=0, root=folder)
+    caller = Caller(
+        spec=spec,
+        run=Run(id="r", state=Queued()),
+        call_id="c",
+        index=0,
+        key=str(i),
+        at=0,
+        root=folder,
+    )
     start = time.perf_counter()
     await tool.run(caller, {"command": ":"})
     return (time.perf_counter() - start) * 1000
@@ -70,7 +79,13 @@ async def main(rounds: int) -> None:
     medians = {name: round(statistics.median(values), 2) for name, values in times.items()}
     least = {name: round(min(values), 2) for name, values in times.items()}
     overhead = round(medians["sandboxed"] - medians["process"], 2)
-    line = {"bench": "sandbox", "rounds": rounds, "median_ms": medians, "min_ms": least, "overhead_ms": overhead}
+    line = {
+        "bench": "sandbox",
+        "rounds": rounds,
+        "median_ms": medians,
+        "min_ms": least,
+        "overhead_ms": overhead,
+    }
     print(json.dumps({**line, "load": os.getloadavg()[0], "promises": contained.promises}))
 
 

@@ -1,8 +1,7 @@
 """`search` beside plain ripgrep over a generated tree; prints one line of JSON.
 
-`python -m bench.search [files] [rounds]`. The ratio is of the medians of wall times, in the three modes and for a
-pattern with few and with many matches.
-"""
+`python -m bench.search [files] [rounds]`. The ratio is of the medians of wall times, in the three
+modes and for a pattern with few and with many matches."""
 
 from __future__ import annotations
 
@@ -21,7 +20,20 @@ from retinue.core.state import Queued, Run
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.search import SearchTool
 
-WORDS = ("alpha", "beta", "gamma", "delta", "import", "return", "value", "index", "buffer", "parser", "token", "packet")
+WORDS = (
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "import",
+    "return",
+    "value",
+    "index",
+    "buffer",
+    "parser",
+    "token",
+    "packet",
+)
 PLAIN = {"lines": ["--line-number"], "files": ["--files-with-matches"], "count": ["--count"]}
 
 
@@ -67,9 +79,19 @@ async def measure(n_files: int, rounds: int) -> dict[str, object]:
                     times[0].append(await ours(search, caller, pattern, mode))
                     times[1].append(plain(root, pattern, mode))
                 mine, theirs = (statistics.median(t) * 1000 for t in times)
-                row = {"ms": round(mine, 1), "ripgrep_ms": round(theirs, 1), "ratio": round(mine / theirs, 2)}
+                row = {
+                    "ms": round(mine, 1),
+                    "ripgrep_ms": round(theirs, 1),
+                    "ratio": round(mine / theirs, 2),
+                }
                 rows[f"{name}_{mode}"] = row
-        return {"bench": "search", "files": n_files, "rounds": rounds, "ratio": rows["few_lines"]["ratio"], **rows}
+        return {
+            "bench": "search",
+            "files": n_files,
+            "rounds": rounds,
+            "ratio": rows["few_lines"]["ratio"],
+            **rows,
+        }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""How long `retinue --version` and `retinue ps` take, beside a Python that does nothing: one line of JSON.
+"""How long `retinue --version` and `retinue ps` take, beside a Python that does nothing: one line
+of JSON.
 
 `python -m bench.startup`. Byte code is written once and used, as it is after an installation.
 """
@@ -22,7 +23,8 @@ LIMIT_MS = 150
 
 
 class Times(NamedTuple):
-    """Medians in milliseconds. On a busy machine the wall's clock tells of the others; the processor's does not."""
+    """Medians in milliseconds. On a busy machine the wall's clock tells of the others; the
+    processor's does not."""
 
     wall: float
     cpu: float
@@ -32,7 +34,14 @@ def measure(command: Sequence[str], env: dict[str, str], cwd: str) -> Times:
     times = []
     for _ in range(ROUNDS + 1):
         wall, cpu = time.perf_counter(), _spent()
-        subprocess.run(command, env=env, cwd=cwd, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            command,
+            env=env,
+            cwd=cwd,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         times.append(((time.perf_counter() - wall) * 1000, (_spent() - cpu) * 1000))
     del times[0]  # it may have written byte code
     walls, cpus = zip(*times, strict=True)
@@ -46,7 +55,11 @@ def _spent() -> float:
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        env = {n: v for n, v in os.environ.items() if n not in ("PYTHONDONTWRITEBYTECODE", "RETINUE_STORE")}
+        env = {
+            n: v
+            for n, v in os.environ.items()
+            if n not in ("PYTHONDONTWRITEBYTECODE", "RETINUE_STORE")
+        }
         env |= {"XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder, "XDG_RUNTIME_DIR": folder}
         source = str(Path(__file__).resolve().parent.parent / "src")
         env["PYTHONPATH"] = os.pathsep.join(p for p in (source, env.get("PYTHONPATH", "")) if p)
@@ -85,7 +98,8 @@ def _fill(env: dict[str, str], folder: str) -> None:
         "where = places.find(os.environ, cwd=sys.argv[1])\n"
         "places.prepare(where, is_project=True)\n"
         "for n in range(20):\n"
-        "    run_sync(Agent('main', model=Scripted(['Done.'], name='m')), f'task {n}', store=where.store)\n"
+        "    run_sync(Agent('main', model=Scripted(['Done.'], name='m')), f'task {n}', "
+        "store=where.store)\n"
     )
     subprocess.run([sys.executable, "-c", code, folder], env=env, cwd=folder, check=True)
 

@@ -78,7 +78,9 @@ def tree_listing() -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "log.db")
         roots = fill(path, 10_000)
-        with RunListing(ProjectPaths(root=folder, cwd=folder, store=path, socket="", log="")) as shelf:
+        with RunListing(
+            ProjectPaths(root=folder, cwd=folder, store=path, socket="", log="")
+        ) as shelf:
             assert len(shelf.below(roots[0])) == CHILDREN
             some = roots[:: len(roots) // 200]
             assert shelf._db is not None
@@ -118,7 +120,8 @@ def migration() -> Figures:
 
 
 def forgetting() -> Figures:
-    """98.5 % of a soak is forgotten, one tree after the other, and the file compacted. A writer beside it."""
+    """98.5 % of a soak is forgotten, one tree after the other, and the file compacted. A writer
+    beside it."""
 
     async def main(path: str, roots: list[str]) -> Figures:
         store = SqliteStore(path, synchronous="OFF")

@@ -1,11 +1,11 @@
-"""What warming a prompt cache costs in time and saves in money: a fan-out and forks beside a provider of 200 ms.
+"""What warming a prompt cache costs in time and saves in money: a fan-out and forks beside a
+provider of 200 ms.
 
     python -m bench.warming [--n 60] [--latency 200]
 
-The provider is the fake one, in a process of its own. A fan-out is a lead that hires n helpers of three turns and
-answers: five calls one after another, so that the least is five latencies. A fork is one turn on a conversation of 80
-messages.
-"""
+The provider is the fake one, in a process of its own. A fan-out is a lead that hires n helpers of
+three turns and answers: five calls one after another, so that the least is five latencies. A fork
+is one turn on a conversation of 80 messages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,27 @@ from retinue.models.openai_chat import OpenAIChatCodec
 
 LONG = "You know all of this, and it is the same for all of you. " * 200
 SONNET = ModelInfo(
-    name="m", max_output=1_024, price_in=3_000, price_out=15_000, price_cache_read=300, price_cache_write=3_750
+    name="m",
+    max_output=1_024,
+    price_in=3_000,
+    price_out=15_000,
+    price_cache_read=300,
+    price_cache_write=3_750,
 )
 PLAIN = ModelInfo(name="m", max_output=1_024)
 CASES: dict[str, dict[str, Any]] = {
     "a server that copied a dialect": {"info": PLAIN, "codec": OpenAIChatCodec, "model": "m"},
-    "the same, not streamed": {"info": PLAIN, "codec": OpenAIChatCodec, "model": "m", "stream": False},
-    "Anthropic, prefix too short": {"info": SONNET, "codec": AnthropicCodec, "model": "claude-opus-4-6"},
+    "the same, not streamed": {
+        "info": PLAIN,
+        "codec": OpenAIChatCodec,
+        "model": "m",
+        "stream": False,
+    },
+    "Anthropic, prefix too short": {
+        "info": SONNET,
+        "codec": AnthropicCodec,
+        "model": "claude-opus-4-6",
+    },
     "Anthropic, worth it": {"info": SONNET, "codec": AnthropicCodec, "model": "claude-sonnet-4-5"},
     "Anthropic, worth it, no cache": {
         "info": SONNET,
@@ -47,7 +61,13 @@ def made(url: str, client: ConnectionPool, case: dict[str, Any]) -> HttpModel:
     base = f"{url}/v1" if case["codec"] is OpenAIChatCodec else url
     options = Options(stream=case.get("stream", True), cache=case.get("cache", True))
     return HttpModel(
-        case["info"], case["codec"](), model=case["model"], base_url=base, key="k", client=client, options=options
+        case["info"],
+        case["codec"](),
+        model=case["model"],
+        base_url=base,
+        key="k",
+        client=client,
+        options=options,
     )
 
 
@@ -102,7 +122,10 @@ async def measured(url: str, name: str, n: int, rounds: int) -> None:
             costs.append(usd)
             await client.close()
         usd = statistics.median(costs)
-        print(f"{name:32} {what:8} {statistics.median(took):5.2f} s  {waits:3} waited  {f'${usd:.4f}' if usd else ''}")
+        print(
+            f"{name:32} {what:8} {statistics.median(took):5.2f} s  {waits:3} waited  "
+            f"{f'${usd:.4f}' if usd else ''}"
+        )
 
 
 def main() -> None:
@@ -111,13 +134,21 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=200.0, help="milliseconds")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    command = [sys.executable, "-m", "retinue.testing.fake_llm.fake_provider", "--latency", str(options.latency)]
+    command = [
+        sys.executable,
+        "-m",
+        "retinue.testing.fake_llm.fake_provider",
+        "--latency",
+        str(options.latency),
+    ]
     for name in CASES:
         # A provider of its own for each, so that nobody finds what another has cached.
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as provider:
             assert provider.stdout is not None
             try:
-                asyncio.run(measured(provider.stdout.readline().strip(), name, options.n, options.rounds))
+                asyncio.run(
+                    measured(provider.stdout.readline().strip(), name, options.n, options.rounds)
+                )
             finally:
                 provider.terminate()
 

@@ -1,6 +1,6 @@
-"""The workload that all runtimes are measured with: a lead hands N items to N workers; each takes three turns, with a
-lookup in the first two. `bare` does the same by hand and is the base of every ratio.
-"""
+"""The workload that all runtimes are measured with: a lead hands N items to N workers; each takes
+three turns, with a lookup in the first two. `bare` does the same by hand and is the base of every
+ratio."""
 
 from __future__ import annotations
 
@@ -33,14 +33,18 @@ def rss() -> int:
 
 
 class Bench:
-    """The agents of the workload, and how often the lookup was called. Its tools are coroutines, or `quick`."""
+    """The agents of the workload, and how often the lookup was called. Its tools are coroutines, or
+    `quick`."""
 
     def __init__(self, n: int, *, quick: bool = False) -> None:
         self.n = n
         self.lookups = 0
         self._quick = quick
         self.worker = Agent(
-            "worker", "Look up, then answer.", model=self._model("worker", self._work), tools=[self._lookup()]
+            "worker",
+            "Look up, then answer.",
+            model=self._model("worker", self._work),
+            tools=[self._lookup()],
         )
         worker = self.worker
 
@@ -90,7 +94,9 @@ class Bench:
     def _lead(self, request: Request) -> Reply:
         if isinstance(request.messages[-1], Result):
             return Reply(message=Assistant(text=FINAL), usage=USAGE)
-        calls = [Call(id=f"c{i}", name="delegate", args=f'{{"task":"item {i}"}}') for i in range(self.n)]
+        calls = [
+            Call(id=f"c{i}", name="delegate", args=f'{{"task":"item {i}"}}') for i in range(self.n)
+        ]
         return Reply(message=Assistant(calls=tuple(calls)), usage=USAGE, stop="calls")
 
 

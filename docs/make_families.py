@@ -1,4 +1,5 @@
-"""Writes the tables of tools into the pages of the families: `python docs/make_families.py`. A test compares them."""
+"""Writes the tables of tools into the pages of the families: `python docs/make_families.py`. A test
+compares them."""
 
 from __future__ import annotations
 

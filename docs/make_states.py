@@ -1,4 +1,5 @@
-"""Prints docs/states.md by asking the machine: for each state and each event, is it taken, and where does it lead?"""
+"""Prints docs/states.md by asking the machine: for each state and each event, is it taken, and
+where does it lead?"""
 
 from __future__ import annotations
 
@@ -114,7 +115,9 @@ def take(trees: Trees, run: str, at: int, event: AnyEvent) -> Changes:
 
 def calling() -> Replied:
     said = Assistant(calls=(CALL,))
-    return Replied(attempt=1, reply=Reply(message=said, usage=Usage(input=5, output=5), stop="calls"))
+    return Replied(
+        attempt=1, reply=Reply(message=said, usage=Usage(input=5, output=5), stop="calls")
+    )
 
 
 def stories() -> dict[str, Trees]:
@@ -128,14 +131,17 @@ def stories() -> dict[str, Trees]:
         "Waiting (for children)": story(calling(), spawned),
         "Waiting (for mail)": story(Replied(attempt=1, reply=TEXT), host=True),
         "Asking": story(calling(), Asked(**WHERE, question="?")),
-        "Asking (for a permission)": story(calling(), questions="ask", access=Capabilities(rules=("ask: t",))),
+        "Asking (for a permission)": story(
+            calling(), questions="ask", access=Capabilities(rules=("ask: t",))
+        ),
         "Stopping": story(CancelAsked()),
         "Ended": story(Replied(attempt=1, reply=TEXT)),
     }
 
 
 def short() -> Trees:
-    """Two children of one root, of which the first holds all that is left; the second one is looked at."""
+    """Two children of one root, of which the first holds all that is left; the second one is looked
+    at."""
     trees = story(calling(), budget=Budget(tokens=12_000))
     orders = Orders(spawns=(Order(agent="a", task="one"), Order(agent="a", task="two")))
     take(trees, RUN, 1, Ordered(**WHERE, orders=orders))
@@ -167,9 +173,12 @@ def page() -> str:
     lines = [
         "# States",
         "",
-        "Made by `python docs/make_states.py`, which asks the machine; a test fails when this page is old.",
-        "A dash means that the event is refused (`InvalidTransition`), recorded as stale, and changes nothing.",
-        "A run is `Stopping` until its children have ended, and until it is heard what its stopped call has cost.",
+        "Made by `python docs/make_states.py`, which asks the machine; a test fails when this "
+        "page is old.",
+        "A dash means that the event is refused (`InvalidTransition`), recorded as stale, and "
+        "changes nothing.",
+        "A run is `Stopping` until its children have ended, and until it is heard what its "
+        "stopped call has cost.",
         "",
         "| event | " + " | ".join(stories()) + " |",
         "|---|" + "---|" * len(stories()),
@@ -178,7 +187,11 @@ def page() -> str:
     for event in EVENTS:
         row = [lead(trees, event) for trees in told.values()]
         lines.append(f"| {type(event).__name__} | " + " | ".join(row) + " |")
-    lines += ["", f"A model is called for one of these purposes: {', '.join(get_args(Purpose))}.", ""]
+    lines += [
+        "",
+        f"A model is called for one of these purposes: {', '.join(get_args(Purpose))}.",
+        "",
+    ]
     return "\n".join(lines)
 
 

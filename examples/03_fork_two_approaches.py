@@ -1,4 +1,5 @@
-"""Fork: two runs go on from one conversation, each its own way. The shared part is a pointer, never a copy."""
+"""Fork: two runs go on from one conversation, each its own way. The shared part is a pointer, never
+a copy."""
 
 import asyncio
 
@@ -20,11 +21,15 @@ async def main() -> None:
     async with Retinue() as retinue:
         base = await retinue.run(analyst, "Why is the report slow?")
         print(f"found:   {base.text}")
-        forks = {way: await retinue.fork(base.id, f"Try this: {way}.") for way in ("a cache", "an index")}
+        forks = {
+            way: await retinue.fork(base.id, f"Try this: {way}.") for way in ("a cache", "an index")
+        }
         ended = await retinue.wait(*forks.values())
         for way, run in forks.items():
             print(f"{way:<8} {ended[run].text}")
-        print(f"the base still has {len(await retinue.messages(base.id))} messages, each fork has 4")
+        print(
+            f"the base still has {len(await retinue.messages(base.id))} messages, each fork has 4"
+        )
 
 
 asyncio.run(main())

@@ -1,4 +1,5 @@
-"""A tool is a function: its signature is the schema, its docstring the description. Mistakes become results."""
+"""A tool is a function: its signature is the schema, its docstring the description. Mistakes become
+results."""
 
 import asyncio
 
@@ -21,7 +22,9 @@ async def order(item: str, n: int = 1) -> Answer | Ask:
 
 async def main() -> None:
     wrong = [call("count", item="pears"), call("order", item="pears", n="many")]
-    script = Scripted([call("count", item="apples"), *wrong, call("order", item="pears", n=40), "Done."])
+    script = Scripted(
+        [call("count", item="apples"), *wrong, call("order", item="pears", n=40), "Done."]
+    )
     keeper = Agent("keeper", "Keep the store.", model=script, tools=[count, order])
     async with Retinue() as retinue:
         run = await retinue.spawn(keeper, "See to the pears.")

@@ -1,4 +1,5 @@
-"""A model over HTTP: here a fake provider on loopback; with a key in the environment, any real one by its name."""
+"""A model over HTTP: here a fake provider on loopback; with a key in the environment, any real one
+by its name."""
 
 import asyncio
 
@@ -15,10 +16,15 @@ def capital(country: str) -> str:
 
 
 async def main() -> None:
-    script = [[call("capital", country="France"), call("capital", country="Peru")], "Paris and Lima."]
+    script = [
+        [call("capital", country="France"), call("capital", country="Peru")],
+        "Paris and Lima.",
+    ]
     async with FakeLLM(script) as llm:
         catalog = Catalog({"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": llm.url})
-        guide = Agent("guide", "Answer from the tool.", model="anthropic:claude-sonnet-4-5", tools=[capital])
+        guide = Agent(
+            "guide", "Answer from the tool.", model="anthropic:claude-sonnet-4-5", tools=[capital]
+        )
         async with Retinue(models=catalog) as retinue:
             outcome = await retinue.run(guide, "Which are the capitals of France and Peru?")
         print(outcome.text)

@@ -1,4 +1,5 @@
-"""For the examples: run an agent on SQLite in a temporary folder; print each child that ends, then the whole tree."""
+"""For the examples: run an agent on SQLite in a temporary folder; print each child that ends, then
+the whole tree."""
 
 import sys
 import tempfile
@@ -24,13 +25,16 @@ async def show(agent: Agent, task: str) -> None:
 
 
 async def draw(retinue: Retinue, node: Node, branch: str, below: str) -> None:
-    """A run and those below it; tokens include the children's, seconds count from the start of the work."""
+    """A run and those below it; tokens include the children's, seconds count from the start of the
+    work."""
     end = await retinue.outcome(node.id)
     seconds = (end.ended_at - (end.started_at or end.ended_at)) / 1000
     print(f"{branch + node.label:<36}{paint(node.state)}{end.tree_tokens:>9,}{seconds:>9.2f}")
     for child in node.children:
         last = child is node.children[-1]
-        await draw(retinue, child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+        await draw(
+            retinue, child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
+        )
 
 
 def paint(state: str) -> str:

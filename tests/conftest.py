@@ -42,8 +42,8 @@ def pytest_collection_finish() -> None:
 
 
 def _checked_close(loop: Any) -> None:
-    """What a loop still holds when it is closed is never closed by anybody: a warning about it would come much later
-    and fail a test that has nothing to do with it."""
+    """What a loop still holds when it is closed is never closed by anybody: a warning about it
+    would come much later and fail a test that has nothing to do with it."""
     if not loop.is_running() and not loop.is_closed():
         for transport in list(loop._transports.values()):
             if getattr(transport, "_sock", None) is not None:
@@ -59,7 +59,8 @@ def _every_loop_is_checked() -> Iterator[None]:
 
 
 def _sweep() -> None:
-    """Whatever has become garbage since it was frozen, once in a while. Its warnings come too late for their test."""
+    """Whatever has become garbage since it was frozen, once in a while. Its warnings come too late
+    for their test."""
     _ended[0] += 1
     if _ended[0] % SWEPT_AFTER == 0:
         with warnings.catch_warnings(action="ignore"):
@@ -70,8 +71,9 @@ def _sweep() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_to_others() -> Iterator[None]:
-    """A test's own garbage is collected at its end, so that what it has not closed fails it and no other. What is alive
-    then is not looked at again, which makes this cheap, and every collection after it."""
+    """A test's own garbage is collected at its end, so that what it has not closed fails it and no
+    other. What is alive then is not looked at again, which makes this cheap, and every collection
+    after it."""
     yield
     gc.collect()
     gc.freeze()
@@ -82,5 +84,6 @@ def _nothing_is_left_to_others() -> Iterator[None]:
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short path: the address of a Unix socket has room for 107 bytes, and the names of tests and users are long."""
+    """A short path: the address of a Unix socket has room for 107 bytes, and the names of tests and
+    users are long."""
     return tmp_path_factory.mktemp("t")

@@ -1,4 +1,5 @@
-"""Parts of the system that a test cannot do without. What CI can have, it must have: missing, it is a failure there."""
+"""Parts of the system that a test cannot do without. What CI can have, it must have: missing, it is
+a failure there."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ FIXES = {
 
 
 def needs(*programs: str) -> Callable[[Any], Any]:
-    """Skip a test where a program is missing, and say which; with CI=true it runs, and fails by itself."""
+    """Skip a test where a program is missing, and say which; with CI=true it runs, and fails by
+    itself."""
     missing = [p for p in programs if shutil.which(p) is None]
     reason = "; ".join(f"{p} is missing, so this was not tested: {FIXES[p]}" for p in missing)
-    return pytest.mark.skipif(bool(missing) and os.environ.get("CI") != "true", reason=reason or "nothing is missing")
+    return pytest.mark.skipif(
+        bool(missing) and os.environ.get("CI") != "true", reason=reason or "nothing is missing"
+    )

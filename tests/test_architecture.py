@@ -1,4 +1,5 @@
-"""Sizes, names and docstrings. The direction of imports is checked by import-linter (pyproject.toml)."""
+"""Sizes, names and docstrings. The direction of imports is checked by import-linter
+(pyproject.toml)."""
 
 import ast
 from collections import Counter
@@ -25,7 +26,11 @@ def n_lines(path: Path) -> int:
 
 
 def too_long(paths: list[Path], limit: int) -> list[str]:
-    return [f"{name_of(path)}: {n} lines, at most {limit}" for path in paths if (n := n_lines(path)) > limit]
+    return [
+        f"{name_of(path)}: {n} lines, at most {limit}"
+        for path in paths
+        if (n := n_lines(path)) > limit
+    ]
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -44,16 +49,22 @@ def test_a_source_file_stays_small() -> None:
 
 def test_a_function_stays_small() -> None:
     long = [
-        f"{name_of(path)}:{function.lineno} {function.name}: {n} lines, at most {MAX_FUNCTION_LINES}"
+        f"{name_of(path)}:{function.lineno} {function.name}: {n} lines, at most "
+        f"{MAX_FUNCTION_LINES}"
         for path in python_files(SOURCE)
         for function in functions(path)
-        if (n := (function.end_lineno or function.lineno) - function.lineno + 1) > MAX_FUNCTION_LINES
+        if (n := (function.end_lineno or function.lineno) - function.lineno + 1)
+        > MAX_FUNCTION_LINES
     ]
     assert long == []
 
 
 def test_each_module_states_its_idea_in_a_docstring() -> None:
-    silent = [name_of(path) for path in python_files(SOURCE) if not ast.get_docstring(ast.parse(path.read_bytes()))]
+    silent = [
+        name_of(path)
+        for path in python_files(SOURCE)
+        if not ast.get_docstring(ast.parse(path.read_bytes()))
+    ]
     assert silent == []
 
 
@@ -64,13 +75,17 @@ def test_an_example_fits_on_a_screen() -> None:
 def test_no_two_modules_have_one_name() -> None:
     """But ports (`base`), and commands, which are named after what is typed."""
     files = [path for path in python_files(SOURCE) if path.parent.name != "commands"]
-    names = Counter(path.stem for path in files if path.stem not in ("__init__", "__main__", "base"))
+    names = Counter(
+        path.stem for path in files if path.stem not in ("__init__", "__main__", "base")
+    )
     assert [name for name, n in names.items() if n > 1] == []
 
 
 def test_no_two_public_classes_have_one_name() -> None:
     """But the requests of the line protocol, which are always written with their module."""
-    files = [path for path in python_files(SOURCE) if name_of(path) != "src/retinue/host/requests.py"]
+    files = [
+        path for path in python_files(SOURCE) if name_of(path) != "src/retinue/host/requests.py"
+    ]
     classes = Counter(
         node.name
         for path in files

@@ -1,4 +1,5 @@
-"""Configuration files: the five documents' own sections work as they stand, and a mistake is shown with its line."""
+"""Configuration files: the five documents' own sections work as they stand, and a mistake is shown
+with its line."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def read(tmp_path: Path, text: str, name: str = "retinue.toml") -> dict[str, Any
     return {f.name: f.settings for f in read_config(file).families}
 
 
-def test_the_section_of_the_delegate_document_sets_that_family_and_turns_it_on(tmp_path: Path) -> None:
+def test_the_section_of_the_delegate_document_sets_that_family_and_turns_it_on(
+    tmp_path: Path,
+) -> None:
     text = """
 [orchestrator]
 max_concurrent_subtasks = 2
@@ -99,7 +102,11 @@ def test_a_profile_is_its_family_with_other_defaults_and_nothing_else() -> None:
 MISTAKES = [
     ("profiles = ['mepo']", 1, "Did you mean 'meepo'?"),
     ("profiles = ['meepo', 'delegate']", 1, "named twice"),
-    ("\n[orchestrator]\nmax_concurent_subtasks = 2\n", 3, "Did you mean 'max_concurrent_subtasks'?"),
+    (
+        "\n[orchestrator]\nmax_concurent_subtasks = 2\n",
+        3,
+        "Did you mean 'max_concurrent_subtasks'?",
+    ),
     ("\n[orchestrater]\nmax_concurrent_subtasks = 2\n", 2, "Did you mean 'orchestrator'?"),
     ("[orchestrator]\n\nmax_background_groups = 'many'\n", 3, "wrong"),
     ("[agent.subagent]\nmax_depth = 0\n", 2, "agent.subagent.max_depth must be greater than 0"),
@@ -110,8 +117,16 @@ MISTAKES = [
     ("[families.fannout]\n", 1, "Did you mean 'fanout'?"),
     ("profiles = 'meepo'", 1, "a list of names"),
     ("profiles = ['meepo']\n[families.fanout]\ntimeout_seconds = 5\n", 2, "does not name it"),
-    ("[sub_agents]\nallowed_models = { anthropic = ['a'], openai = ['b'] }\n", 2, "gemini must be there"),
-    ("[sub_agents]\nallowed_models = { anthropic = ['*'], openai = ['b'], gemini = ['c'] }\n", 2, "`*` is not taken"),
+    (
+        "[sub_agents]\nallowed_models = { anthropic = ['a'], openai = ['b'] }\n",
+        2,
+        "gemini must be there",
+    ),
+    (
+        "[sub_agents]\nallowed_models = { anthropic = ['*'], openai = ['b'], gemini = ['c'] }\n",
+        2,
+        "`*` is not taken",
+    ),
 ]
 
 
@@ -125,8 +140,12 @@ def test_a_mistake_is_reported_with_its_line_and_what_was_meant(
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "text"), [("x.toml", "a = ["), ("x.json5", "{a: "), ("x.json5", "[]")])
-def test_a_file_that_cannot_be_parsed_is_refused_in_one_sentence(name: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"), [("x.toml", "a = ["), ("x.json5", "{a: "), ("x.json5", "[]")]
+)
+def test_a_file_that_cannot_be_parsed_is_refused_in_one_sentence(
+    name: str, text: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=name):
         read(tmp_path, text, name)
 

@@ -1,4 +1,5 @@
-"""Each example is run as a program of its own, without a key and without a network, and says what it should say."""
+"""Each example is run as a program of its own, without a key and without a network, and says what
+it should say."""
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ def test_an_example_says_what_it_should_in_this_order(name: str) -> None:
     lines = run(name)
     rest = iter(lines)
     for wanted in SAYS[name]:
-        assert any(re.match(wanted, line) for line in rest), f"{wanted!r} is missing or misplaced in {lines}"
+        assert any(re.match(wanted, line) for line in rest), (
+            f"{wanted!r} is missing or misplaced in {lines}"
+        )
 
 
 def test_the_demo_is_plain_when_it_is_piped() -> None:
@@ -107,7 +110,9 @@ def test_the_demo_is_plain_when_it_is_piped() -> None:
 
 
 def test_the_demo_reads_the_folder_that_it_is_told(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text('"""Says one."""\n\n\ndef one() -> int:\n    return 1\n', encoding="utf-8")
+    (tmp_path / "one.py").write_text(
+        '"""Says one."""\n\n\ndef one() -> int:\n    return 1\n', encoding="utf-8"
+    )
     (tmp_path / "two.txt").write_text("not Python\n", encoding="utf-8")
     row = f"{'one.py':<30}    5 lines   1 functions  Says one."
     assert row in run("02_fan_out.py", str(tmp_path))
@@ -143,7 +148,9 @@ def test_the_budget_of_the_example_is_not_exceeded() -> None:
 )
 def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:
     """The blocks of a page are one program."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
+    )
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks), encoding="utf-8")
     assert says in "\n".join(run_file(program, cwd=tmp_path))

@@ -1,4 +1,5 @@
-"""docs/family_proofs.md says which test shows what: every test that it names is there, and no family is missing."""
+"""docs/family_proofs.md says which test shows what: every test that it names is there, and no
+family is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ PAGE = (ROOT / "docs" / "family_proofs.md").read_text()
 
 def known_tests() -> set[str]:
     found = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
-    return {name for path in (ROOT / "tests").rglob("test_*.py") for name in found.findall(path.read_text())}
+    return {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in found.findall(path.read_text())
+    }
 
 
 def tables() -> dict[str, str]:

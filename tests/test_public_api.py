@@ -35,7 +35,9 @@ def test_each_public_class_and_function_is_listed() -> None:
 
 def test_each_name_that_is_imported_for_type_checkers_is_the_one_that_users_get() -> None:
     tree = ast.parse(Path(retinue.__file__).read_text())
-    block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    block = next(
+        n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+    )
     homes = {a.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
     assert homes == retinue._HOME_OF
     assert set(homes) == set(retinue.__all__)

@@ -1,4 +1,5 @@
-"""How tests wait for what other processes, threads or tasks do: for exactly what is asserted, and never for a time."""
+"""How tests wait for what other processes, threads or tasks do: for exactly what is asserted, and
+never for a time."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 SECONDS = 120.0
-"""After so long something that must happen counts as never happening. When all is well nothing is slower by it."""
+"""After so long something that must happen counts as never happening. When all is well nothing is
+slower by it."""
 
 
 async def until(what: Callable[[], Any], seconds: float = SECONDS) -> Any:

@@ -1,6 +1,5 @@
-"""Takes the pictures of this folder: `python docs/images/make.py`. Real runs in a real terminal (tmux), a scripted
-model behind them, and what the terminal shows as SVG.
-"""
+"""Takes the pictures of this folder: `python docs/images/make.py`. Real runs in a real terminal
+(tmux), a scripted model behind them, and what the terminal shows as SVG."""
 
 import re
 import sys
@@ -20,9 +19,18 @@ from tests.cli.house import Gate, house  # noqa: E402
 from tests.cli.terminal import Terminal, terminal  # noqa: E402
 
 COLUMNS, LINES = 100, 36
-COLORS = [(240, 113, 120), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194)]
+COLORS = [
+    (240, 113, 120),
+    (152, 195, 121),
+    (229, 192, 123),
+    (97, 175, 239),
+    (198, 120, 221),
+    (86, 182, 194),
+]
 PAPER, INK = (22, 24, 29), (214, 218, 224)
-THEME = TerminalTheme(PAPER, INK, [(40, 44, 52), *COLORS, INK], [(92, 99, 112), *COLORS, (255, 255, 255)])
+THEME = TerminalTheme(
+    PAPER, INK, [(40, 44, 52), *COLORS, INK], [(92, 99, 112), *COLORS, (255, 255, 255)]
+)
 # As rich's own template, without fonts from elsewhere.
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <style>
@@ -55,17 +63,24 @@ TASKS = {
 
 
 class Script:
-    """The lead gives out the tasks; who has nothing more to say thinks until the picture is taken."""
+    """The lead gives out the tasks; who has nothing more to say thinks until the picture is
+    taken."""
 
     def __init__(self) -> None:
         self.gate = Gate()
         self.opened = self.gate.opened
 
     async def __call__(self, heard: Any) -> Any:
-        first, turn = heard.messages[0].text, sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        first, turn = (
+            heard.messages[0].text,
+            sum(type(m).__name__ == "Assistant" for m in heard.messages),
+        )
         name = next((n for n in TASKS if f"area {n}." in first), "")
         if not name:
-            tasks = [{"task_id": n, "prompt": f"Look at area {n}.", "tools": [*TOOLS, "ask"]} for n in TASKS]
+            tasks = [
+                {"task_id": n, "prompt": f"Look at area {n}.", "tools": [*TOOLS, "ask"]}
+                for n in TASKS
+            ]
             return "The map." if turn else call("delegate_tasks", mode="parallel", tasks=tasks)
         if isinstance(TASKS[name], str):
             return TASKS[name]
@@ -76,12 +91,21 @@ def picture(screen: Terminal, name: str, columns: int = COLUMNS) -> None:
     """What the terminal shows, as SVG."""
     console = Console(record=True, width=columns, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
     console.print(Text.from_ansi(screen.text(colors=True)), soft_wrap=True)
-    text = console.export_svg(title=name, theme=THEME, code_format=SVG, unique_id=name.replace(" ", "-"))
-    (HERE / f"{name}.svg").write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8")
+    text = console.export_svg(
+        title=name, theme=THEME, code_format=SVG, unique_id=name.replace(" ", "-")
+    )
+    (HERE / f"{name}.svg").write_text(
+        "\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8"
+    )
 
 
 def project(folder: Path) -> None:
-    for path in ("src/environments/docker.py", "src/server/app.py", "src/tools/shell.py", "src/cli/main.py"):
+    for path in (
+        "src/environments/docker.py",
+        "src/server/app.py",
+        "src/tools/shell.py",
+        "src/cli/main.py",
+    ):
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("def main():\n    pass\n" * 60)
@@ -94,7 +118,9 @@ def main() -> None:
         with house(folder, script) as home, terminal(folder, COLUMNS, LINES) as screen:
             project(home.project)
             screen.retinue("run", "map this repository", env=home.env, cwd=home.project)
-            screen.until(lambda text: text.count("running") >= 5 and "needs you" in text and "queued" in text)
+            screen.until(
+                lambda text: text.count("running") >= 5 and "needs you" in text and "queued" in text
+            )
             screen.until(lambda text: text.count("turn 1/10") >= 5)
             screen.until(lambda text: re.search(r" [3-9]\.\ds  self", text))
             picture(screen, "live")

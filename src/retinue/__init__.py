@@ -1,7 +1,8 @@
-"""Retinue gives an LLM agent a staff: children that it can spawn, fork, message, watch, cancel and collect.
+"""Retinue gives an LLM agent a staff: children that it can spawn, fork, message, watch, cancel and
+collect.
 
-Names are imported when they are first used, so that importing a part of the package does not load the whole.
-"""
+Names are imported when they are first used, so that importing a part of the package does not load
+the whole."""
 
 from __future__ import annotations
 

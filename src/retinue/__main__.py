@@ -1,16 +1,17 @@
 """`python -m retinue`, and the program `retinue`: the command line.
 
-Nothing is imported from where it is started, which may be a directory that nobody trusts. (What Python itself looks for
-there before this file is read cannot be kept from it here: `python -m` does, the installed program does not.)
-"""
+Nothing is imported from where it is started, which may be a directory that nobody trusts. (What
+Python itself looks for there before this file is read cannot be kept from it here: `python -m`
+does, the installed program does not.)"""
 
 import os
 import sys
 
 
 def leave_out_here() -> None:
-    """Take those places out of the search for modules that follow the current directory: the one that `python -m` puts
-    in front, and relative or empty ones of PYTHONPATH, as `PYTHONPATH=$PYTHONPATH:/more` leaves."""
+    """Take those places out of the search for modules that follow the current directory: the one
+    that `python -m` puts in front, and relative or empty ones of PYTHONPATH, as
+    `PYTHONPATH=$PYTHONPATH:/more` leaves."""
     try:
         here = os.getcwd()
     except OSError:
@@ -19,7 +20,9 @@ def leave_out_here() -> None:
     named = {path for path in told if os.path.isabs(path)}
     relative = {os.path.join(here, path).rstrip("/") for path in told if not os.path.isabs(path)}
     follows = relative | ({here} if __name__ == "__main__" and not sys.flags.safe_path else set())
-    sys.path[:] = [path for path in sys.path if os.path.isabs(path) and (path not in follows or path in named)]
+    sys.path[:] = [
+        path for path in sys.path if os.path.isabs(path) and (path not in follows or path in named)
+    ]
 
 
 def main() -> int:

@@ -22,13 +22,14 @@ from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run of it.
+    """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run
+    of it.
 
-    `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type (or a JSON schema)
-    that results must match: the child is asked again until they do. `families` give it tools to start children that are
-    defined on the spot: they work with its own tools. `options` are defaults for any field of an order. A name among
-    the `tools` is that of a built-in one.
-    """
+    `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type
+    (or a JSON schema) that results must match: the child is asked again until they do. `families`
+    give it tools to start children that are defined on the spot: they work with its own tools.
+    `options` are defaults for any field of an order. A name among the `tools` is that of a built-in
+    one."""
 
     name: str
     instructions: str = ""
@@ -53,7 +54,8 @@ class Agent:
         return self.equip(_not_here)
 
     def equip(self, builtin: Callable[[str], Tool]) -> tuple[Tool, ...]:
-        """Functions are made tools, names are looked up; an agent with an output type gets the tools to hand it in."""
+        """Functions are made tools, names are looked up; an agent with an output type gets the
+        tools to hand it in."""
         out: list[Tool] = [builtin(t) if isinstance(t, str) else _as_tool(t) for t in self.tools]
         out += [t for f in self.dialects for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
@@ -67,21 +69,31 @@ class Agent:
 
     @cached_property
     def helpers(self) -> tuple[Agent, ...]:
-        """Who works for its families: agents with its other tools, on the model of whoever starts them."""
+        """Who works for its families: agents with its other tools, on the model of whoever starts
+        them."""
         return tuple(
-            Agent(helper_name(self.name, f.name), self.instructions, tools=(*self._lent(f), *f.helper_tools()))
+            Agent(
+                helper_name(self.name, f.name),
+                self.instructions,
+                tools=(*self._lent(f), *f.helper_tools()),
+            )
             for f in self.dialects
         )
 
     def _lent(self, dialect: Family) -> list[Tool | Callable[..., Any] | str]:
-        """Its own tools as a family's children have them: they ask nobody, unless the setting lends that too."""
+        """Its own tools as a family's children have them: they ask nobody, unless the setting lends
+        that too."""
         if dialect.settings.lend_ask:
             return list(self.tools)
         return [t for t in self.tools if t != AskTool.name and not isinstance(t, AskTool)]
 
     def instructed(self, switches: Mapping[str, bool]) -> str:
         """Its instructions, with the guides of the families that are on."""
-        guides = [f.guide for f in self.dialects if f.settings.guide and switches.get(f.name, f.settings.enabled)]
+        guides = [
+            f.guide
+            for f in self.dialects
+            if f.settings.guide and switches.get(f.name, f.settings.enabled)
+        ]
         return "\n\n".join(part for part in (self.instructions, *guides) if part)
 
     def withheld(self, switches: Mapping[str, bool]) -> tuple[str, ...]:
@@ -103,12 +115,15 @@ class Agent:
         return {**out, **self.options}
 
     def order_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Its defaults with the options of one request. `families` turns families on or off: a dict of names."""
+        """Its defaults with the options of one request. `families` turns families on or off: a dict
+        of names."""
         out = {**self.order_defaults, **options}
         switches = out.pop("families", {})
         if off := self.withheld(switches):
             access = out.get("access", Capabilities())
-            out["access"] = msgspec.structs.replace(access, deny=tuple(sorted({*access.deny, *off})))
+            out["access"] = msgspec.structs.replace(
+                access, deny=tuple(sorted({*access.deny, *off}))
+            )
         if switches:
             out.setdefault("instructions", self.instructed(switches))
         return out
@@ -116,7 +131,11 @@ class Agent:
     @property
     def model_name(self) -> str:
         """A model without a name of its own is named after its agent."""
-        return self.model if isinstance(self.model, str) else self.model.info.name or f"{self.name}'s model"
+        return (
+            self.model
+            if isinstance(self.model, str)
+            else self.model.info.name or f"{self.name}'s model"
+        )
 
     @property
     def model_info(self) -> ModelInfo | None:

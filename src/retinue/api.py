@@ -45,11 +45,12 @@ from retinue.tools.toolbox import Toolbox
 class Retinue(Steps):
     """A runtime on one store. Use it as an async context manager.
 
-    `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
-    open runs of an earlier process go on at once; those of other agents wait until their agent is used. `workspace` is
-    the directory in which runs work that name none; where there is no sandbox, `unsafe_bare` runs commands without.
-    `secrets` are values, by name, that are never written down (or the `Redactor` that knows them), beside those that
-    the environment, the models, the channels and the tools hold. `retention`: what is kept of trees that have ended.
+    `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from
+    the start, so that open runs of an earlier process go on at once; those of other agents wait
+    until their agent is used. `workspace` is the directory in which runs work that name none; where
+    there is no sandbox, `unsafe_bare` runs commands without. `secrets` are values, by name, that
+    are never written down (or the `Redactor` that knows them), beside those that the environment,
+    the models, the channels and the tools hold. `retention`: what is kept of trees that have ended.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class Retinue(Steps):
             for agent in self._first:
                 self._crew.register(agent)
             self._crew.know_models()
-            await self._kit.sweep({spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used)
+            await self._kit.sweep(
+                {spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used
+            )
             await self._engine.found.take_up()
             self._begin_keeping()
         except BaseException:
@@ -119,7 +122,8 @@ class Retinue(Steps):
         return await self._outcome_of(await self.spawn(agent, task, **options))
 
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
-        """Start a run and return its id once it is recorded. The same `key` starts the same run only once."""
+        """Start a run and return its id once it is recorded. The same `key` starts the same run
+        only once."""
         await self.take_up(agent)
         order = self._crew.order(agent, task, options)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
@@ -133,10 +137,16 @@ class Retinue(Steps):
         return await asyncio.shield(asked)
 
     async def fork(
-        self, run: str, task: str, *, agent: Agent | None = None, at: int | None = None, **options: Any
+        self,
+        run: str,
+        task: str,
+        *,
+        agent: Agent | None = None,
+        at: int | None = None,
+        **options: Any,
     ) -> str:
-        """Start a run that shares the conversation of `run` up to its last complete turn, or up to the last one within
-        its first `at` messages; nothing is copied."""
+        """Start a run that shares the conversation of `run` up to its last complete turn, or up to
+        the last one within its first `at` messages; nothing is copied."""
         row = await self._row(run)
         order, base = await self._fork_of(row, task, agent, at, options)
         now, held = self._clock.now(), _held(row, options)
@@ -152,15 +162,26 @@ class Retinue(Steps):
         await self.take_up(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
-            length = complete_turns(await self._store.messages(row.spec.conversation, 0, max(0, at)))
-        base = Base(conversation=row.spec.conversation, length=length, start=min(length, row.run.start))
+            length = complete_turns(
+                await self._store.messages(row.spec.conversation, 0, max(0, at))
+            )
+        base = Base(
+            conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
+        )
         return self._crew.order(agent, task, options), base
 
     async def price_tag(
-        self, agent: Agent | None = None, task: str = "", *, n: int = 1, fork: str = "", **options: Any
+        self,
+        agent: Agent | None = None,
+        task: str = "",
+        *,
+        n: int = 1,
+        fork: str = "",
+        **options: Any,
     ) -> PriceTag:
-        """What the first prompts of `n` runs would cost, with the provider's cache and without it; nothing is started.
-        With `fork` they go on from the conversation of that run, as its own agent unless another is given."""
+        """What the first prompts of `n` runs would cost, with the provider's cache and without it;
+        nothing is started. With `fork` they go on from the conversation of that run, as its own
+        agent unless another is given."""
         if fork:
             row = await self._row(fork)
             order, base = await self._fork_of(row, task, agent, None, options)
@@ -179,8 +200,14 @@ class Retinue(Steps):
         await self.take_up(agent)
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
         if await self._store.messages(base.conversation, base.length, base.length + 1):
-            raise Refused("conversation", f"run {run} has been resumed before; resume the last run, or fork this one")
-        id, order = run_id(self._clock.now(), self._clock.chance()), self._crew.order(agent, task, options)
+            raise Refused(
+                "conversation",
+                f"run {run} has been resumed before; resume the last run, or fork this one",
+            )
+        id, order = (
+            run_id(self._clock.now(), self._clock.chance()),
+            self._crew.order(agent, task, options),
+        )
         return await self._request(
             Requested(
                 id=id,
@@ -208,14 +235,19 @@ class Retinue(Steps):
         self._engine.performer.outbox.check(event.order.origin)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
-        if why and self._engine.trees.spec(event.id) is None and await self._store.row(event.id) is None:
+        if (
+            why
+            and self._engine.trees.spec(event.id) is None
+            and await self._store.row(event.id) is None
+        ):
             raise Refused("request", why)
         return event.id
 
     # agents
 
     def register(self, *agents: Agent) -> None:
-        """Make agents known. Open runs of an earlier process that waited for them go on at the next start of a run."""
+        """Make agents known. Open runs of an earlier process that waited for them go on at the next
+        start of a run."""
         for agent in agents:
             self._crew.register(agent)
 
@@ -238,24 +270,34 @@ class Retinue(Steps):
     # talking to runs
 
     async def send(self, run: str, text: str, *, steer: bool = False) -> None:
-        """Put a message into a run's mailbox. It is read at the next turn; `steer` breaks the current one off."""
+        """Put a message into a run's mailbox. It is read at the next turn; `steer` breaks the
+        current one off."""
         self._engine.check(run)
         tree = self._engine.trees.of(run)
-        why = f"{run!r} is not a live run that you may write to" if tree is None else cannot_write(tree, "", run)
+        why = (
+            f"{run!r} is not a live run that you may write to"
+            if tree is None
+            else cannot_write(tree, "", run)
+        )
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)
         await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
-        """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money. With
-        `refused`, only those whose account was refused and of whose model's name it is true."""
+        """Runs that wait for their provider try at once, all or those of a tree: a key was brought,
+        or money. With `refused`, only those whose account was refused and of whose model's name it
+        is true."""
         self._crew.learn_keys()
         self._crew.know_models()
         await self._engine.found.take_up()
         for id in self._engine.waiting_for_provider(root):
             spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
-            if spec is None or run is None or (refused and not (account_refusal(run) and refused(spec.model))):
+            if (
+                spec is None
+                or run is None
+                or (refused and not (account_refusal(run) and refused(spec.model)))
+            ):
                 continue
             await self._engine.record(id, Woke(early=True))
 
@@ -264,13 +306,17 @@ class Retinue(Steps):
         await self._tell(*asked.answer_to(self._engine.trees, question, text))
 
     async def questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
-        """What waits for a person, in all runs or in one tree: questions, calls that need a permission, and limits."""
+        """What waits for a person, in all runs or in one tree: questions, calls that need a
+        permission, and limits."""
         look = (root, self._crew.preview, self._clock.now())
         return await asked.open_questions(self._engine.trees, self._store.messages, *look)
 
-    async def decide(self, question: str, allow: bool, *, by: str = "", reason: str = "", always: bool = False) -> None:
-        """Permit a call, or do not; raise a limit by what is suggested, or let the work land. The first decision
-        counts; a later one is `Refused`. With `always`, the same call is permitted in this tree from now on."""
+    async def decide(
+        self, question: str, allow: bool, *, by: str = "", reason: str = "", always: bool = False
+    ) -> None:
+        """Permit a call, or do not; raise a limit by what is suggested, or let the work land. The
+        first decision counts; a later one is `Refused`. With `always`, the same call is permitted
+        in this tree from now on."""
         q = await asked.find_question(self._engine.trees, self._store.messages, question)
         await self._tell(q.run, asked.decision(q, allow, by, reason, always))
 
@@ -296,13 +342,16 @@ class Retinue(Steps):
     async def wait(
         self, *runs: str, timeout_seconds: float | None = None, first: bool = False
     ) -> dict[str, Outcome | None]:
-        """Wait for all of the runs, or for the first; None stands for one that is still open. Reading takes nothing."""
+        """Wait for all of the runs, or for the first; None stands for one that is still open.
+        Reading takes nothing."""
         futures, runs = {}, tuple(dict.fromkeys(runs))
         for run in runs:
             if not await self._has_ended(run):
                 futures[run] = self._engine.ended(run)
         if futures and (not first or len(futures) == len(runs)):
-            mode: Literal["FIRST_COMPLETED", "ALL_COMPLETED"] = "FIRST_COMPLETED" if first else "ALL_COMPLETED"
+            mode: Literal["FIRST_COMPLETED", "ALL_COMPLETED"] = (
+                "FIRST_COMPLETED" if first else "ALL_COMPLETED"
+            )
             await asyncio.wait(futures.values(), timeout=timeout_seconds, return_when=mode)
         for future in futures.values():
             if future.done():
@@ -316,7 +365,9 @@ class Retinue(Steps):
         await self._row(run)
         return await self._outcome_or_none(run)
 
-    async def list(self, *, children: bool = False, limit: int = 100, before: str = "") -> Sequence[Summary]:
+    async def list(
+        self, *, children: bool = False, limit: int = 100, before: str = ""
+    ) -> Sequence[Summary]:
         """Runs, newest first. Those that were started by other runs are hidden unless asked for."""
         return await self._store.listing(children=children, limit=limit, before=before)
 
@@ -342,7 +393,8 @@ class Retinue(Steps):
         return await self._store.messages(row.spec.conversation, start, row.run.length)
 
     async def tools_left_out(self, run: str) -> str:
-        """What is said of the tools that a run holds and its model cannot be told of; "" when it is told of all."""
+        """What is said of the tools that a run holds and its model cannot be told of; "" when it is
+        told of all."""
         spec = (await self._row(run)).spec
         offered = self._engine.performer.tools_for(spec)
         most = getattr(self._crew.models.get(spec.model), "most_tools", 0)
@@ -357,7 +409,8 @@ class Retinue(Steps):
         """Whether a run can go on here, or an announcement is on its way."""
         trees, dormant = self._engine.trees, set(self.dormant)
         return any(
-            any(d.state in ("pending", "sent") for d in tree.deliveries.values()) or tree.runs.keys() - dormant
+            any(d.state in ("pending", "sent") for d in tree.deliveries.values())
+            or tree.runs.keys() - dormant
             for tree in trees.by_root.values()
         )
 
@@ -388,7 +441,8 @@ class Retinue(Steps):
 
 
 def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:
-    """Who goes on from another run holds no more than that did, unless whoever asks for it says what it may do."""
+    """Who goes on from another run holds no more than that did, unless whoever asks for it says
+    what it may do."""
     return Capabilities() if "access" in options else row.run.access or row.spec.capabilities
 
 
@@ -402,9 +456,12 @@ def run_sync(
     models: ModelCatalog | None = None,
     **options: Any,
 ) -> Outcome:
-    """Run one agent in a program that has no event loop of its own, to the end of everything that it has started."""
+    """Run one agent in a program that has no event loop of its own, to the end of everything that
+    it has started."""
     if asyncio._get_running_loop() is not None:
-        raise RetinueError("run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead")
+        raise RetinueError(
+            "run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead"
+        )
 
     async def main() -> Outcome:
         async with Retinue(store, agents=agents, channels=channels, models=models) as retinue:

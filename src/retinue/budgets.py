@@ -22,9 +22,10 @@ class Spent(Value):
 
 
 class Spending(Value):
-    """The budget of a run at this moment, for itself and everybody below it: its limits as they are now, what is spent,
-    and what is held for calls under way or was given to children. `seconds_left` is to its deadline, if it has one.
-    `questions` are the ids of what is asked about it."""
+    """The budget of a run at this moment, for itself and everybody below it: its limits as they are
+    now, what is spent, and what is held for calls under way or was given to children.
+    `seconds_left` is to its deadline, if it has one. `questions` are the ids of what is asked about
+    it."""
 
     run: str
     limit: Budget
@@ -43,8 +44,14 @@ class Budgets(Housekeeping):
         tree = self._engine.trees.of(run)
         live = tree.ledger.accounts.get(run) if tree is not None else None
         account = live or await self._store.account(run) or Account(id=run)
-        questions = (q.id for q in open_questions(tree) if q.account == run) if tree is not None else ()
-        left = None if row.run.deadline is None else max(0, row.run.deadline - self._clock.now()) / 1000
+        questions = (
+            (q.id for q in open_questions(tree) if q.account == run) if tree is not None else ()
+        )
+        left = (
+            None
+            if row.run.deadline is None
+            else max(0, row.run.deadline - self._clock.now()) / 1000
+        )
         return Spending(
             run=run,
             limit=budget_of(row.spec, account),
@@ -66,19 +73,23 @@ class Budgets(Housekeeping):
         question: str = "",
         by: str = "",
     ) -> Spending:
-        """Raise the limits of an open run, whether or not it has asked; with a `question`, only as the first answer to
-        it. Whoever waits there goes on. What a child's limit gets more is taken from its parent's, or `Refused` says
-        how much there is."""
+        """Raise the limits of an open run, whether or not it has asked; with a `question`, only as
+        the first answer to it. Whoever waits there goes on. What a child's limit gets more is taken
+        from its parent's, or `Refused` says how much there is."""
         if not all(math.isfinite(amount) for amount in (tokens, usd, turns, calls, seconds)):
             raise ConfigError("a limit is raised by a finite amount; nothing was changed")
         add = (int(tokens), round(usd * NANOS_PER_USD), int(turns), int(calls))
-        return await self._change(run, LimitChanged(add=add, more_ms=round(seconds * 1000), question=question, by=by))
+        return await self._change(
+            run, LimitChanged(add=add, more_ms=round(seconds * 1000), question=question, by=by)
+        )
 
     async def set_on_limit(self, run: str, on_limit: OnLimit, *, by: str = "") -> Spending:
-        """What happens at the limits of an open run from now on. With `land`, whoever waits for an answer takes its
-        last turn; with `ask`, a person is asked at the next limit."""
+        """What happens at the limits of an open run from now on. With `land`, whoever waits for an
+        answer takes its last turn; with `ask`, a person is asked at the next limit."""
         if on_limit not in ("land", "ask", "stop"):
-            raise ConfigError(f"on_limit is land, ask or stop, not {on_limit!r}; nothing was changed")
+            raise ConfigError(
+                f"on_limit is land, ask or stop, not {on_limit!r}; nothing was changed"
+            )
         return await self._change(run, LimitChanged(then=on_limit, by=by))
 
     async def _change(self, run: str, event: LimitChanged) -> Spending:
@@ -86,7 +97,9 @@ class Budgets(Housekeeping):
         tree = self._engine.trees.of(run)
         if tree is None:
             await self._row(run)
-            raise Refused("budget", f"run {run} has ended, and so has its budget; resume it with a new one")
+            raise Refused(
+                "budget", f"run {run} has ended, and so has its budget; resume it with a new one"
+            )
         if why := cannot_change(tree, run, event):
             raise Refused("budget", why)
         await self._tell(run, event)

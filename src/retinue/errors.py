@@ -1,4 +1,5 @@
-"""Every exception of Retinue. The type says whose fault it was; a run that fails is an `Outcome`, not an exception.
+"""Every exception of Retinue. The type says whose fault it was; a run that fails is an `Outcome`,
+not an exception.
 
 RetinueError
   ConfigError          the caller's settings or definitions are wrong
@@ -15,8 +16,8 @@ RetinueError
     StoreCorrupt       a row or page is not what was written
     StoreTooNew        written by a newer version
     StoreFull          no space, or the file may not be written; the batch is kept and tried again
-  SandboxMissing       execution was asked for and nothing can contain it
-  Defect               a mistake of Retinue's own; the tree that met it is set aside, all others go on
+  SandboxMissing       execution was asked for and nothing can contain it Defect               a
+  mistake of Retinue's own; the tree that met it is set aside, all others go on
 """
 
 from __future__ import annotations
@@ -60,19 +61,20 @@ class InvalidTransition(RetinueError):
 class ModelError(RetinueError):
     """A model call failed. `kind` is one of the error kinds in `core.values`.
 
-    `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call has cost all the
-    same, as far as it is known: nothing when it was not sent or was refused, an estimate when its answer broke off.
-    None is for nobody knows.
-    """
+    `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call
+    has cost all the same, as far as it is known: nothing when it was not sent or was refused, an
+    estimate when its answer broke off. None is for nobody knows."""
 
-    def __init__(self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True) -> None:
+    def __init__(
+        self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True
+    ) -> None:
         super().__init__(message)
         self.kind, self.usage, self.sent = kind, usage, sent
 
 
 class ModelUnavailable(ModelError):
-    """Overload, rate limit, network: the same call may succeed later. `hearers` are called, by run, when it may: they
-    were told what another call had met."""
+    """Overload, rate limit, network: the same call may succeed later. `hearers` are called, by run,
+    when it may: they were told what another call had met."""
 
     def __init__(
         self,
@@ -121,7 +123,8 @@ class SandboxMissing(RetinueError):
 
 
 class Defect(RetinueError):
-    """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is on record; others go on."""
+    """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is on record;
+    others go on."""
 
 
 class NoProvider(NoKey):
@@ -133,11 +136,13 @@ class HostGone(RetinueError):
 
 
 class HostSilent(HostGone):
-    """The process that holds the store is there and does not answer. `pid` is 0 where the system does not tell it."""
+    """The process that holds the store is there and does not answer. `pid` is 0 where the system
+    does not tell it."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(
-            f"the host of this project{f' (process {pid})' if pid else ''} does not answer. What is on record is kept: "
+            f"the host of this project{f' (process {pid})' if pid else ''} does not answer. What "
+            "is on record is kept: "
             "`retinue stop` ends it, and `retinue resume` goes on with its runs."
         )
         self.pid = pid

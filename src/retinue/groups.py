@@ -1,4 +1,5 @@
-"""Ending runs, and groups of background work: which there are in a conversation, and how one is ended as a whole."""
+"""Ending runs, and groups of background work: which there are in a conversation, and how one is
+ended as a whole."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from retinue.store.base import Row
 
 
 class Group(Value):
-    """Children that were started together in the background, by `run`. `kind` is the family whose group it is, `size`
-    how many they are; those that were not kept are missing among the `members`."""
+    """Children that were started together in the background, by `run`. `kind` is the family whose
+    group it is, `size` how many they are; those that were not kept are missing among the
+    `members`."""
 
     id: str
     kind: str
@@ -32,14 +34,15 @@ class Groups(Budgets):
     """The part of `Retinue` that ends runs and groups of them."""
 
     async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> str:
-        """End a run and everything below it, also when it has ended itself; returns the state it really ended in."""
+        """End a run and everything below it, also when it has ended itself; returns the state it
+        really ended in."""
         while open_ := self._engine.trees.first_open(run):
             await self._end(open_, reason, by)
         return await self._ended_state(run)
 
     async def groups(self, run: str) -> Sequence[Group]:
-        """The groups of background work that a run has started, and those of the runs before it in its conversation,
-        oldest first."""
+        """The groups of background work that a run has started, and those of the runs before it in
+        its conversation, oldest first."""
         found: dict[tuple[str, str], list[Row]] = {}
         for spec in await self._line_of(run):
             for row in await self._store.children(spec.id):
@@ -47,9 +50,11 @@ class Groups(Budgets):
                     found.setdefault((spec.id, group), []).append(row)
         return [_group(*key, rows) for key, rows in found.items()]
 
-    async def cancel_group(self, run: str, group: str, reason: str = "", *, by: Who = "user") -> Group:
-        """End what is still at work in a group that a run has started, or one before it in its conversation; returns
-        how its members have ended."""
+    async def cancel_group(
+        self, run: str, group: str, reason: str = "", *, by: Who = "user"
+    ) -> Group:
+        """End what is still at work in a group that a run has started, or one before it in its
+        conversation; returns how its members have ended."""
         known = await self.groups(run)
         one = next((g for g in reversed(known) if g.id == group), None)
         if one is None:
@@ -59,7 +64,9 @@ class Groups(Budgets):
         return next(g for g in await self.groups(one.run) if g.id == group)
 
     async def _end(self, runs: Sequence[str], reason: str, by: Who) -> None:
-        await asyncio.gather(*(self._engine.record(id, CancelAsked(reason=reason, who=by)) for id in runs))
+        await asyncio.gather(
+            *(self._engine.record(id, CancelAsked(reason=reason, who=by)) for id in runs)
+        )
         for id in runs:
             await self._ended_state(id)
 
@@ -71,14 +78,17 @@ class Groups(Budgets):
         return line
 
     async def _unheard(self, row: Row) -> tuple[Mail, ...]:
-        """What became of those whom a run, or one before it in its conversation, has left, as far as nobody heard."""
+        """What became of those whom a run, or one before it in its conversation, has left, as far
+        as nobody heard."""
         line, out = await self._line_of(row.spec.id), list[Mail]()
         left = [(spec, found) for spec in line if (found := await self._store.children(spec.id))]
         if left:
             said = await self._store.messages(row.spec.conversation, 0, row.run.length)
             told = {m.sender for m in said if isinstance(m, User) and m.kind == "news"}
             for spec, rows in left:
-                out += unheard(spec, ((r.spec, r.run) for r in rows), told, self._engine.trees.shared)
+                out += unheard(
+                    spec, ((r.spec, r.run) for r in rows), told, self._engine.trees.shared
+                )
         return tuple(out)
 
     async def _has_ended(self, id: str) -> bool:

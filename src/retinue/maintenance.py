@@ -1,5 +1,5 @@
-"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees are forgotten in
-the background, one at a time, and what they leave free is given back to the disk.
+"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees
+are forgotten in the background, one at a time, and what they leave free is given back to the disk.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ AT_ONCE = 20
 
 
 class Retention(Value):
-    """What is kept of trees that have ended and have nothing left to announce; open ones are always kept. Older than
-    `age_seconds`, beyond the `count` newest, or, while the store takes more than `size` bytes, the oldest: each of them
-    is forgotten. Without any of these nothing is."""
+    """What is kept of trees that have ended and have nothing left to announce; open ones are always
+    kept. Older than `age_seconds`, beyond the `count` newest, or, while the store takes more than
+    `size` bytes, the oldest: each of them is forgotten. Without any of these nothing is."""
 
     age_seconds: Annotated[float, Meta(ge=0)] | None = None
     count: Annotated[int, Meta(ge=0)] | None = None
@@ -61,14 +61,15 @@ class Housekeeping:
         return row
 
     async def _tell(self, run: str, event: AnyEvent) -> None:
-        """Record an event; what the machine refuses, because the run has moved on, is refused here."""
+        """Record an event; what the machine refuses, because the run has moved on, is refused
+        here."""
         why = await self._engine.record(run, event)
         if why:
             raise Refused("state", why)
 
     async def forget(self, root: str) -> None:
-        """Delete an ended root run, its conversation and everything below it, with its artifacts and the records of its
-        commands."""
+        """Delete an ended root run, its conversation and everything below it, with its artifacts
+        and the records of its commands."""
         await self._forget(root)
         await self._kit.forget_runs(self._store.known)
 
@@ -86,7 +87,9 @@ class Housekeeping:
     async def tidy_up(self) -> int:
         """Forget now what the retention does not keep; returns how many trees that were."""
         kept = self._retention
-        before = None if kept.age_seconds is None else self._clock.now() - int(kept.age_seconds * 1000)
+        before = (
+            None if kept.age_seconds is None else self._clock.now() - int(kept.age_seconds * 1000)
+        )
         n = 0
         if before is not None or kept.count is not None:
             while n_gone := await self._forget_all(
@@ -122,7 +125,9 @@ class Housekeeping:
 
     def _begin_keeping(self) -> None:
         if self._retention.is_on:
-            self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="retinue retention")
+            self._keeping = asyncio.get_running_loop().create_task(
+                self._keep(), name="retinue retention"
+            )
 
     async def _end_keeping(self) -> None:
         if self._keeping is not None:
@@ -158,18 +163,22 @@ class Housekeeping:
         self._engine.performer.outbox.leave(key)
 
     async def drain(self, timeout_seconds: float = 30.0) -> bool:
-        """`settle` for all trees: for a program that is about to end; False when the time was not enough."""
+        """`settle` for all trees: for a program that is about to end; False when the time was not
+        enough."""
         return await self.settle(timeout_seconds=timeout_seconds)
 
     async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
-        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them has ended, in the
-        background too, and what there was to announce has arrived or is given up. What the runs before them in their
-        conversations have left is part of it; who lives only for messages is not waited for. False when the time was
-        not enough, or when somebody's agent is not known to this program."""
+        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them
+        has ended, in the background too, and what there was to announce has arrived or is given up.
+        What the runs before them in their conversations have left is part of it; who lives only for
+        messages is not waited for. False when the time was not enough, or when somebody's agent is
+        not known to this program."""
         of = [await self._conversation(run) for run in runs]
         with contextlib.suppress(TimeoutError), self._engine.bus.watch(size=1) as watcher:
             async with asyncio.timeout(timeout_seconds):
-                while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(trees, watcher):
+                while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(
+                    trees, watcher
+                ):
                     pass
                 await self._engine.caught_up()
         return not any(at_work(tree) or is_announcing(tree) for tree in self._trees_of(of))
@@ -185,12 +194,18 @@ class Housekeeping:
         return [tree for root, conversation in of for tree in trees.up_to(root, conversation)]
 
     def _is_stuck(self, trees: Sequence[Tree]) -> bool:
-        """Whether all that is left waits for an agent or a model that this program does not know."""
+        """Whether all that is left waits for an agent or a model that this program does not
+        know."""
         left = [id for tree in trees for id in at_work(tree)]
-        return bool(left) and set(left) <= set(self._engine.found.dormant) and not any(map(is_announcing, trees))
+        return (
+            bool(left)
+            and set(left) <= set(self._engine.found.dormant)
+            and not any(map(is_announcing, trees))
+        )
 
     async def _go_on(self, trees: Sequence[Tree], watcher: Watcher) -> bool:
-        """Wait until something has happened in them; whether there was anything left to wait for."""
+        """Wait until something has happened in them; whether there was anything left to wait
+        for."""
         dormant = set(self._engine.found.dormant)
         left = [id for tree in trees for id in at_work(tree) if id not in dormant]
         if not left and not any(map(is_announcing, trees)):

@@ -1,5 +1,6 @@
-"""Questions that wait for a person: what is asked, by whom, and the event that answers it. What tools and permissions
-ask belongs to a call of a run; what a limit asks belongs to the run whose budget it is (`core.limits`)."""
+"""Questions that wait for a person: what is asked, by whom, and the event that answers it. What
+tools and permissions ask belongs to a call of a run; what a limit asks belongs to the run whose
+budget it is (`core.limits`)."""
 
 from __future__ import annotations
 
@@ -31,12 +32,13 @@ Preview = Callable[[str, Call], Sequence[Order]]
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """One question. A `permission` wants a yes or a no to exactly `call`, a `question` wants a text. `shown` is the
-    call as a person should see it: every argument, and nothing that hides or reorders characters. `price_tag` is what
-    the input of those whom the call would start should cost, where that can be told.
+    """One question. A `permission` wants a yes or a no to exactly `call`, a `question` wants a
+    text. `shown` is the call as a person should see it: every argument, and nothing that hides or
+    reorders characters. `price_tag` is what the input of those whom the call would start should
+    cost, where that can be told.
 
-    A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which those in `waiting`
-    wait: a yes adds what is `suggested`, a no lets the work land."""
+    A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which
+    those in `waiting` wait: a yes adds what is `suggested`, a no lets the work land."""
 
     id: str
     run: str
@@ -59,8 +61,8 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
 async def open_questions(
     trees: Trees, read: Read, root: str = "", preview: Preview | None = None, now: int = 0
 ) -> list[OpenQuestion]:
-    """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a `preview` it is said
-    what calls that start others would cost."""
+    """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a
+    `preview` it is said what calls that start others would cost."""
     runs = sorted(set(trees.index.questions.values()))
     found = [q for run in runs for q in await _asked_by(trees, read, run, root)]
     if preview is not None:
@@ -74,7 +76,11 @@ def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQu
     if spec is None or run is None or q.kind != "permission":
         return q
     orders = preview(spec.order.agent, q.call)
-    return msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now)) if orders else q
+    return (
+        msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now))
+        if orders
+        else q
+    )
 
 
 def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
@@ -131,7 +137,8 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
 
 
 async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
-    """The question of this id, or of an id that begins so. A run is no name for one: what it asks may have changed."""
+    """The question of this id, or of an id that begins so. A run is no name for one: what it asks
+    may have changed."""
     id = _named(trees, name)
     if id in trees.index.questions:
         found = await _asked_by(trees, read, trees.index.questions[id])
@@ -140,7 +147,9 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     for asked in found if id else ():
         if asked.id == id:
             return asked
-    raise NotFound(f"nothing is asked by the name {name!r}; it may have been answered by somebody else")
+    raise NotFound(
+        f"nothing is asked by the name {name!r}; it may have been answered by somebody else"
+    )
 
 
 def _named(trees: Trees, name: str) -> str:
@@ -148,20 +157,29 @@ def _named(trees: Trees, name: str) -> str:
     questions = trees.index.questions
     if name in questions:
         return name
-    everything = {*questions, *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree))}
+    everything = {
+        *questions,
+        *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree)),
+    }
     found = sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
     if len(found) > 1:
         raise Refused("question", f"{name!r} is not enough: it may be {', '.join(found)}")
     return found[0] if found else ""
 
 
-def decision(q: OpenQuestion, allow: bool, by: str, reason: str, always: bool) -> Decided | LimitChanged:
+def decision(
+    q: OpenQuestion, allow: bool, by: str, reason: str, always: bool
+) -> Decided | LimitChanged:
     if q.kind == "budget":
         if always:
-            raise Refused("question", f"{q.label} asks about its limit; add as much to it as it may need")
+            raise Refused(
+                "question", f"{q.label} asks about its limit; add as much to it as it may need"
+            )
         add = [amount or 0 for amount in limits_of(q.suggested)] if allow else [0, 0, 0, 0]
         told = (add[0], add[1], add[2], add[3])
-        return LimitChanged(add=told, then="" if allow else "land", question=q.id, by=by, reason=reason)
+        return LimitChanged(
+            add=told, then="" if allow else "land", question=q.id, by=by, reason=reason
+        )
     if q.kind != "permission":
         raise Refused("question", f"{q.label} asks for a text: {clip(q.text, 200)}")
     return Decided(
@@ -177,7 +195,8 @@ def decision(q: OpenQuestion, allow: bool, by: str, reason: str, always: bool) -
 
 
 def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
-    """The event that answers a question, and the run that asks it. A run names its question as long as it has one."""
+    """The event that answers a question, and the run that asks it. A run names its question as long
+    as it has one."""
     if id := _named(trees, name):
         if id not in trees.index.questions:
             raise Refused("question", "it is asked about a limit: add to it, or decide about it")
@@ -190,9 +209,13 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
             raise Refused("question", several(name, [(q.id, q.text) for q in everything]))
         asked = everything[0] if everything else None
     if run is None or asked is None:
-        raise Refused("question", f"{name} is not asking anything; it may have been answered by somebody else")
+        raise Refused(
+            "question", f"{name} is not asking anything; it may have been answered by somebody else"
+        )
     if asked.kind == "permission":
-        raise Refused("question", f"run {run.id} needs a yes or a no to {asked.tool}: decide about it")
+        raise Refused(
+            "question", f"run {run.id} needs a yes or a no to {asked.tool}: decide about it"
+        )
     return run.id, Answered(turn=run.turn, index=asked.index, call_id=asked.call_id, text=text)
 
 
@@ -203,8 +226,8 @@ def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
 
 
 def canonical(call: Call, guard: Guard) -> str:
-    """A call as it will be made: its name and every argument, one a line. Behind the name stands the host of an address
-    that looks like another: letters of other scripts, a name before an @."""
+    """A call as it will be made: its name and every argument, one a line. Behind the name stands
+    the host of an address that looks like another: letters of other scripts, a name before an @."""
     args = arguments.read(call.args)
     if args is None:
         return f"{reveal(call.name, keep='')} {_value(call.args)}"
@@ -212,11 +235,14 @@ def canonical(call: Call, guard: Guard) -> str:
     host = permits.host_of(url) if isinstance(url, str) else ""
     looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
     is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
-    name = reveal(call.name, keep="") + ("" if is_plain else f" (the host is {reveal(host, keep='')})")
+    name = reveal(call.name, keep="") + (
+        "" if is_plain else f" (the host is {reveal(host, keep='')})"
+    )
     return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
 
 
 def _value(value: object) -> str:
-    """Further lines stand deeper than any argument's name, so that none passes for another argument."""
+    """Further lines stand deeper than any argument's name, so that none passes for another
+    argument."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return reveal(text).replace("\n", "\n      ")

@@ -18,7 +18,8 @@ from retinue.store.base import Row
 
 
 class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a run, and how it stands. `group` is the group of background work that it belongs to."""
+    """One child of a run, and how it stands. `group` is the group of background work that it
+    belongs to."""
 
     id: str
     label: str
@@ -28,14 +29,16 @@ class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything below it. `by` is
-    who ended it (`user`, `parent`, `limit`, `system`), "" when it ended by itself. `helpers` says whose work the result
-    rests on: how many were started on all levels below it, and who of them never returned. `price_tag` is what its
-    first prompt was expected to cost when it was started; `cache` and `tree_cache` are what prompt caches were expected
-    to give to it, and to it and everything below it, and gave.
+    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything
+    below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), "" when it ended by
+    itself. `helpers` says whose work the result rests on: how many were started on all levels below
+    it, and who of them never returned. `price_tag` is what its first prompt was expected to cost
+    when it was started; `cache` and `tree_cache` are what prompt caches were expected to give to
+    it, and to it and everything below it, and gave.
 
-    Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and `tree_usd_estimated` say how
-    much that is, and `cost_is_known` that there is none of it, and no model without a price."""
+    Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and
+    `tree_usd_estimated` say how much that is, and `cost_is_known` that there is none of it, and no
+    model without a price."""
 
     id: str
     state: End
@@ -68,7 +71,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """Who of the helpers did not return, in one line: "2 of 5 helpers never returned: ..."; "" when all did."""
+        """Who of the helpers did not return, in one line: "2 of 5 helpers never returned: ..."; ""
+        when all did."""
         return tell(self.helpers)
 
     @property
@@ -76,9 +80,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.state == "completed"
 
     def unwrap(self) -> Any:
-        """The data, or the text where there is none; raises `RunFailed` unless the run completed."""
+        """The data, or the text where there is none; raises `RunFailed` unless the run
+        completed."""
         if not self.ok:
-            raise RunFailed(f"run {self.id} {self.state} ({self.stop}): {self.error or self.text or 'no output'}")
+            raise RunFailed(
+                f"run {self.id} {self.state} ({self.stop}): "
+                f"{self.error or self.text or 'no output'}"
+            )
         return self.text if self.data is None else self.data
 
 
@@ -96,9 +104,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_outcome(
-    row: Row, account: Account | None, children: Sequence[Row], agent: Agent | None, model: ModelInfo | None
+    row: Row,
+    account: Account | None,
+    children: Sequence[Row],
+    agent: Agent | None,
+    model: ModelInfo | None,
 ) -> Outcome:
-    """The envelope of an ended run. State and stop reason come from the runtime, never from a model's text."""
+    """The envelope of an ended run. State and stop reason come from the runtime, never from a
+    model's text."""
     spec, run = row.spec, row.run
     assert isinstance(run.state, Ended)
     ending = run.state.ending
@@ -130,7 +143,9 @@ def build_outcome(
         tree_tokens_estimated=guess[0],
         tree_usd_estimated=guess[1] / NANOS_PER_USD,
         cost_is_known=not (guess[1] or guess[2]),
-        price_tag=price_tag([spec.tag], is_fork=spec.base is not None) if spec.tag is not None else None,
+        price_tag=price_tag([spec.tag], is_fork=spec.base is not None)
+        if spec.tag is not None
+        else None,
         cache=cache_use(run.cache),
         tree_cache=cache_use(account.cache if account is not None else run.cache),
     )
@@ -146,9 +161,13 @@ def child_end(row: Row) -> ChildEnd:
     order, state = row.spec.order, row.run.state
     stop = state.ending.stop if isinstance(state, Ended) else ""
     label = order.label or order.agent
-    return ChildEnd(id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group)
+    return ChildEnd(
+        id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group
+    )
 
 
 def state_word(run: Run) -> str:
     """One word: how it ended, or what it is doing."""
-    return run.state.ending.state if isinstance(run.state, Ended) else type(run.state).__name__.lower()
+    return (
+        run.state.ending.state if isinstance(run.state, Ended) else type(run.state).__name__.lower()
+    )

@@ -1,4 +1,5 @@
-"""What the input of runs will cost, before they are started, and what prompt caches have made of it."""
+"""What the input of runs will cost, before they are started, and what prompt caches have made of
+it."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ from retinue.store.base import Row
 
 
 class PriceTag(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first prompts of `n` runs are expected to cost, all together and about: `tokens`, of which the
-    provider's cache should have `cached_tokens`; `usd` with that cache, `usd_without_cache` without any. None: the
-    price of a model is not known. `is_fork`: they go on from another conversation."""
+    """What the first prompts of `n` runs are expected to cost, all together and about: `tokens`, of
+    which the provider's cache should have `cached_tokens`; `usd` with that cache,
+    `usd_without_cache` without any. None: the price of a model is not known. `is_fork`: they go on
+    from another conversation."""
 
     n: int
     tokens: int
@@ -29,9 +31,10 @@ class PriceTag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What prompt caches were expected to give to all calls of a run, or of a tree, and gave. `expected_usd` should
-    have been saved against prompts without any cache, `saved_usd` was: both less what writing to a cache costs more, so
-    that they may be below nothing. None: the price of a model is not known."""
+    """What prompt caches were expected to give to all calls of a run, or of a tree, and gave.
+    `expected_usd` should have been saved against prompts without any cache, `saved_usd` was: both
+    less what writing to a cache costs more, so that they may be below nothing. None: the price of a
+    model is not known."""
 
     expected_tokens: int = 0
     read_tokens: int = 0
@@ -68,8 +71,11 @@ def cache_use(cached: Cached) -> CacheUse:
     )
 
 
-def children_tag(shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], now: int) -> PriceTag | None:
-    """What children would cost that a live run is about to order; None where one of them is not known well enough."""
+def children_tag(
+    shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], now: int
+) -> PriceTag | None:
+    """What children would cost that a live run is about to order; None where one of them is not
+    known well enough."""
     prefixes, tags = Prefixes(), []
     calls = calls_of(run)
     length = run.length if calls is None else calls.message
@@ -80,7 +86,9 @@ def children_tag(shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], 
             return None
         source = None
         if order.context.kind == "fork":
-            source = PrefixSource(spec, run, Base(conversation=spec.conversation, length=length, start=run.start))
+            source = PrefixSource(
+                spec, run, Base(conversation=spec.conversation, length=length, start=run.start)
+            )
             order = msgspec.structs.replace(order, instructions=spec.order.instructions)
         expected = expect(shared, order, model, now, source)
         tags.append(expected.tag(is_first=not prefixes.is_warm(expected.prefix, now)))
@@ -89,14 +97,18 @@ def children_tag(shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], 
 
 
 class Pricing:
-    """Tags for runs that somebody outside asks for. It remembers which prefixes they have in common."""
+    """Tags for runs that somebody outside asks for. It remembers which prefixes they have in
+    common."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._prefixes = Prefixes()
 
-    def tag(self, order: Order, now: int, row: Row | None = None, base: Base | None = None) -> Tag | None:
-        """The tag of a run that is about to be started, which goes on from that of `row` if there is one."""
+    def tag(
+        self, order: Order, now: int, row: Row | None = None, base: Base | None = None
+    ) -> Tag | None:
+        """The tag of a run that is about to be started, which goes on from that of `row` if there
+        is one."""
         expected = self._expect(order, now, row, base)
         if expected is None:
             return None
@@ -105,18 +117,28 @@ class Pricing:
             self._prefixes.send(expected.prefix, now)
         return expected.tag(is_first=is_first)
 
-    def tags(self, order: Order, now: int, n: int, row: Row | None = None, base: Base | None = None) -> PriceTag:
+    def tags(
+        self, order: Order, now: int, n: int, row: Row | None = None, base: Base | None = None
+    ) -> PriceTag:
         """What `n` such runs would cost, none of which is started."""
         expected = self._expect(order, now, row, base)
         if expected is None or n < 1:
             return price_tag(())
         first = expected.tag(is_first=not self._prefixes.is_warm(expected.prefix, now))
-        return price_tag([first, *([expected.tag(is_first=False)] * (n - 1))], is_fork=base is not None)
+        return price_tag(
+            [first, *([expected.tag(is_first=False)] * (n - 1))], is_fork=base is not None
+        )
 
-    def _expect(self, order: Order, now: int, row: Row | None, base: Base | None) -> Expected | None:
+    def _expect(
+        self, order: Order, now: int, row: Row | None, base: Base | None
+    ) -> Expected | None:
         definition = self._shared.definitions.get(order.agent)
         model = order.model or (definition.model if definition is not None else "")
         if model not in self._shared.models:
             return None
-        source = PrefixSource(row.spec, row.run, base) if row is not None and base is not None else None
-        return expect(self._shared, order, model, now, source, (order.access.tools, order.access.deny))
+        source = (
+            PrefixSource(row.spec, row.run, base) if row is not None and base is not None else None
+        )
+        return expect(
+            self._shared, order, model, now, source, (order.access.tools, order.access.deny)
+        )

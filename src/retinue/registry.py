@@ -1,4 +1,5 @@
-"""The agents and models that a runtime knows: names become tools and models, and requests become orders."""
+"""The agents and models that a runtime knows: names become tools and models, and requests become
+orders."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from retinue.tools.toolbox import Toolbox
 
 
 class Registry:
-    """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is known there. `home`
-    is where runs work that are not told otherwise."""
+    """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is
+    known there. `home` is where runs work that are not told otherwise."""
 
     def __init__(
         self,
@@ -58,12 +59,16 @@ class Registry:
                 not isinstance(member.model, str)
                 and models.setdefault(member.model_name, member.model) is not member.model
             ):
-                raise ConfigError(f"two different models are named {member.model_name!r}: give one another name")
+                raise ConfigError(
+                    f"two different models are named {member.model_name!r}: give one another name"
+                )
         boxes = Toolbox()
         for member in crew:
             boxes.add(member.name, tools[member.name])
         self.models.update(models)
-        learn_from(self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own))
+        learn_from(
+            self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own)
+        )
         for member in crew:
             self._toolbox.add(member.name, tools[member.name], member.order_defaults)
             self.agents[member.name] = member
@@ -87,7 +92,8 @@ class Registry:
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
 
     def know_models(self) -> None:
-        """The models of open runs that were asked for by name alone; one without a key keeps its runs waiting."""
+        """The models of open runs that were asked for by name alone; one without a key keeps its
+        runs waiting."""
         for spec, _ in list(self._engine.trees.live()):
             if spec.order.agent in self.agents:
                 with contextlib.suppress(ConfigError):

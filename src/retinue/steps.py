@@ -17,8 +17,9 @@ __all__ = ["Row", "Steps", "TreeRecord", "run_of"]
 
 
 class TreeRecord(Value):
-    """A tree as it is on record: the run first, then those below it, parents before children. `priced`: whether the
-    price of every model in it is known. `seq` is the log's last position then."""
+    """A tree as it is on record: the run first, then those below it, parents before children.
+    `priced`: whether the price of every model in it is known. `seq` is the log's last position
+    then."""
 
     rows: tuple[Row, ...]
     account: Account | None = None
@@ -29,14 +30,21 @@ class TreeRecord(Value):
 class Steps(Groups):
     """The part of `Retinue` that tells what happens in runs."""
 
-    async def watch(self, root: str, after: int = 0, *, deltas: bool = False) -> AsyncIterator[Step | Delta]:
-        """The steps of a run and of everything below it, from position `after` of the log on: those of the log first,
-        then as they come, until it has ended. With `deltas`, also text as models write it."""
+    async def watch(
+        self, root: str, after: int = 0, *, deltas: bool = False
+    ) -> AsyncIterator[Step | Delta]:
+        """The steps of a run and of everything below it, from position `after` of the log on: those
+        of the log first, then as they come, until it has ended. With `deltas`, also text as models
+        write it."""
         engine, store, family = self._engine, self._store, _Family(self, root)
         with engine.bus.watch() as watcher:
             await engine.caught_up()
             row = await self._row(root)
-            ended = None if isinstance(row.run.state, Ended) and await store.row(root) else engine.ended(root)
+            ended = (
+                None
+                if isinstance(row.run.state, Ended) and await store.row(root)
+                else engine.ended(root)
+            )
             if not after and (first := await store.entries(0, root, limit=1)):
                 after = first[0][0] - 1
             try:
@@ -84,7 +92,12 @@ class Steps(Groups):
             todo.extend(await store.children(row.spec.id))
         known = self._engine.trees.shared.models
         priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
-        return TreeRecord(rows=tuple(rows), account=await store.account(run), priced=priced, seq=self._engine.position)
+        return TreeRecord(
+            rows=tuple(rows),
+            account=await store.account(run),
+            priced=priced,
+            seq=self._engine.position,
+        )
 
     def open_runs(self) -> list[str]:
         """The runs that have not ended."""

@@ -22,10 +22,14 @@ def project(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def agent(name: str, *lines: str, body: str = "Do it.") -> str:
-    return "\n".join(("---", f"name: {name}", f"description: the agent {name}", *lines, "---", body))
+    return "\n".join(
+        ("---", f"name: {name}", f"description: the agent {name}", *lines, "---", body)
+    )
 
 
-def spec_of(folder: Path, text: str | bytes, dialect: Dialect = "claude", name: str = "it.md") -> AgentSpec:
+def spec_of(
+    folder: Path, text: str | bytes, dialect: Dialect = "claude", name: str = "it.md"
+) -> AgentSpec:
     """The one agent of one file."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,5 +40,7 @@ def spec_of(folder: Path, text: str | bytes, dialect: Dialect = "claude", name: 
     return spec
 
 
-def said(complaints: tuple[FileComplaint, ...] | list[FileComplaint], severity: str = "") -> list[tuple[int, str]]:
+def said(
+    complaints: tuple[FileComplaint, ...] | list[FileComplaint], severity: str = ""
+) -> list[tuple[int, str]]:
     return [(c.line, c.message) for c in complaints if not severity or c.severity == severity]

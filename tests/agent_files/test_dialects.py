@@ -23,13 +23,17 @@ from tests.agent_files.helpers import agent, project, said, spec_of
         ("model: inherit", None),
     ],
 )
-def test_tools_may_be_a_text_or_a_list(tmp_path: Path, line: str, tools: tuple[str, ...] | None) -> None:
+def test_tools_may_be_a_text_or_a_list(
+    tmp_path: Path, line: str, tools: tuple[str, ...] | None
+) -> None:
     spec = spec_of(tmp_path, agent("a", line))
     assert (spec.tools, spec.model, spec.complaints) == (tools, None, ())
 
 
 @pytest.mark.parametrize("value", ["42", "{a: b}", "[Read, 7]", "true", "[[Read]]"])
-def test_tools_of_a_wrong_type_break_the_agent_instead_of_giving_it_everything(tmp_path: Path, value: str) -> None:
+def test_tools_of_a_wrong_type_break_the_agent_instead_of_giving_it_everything(
+    tmp_path: Path, value: str
+) -> None:
     spec = spec_of(tmp_path, agent("a", f"tools: {value}"))
     assert (spec.tools, spec.broken) == ((), True)
     assert spec.complaints[0].line == 4
@@ -37,7 +41,9 @@ def test_tools_of_a_wrong_type_break_the_agent_instead_of_giving_it_everything(t
 
 def test_a_list_of_tools_that_resolves_to_nothing_is_an_error(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, agent("a", "tools: [Raed, Frobnicate]"))
-    assert said(spec.complaints, "error") == [(4, "tools resolves to nothing: none of Raed, Frobnicate is a tool here")]
+    assert said(spec.complaints, "error") == [
+        (4, "tools resolves to nothing: none of Raed, Frobnicate is a tool here")
+    ]
     assert len(said(spec.complaints, "warning")) == 2
 
 
@@ -52,7 +58,9 @@ def test_denying_all_that_is_listed_is_an_error(tmp_path: Path) -> None:
 
 
 def test_denying_some_commands_does_not_deny_the_shell(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, agent("a", "tools: Bash, Read", "disallowedTools: Bash(rm *), Agent(b), Write"))
+    spec = spec_of(
+        tmp_path, agent("a", "tools: Bash, Read", "disallowedTools: Bash(rm *), Agent(b), Write")
+    )
     assert spec.tools == ("shell", "shell_output", "shell_stop", "read")
     assert spec.deny == ("write",)
     assert spec.rules == ("deny: shell(rm *)", "deny: agent(b)")
@@ -68,16 +76,34 @@ def test_unknown_keys_are_kept_and_reported_with_what_was_probably_meant(tmp_pat
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("maxTurns: many", "maxTurns must be a whole number from 1 on, not a text ('many'); it was left out"),
-        ("maxTurns: 0", "maxTurns must be a whole number from 1 on, not a number (0); it was left out"),
-        ("maxTurns: true", "maxTurns must be a whole number from 1 on, not yes or no (True); it was left out"),
-        ("background: maybe", "background must be true or false, not a text ('maybe'); it was left out"),
+        (
+            "maxTurns: many",
+            "maxTurns must be a whole number from 1 on, not a text ('many'); it was left out",
+        ),
+        (
+            "maxTurns: 0",
+            "maxTurns must be a whole number from 1 on, not a number (0); it was left out",
+        ),
+        (
+            "maxTurns: true",
+            "maxTurns must be a whole number from 1 on, not yes or no (True); it was left out",
+        ),
+        (
+            "background: maybe",
+            "background must be true or false, not a text ('maybe'); it was left out",
+        ),
         ("model: [1]", "model must be a text, not a list; it was left out"),
-        ("mcpServers: 7", "mcpServers must be names of servers, or servers by name, not a number (7); it was left out"),
+        (
+            "mcpServers: 7",
+            "mcpServers must be names of servers, or servers by name, not a number (7); it was "
+            "left out",
+        ),
         ("isolation: container", "isolation is 'container', which is none of worktree"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_left_out_and_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+def test_a_value_of_a_wrong_type_is_left_out_and_named_with_its_line(
+    tmp_path: Path, line: str, message: str
+) -> None:
     spec = spec_of(tmp_path, agent("a", line))
     assert said(spec.complaints) == [(4, message)]
     assert (spec.max_turns, spec.background, spec.model, spec.isolation) == (None, False, None, "")
@@ -95,7 +121,9 @@ def test_a_value_of_a_wrong_type_is_left_out_and_named_with_its_line(tmp_path: P
         ("acceptEdit", None),
     ],
 )
-def test_permission_modes_go_by_the_names_of_all_programs(tmp_path: Path, word: str, mode: str | None) -> None:
+def test_permission_modes_go_by_the_names_of_all_programs(
+    tmp_path: Path, word: str, mode: str | None
+) -> None:
     assert spec_of(tmp_path, agent("a", f"permissionMode: {word}")).permission_mode == mode
 
 
@@ -113,7 +141,9 @@ def test_without_a_name_the_file_names_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["claude", "gemini"])
-def test_where_names_are_needed_a_text_without_front_matter_is_no_agent(tmp_path: Path, dialect: Dialect) -> None:
+def test_where_names_are_needed_a_text_without_front_matter_is_no_agent(
+    tmp_path: Path, dialect: Dialect
+) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n")
     specs, complaints = Loader("project", tmp_path).file(tmp_path / "notes.md", dialect, "notes")
     assert specs == []
@@ -137,7 +167,9 @@ def test_our_own_may_be_a_text_alone(tmp_path: Path) -> None:
         ("{timeout: soon}", True),
     ],
 )
-def test_a_budget_that_cannot_be_read_breaks_the_agent(tmp_path: Path, budget: str, error: bool) -> None:
+def test_a_budget_that_cannot_be_read_breaks_the_agent(
+    tmp_path: Path, budget: str, error: bool
+) -> None:
     spec = spec_of(tmp_path, agent("a", f"budget: {budget}"), "retinue")
     assert spec.broken is error
     if not error:
@@ -145,8 +177,15 @@ def test_a_budget_that_cannot_be_read_breaks_the_agent(tmp_path: Path, budget: s
 
 
 def test_our_names_may_be_written_with_underscores(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, agent("a", "max_turns: 4", "permission_mode: plan", "can-spawn: [b]"), "retinue")
-    assert (spec.max_turns, spec.permission_mode, spec.can_spawn, spec.spawns) == (4, "plan", ("b",), True)
+    spec = spec_of(
+        tmp_path, agent("a", "max_turns: 4", "permission_mode: plan", "can-spawn: [b]"), "retinue"
+    )
+    assert (spec.max_turns, spec.permission_mode, spec.can_spawn, spec.spawns) == (
+        4,
+        "plan",
+        ("b",),
+        True,
+    )
 
 
 def test_who_may_start_nobody_has_no_tools_for_it(tmp_path: Path) -> None:
@@ -162,7 +201,8 @@ def test_a_schema_may_be_a_text_of_json_and_must_be_an_object(tmp_path: Path) ->
 
 def test_of_opencodes_permissions_the_last_that_matches_holds(tmp_path: Path) -> None:
     text = (
-        "---\ndescription: d\npermission:\n  '*': deny\n  read: allow\n  bash:\n    '*': deny\n    'git *': ask\n---\nx"
+        "---\ndescription: d\npermission:\n  '*': deny\n  read: allow\n  bash:\n    '*': "
+        "deny\n    'git *': ask\n---\nx"
     )
     spec = spec_of(tmp_path, text, "opencode")
     assert spec.tools == ("read", "shell", "shell_output", "shell_stop")
@@ -183,7 +223,11 @@ def test_a_permission_that_is_no_word_counts_as_deny(tmp_path: Path) -> None:
 
 def test_opencodes_tools_that_are_all_off_are_an_error(tmp_path: Path) -> None:
     assert spec_of(tmp_path, "---\ndescription: d\ntools: {'*': false}\n---\nx", "opencode").broken
-    spec = spec_of(tmp_path, "---\ndescription: d\ntools: {'*': false, read: true, bash: true}\n---\nx", "opencode")
+    spec = spec_of(
+        tmp_path,
+        "---\ndescription: d\ntools: {'*': false, read: true, bash: true}\n---\nx",
+        "opencode",
+    )
     assert spec.tools == ("read", "shell", "shell_output", "shell_stop")
 
 
@@ -222,7 +266,10 @@ def test_copilots_agents_say_who_may_invoke_them(tmp_path: Path) -> None:
     both = agent("a", "disable-model-invocation: true", "user-invocable: false")
     assert spec_of(tmp_path, both, "copilot", "a.agent.md").disabled
     assert spec_of(tmp_path, agent("a", "user-invocable: false"), "copilot").mode == "subagent"
-    assert spec_of(tmp_path, agent("a", "agents: []", "tools: [read, agent]"), "copilot").tools == ("read", "list")
+    assert spec_of(tmp_path, agent("a", "agents: []", "tools: [read, agent]"), "copilot").tools == (
+        "read",
+        "list",
+    )
 
 
 def test_codex_needs_three_keys(tmp_path: Path) -> None:
@@ -235,14 +282,22 @@ def test_codex_needs_three_keys(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_turned_off_is_left_out(tmp_path: Path) -> None:
-    text = 'name = "a"\ndescription = "d"\ndeveloper_instructions = "i"\n[mcp_servers.x]\nenabled = false\nurl = "u"\n'
+    text = (
+        'name = "a"\ndescription = "d"\ndeveloper_instructions = "i"\n[mcp_servers.x]\nenabled '
+        '= false\nurl = "u"\n'
+    )
     assert spec_of(tmp_path, text, "codex", "a.toml").mcp_servers == {}
 
 
 def test_a_prompt_cannot_grow_without_end(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("x" * 600_000)
-    for n, message in ((2, "all files together have more than"), (1_000, "prompt names more than 20 files")):
-        spec = spec_of(tmp_path, f"---\ndescription: d\nprompt: '{'{file:big.txt}' * n}'\n---\n", "opencode")
+    for n, message in (
+        (2, "all files together have more than"),
+        (1_000, "prompt names more than 20 files"),
+    ):
+        spec = spec_of(
+            tmp_path, f"---\ndescription: d\nprompt: '{'{file:big.txt}' * n}'\n---\n", "opencode"
+        )
         assert spec.broken
         assert message in spec.complaints[0].message
         assert len(spec.instructions) <= 600_000
@@ -250,6 +305,8 @@ def test_a_prompt_cannot_grow_without_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["tools", "permission"])
 def test_permissions_without_end_are_an_error(tmp_path: Path, key: str) -> None:
-    rules = "".join(f"  '*z*{n}*': {'false' if key == 'tools' else 'allow'}\n" for n in range(5_000))
+    rules = "".join(
+        f"  '*z*{n}*': {'false' if key == 'tools' else 'allow'}\n" for n in range(5_000)
+    )
     spec = spec_of(tmp_path, f"---\ndescription: d\n{key}:\n{rules}---\nx", "opencode")
     assert spec.broken

@@ -1,4 +1,5 @@
-"""Which files are looked at, which of two agents with one name is used, and what a project may do untrusted."""
+"""Which files are looked at, which of two agents with one name is used, and what a project may do
+untrusted."""
 
 from __future__ import annotations
 
@@ -23,11 +24,20 @@ RISKY = agent(
 )
 
 
-def test_the_command_line_goes_before_the_project_before_the_user_before_what_is_built_in(tmp_path: Path) -> None:
-    root = project(tmp_path / "p", {f".claude/agents/{n}.md": agent(n, body="project") for n in ("a", "b")})
-    home = project(tmp_path / "h", {f".claude/agents/{n}.md": agent(n, body="user") for n in ("a", "b", "c")})
+def test_the_command_line_goes_before_the_project_before_the_user_before_what_is_built_in(
+    tmp_path: Path,
+) -> None:
+    root = project(
+        tmp_path / "p", {f".claude/agents/{n}.md": agent(n, body="project") for n in ("a", "b")}
+    )
+    home = project(
+        tmp_path / "h", {f".claude/agents/{n}.md": agent(n, body="user") for n in ("a", "b", "c")}
+    )
     extra = json.dumps({"a": {"description": "d", "prompt": "command"}})
-    built = [AgentSpec(name=n, instructions="built-in", source=DefinitionSource(path=f"{n}.md")) for n in "abcd"]
+    built = [
+        AgentSpec(name=n, instructions="built-in", source=DefinitionSource(path=f"{n}.md"))
+        for n in "abcd"
+    ]
     library = find_agents(root, home, root, [extra], builtin=built)
     assert {n: s.instructions for n, s in library.agents.items()} == {
         "a": "command",
@@ -35,8 +45,15 @@ def test_the_command_line_goes_before_the_project_before_the_user_before_what_is
         "c": "user",
         "d": "built-in",
     }
-    assert {s.source.scope for s in library.agents.values()} == {"command", "project", "user", "built-in"}
-    shadowed = [(h.spec.name, h.spec.instructions, os.path.basename(h.by)) for h in library.shadowed]
+    assert {s.source.scope for s in library.agents.values()} == {
+        "command",
+        "project",
+        "user",
+        "built-in",
+    }
+    shadowed = [
+        (h.spec.name, h.spec.instructions, os.path.basename(h.by)) for h in library.shadowed
+    ]
     assert shadowed == [
         ("a", "project", "--agents"),
         ("a", "user", "--agents"),
@@ -81,10 +98,15 @@ def test_a_broken_agent_is_not_replaced_by_one_farther_away(tmp_path: Path) -> N
 
 
 def test_two_agents_with_one_name_in_one_folder_are_reported(tmp_path: Path) -> None:
-    root = project(tmp_path, {".claude/agents/a.md": agent("x", body="1"), ".claude/agents/b.md": agent("x", body="2")})
+    root = project(
+        tmp_path,
+        {".claude/agents/a.md": agent("x", body="1"), ".claude/agents/b.md": agent("x", body="2")},
+    )
     library = find_agents(root)
     assert library.agents["x"].instructions == "1"
-    assert said(library.complaints) == [(1, "two agents here are named 'x'; the one in a.md is used")]
+    assert said(library.complaints) == [
+        (1, "two agents here are named 'x'; the one in a.md is used")
+    ]
 
 
 def test_claudes_folders_are_searched_through_and_others_are_not(tmp_path: Path) -> None:
@@ -120,7 +142,9 @@ def test_the_users_places_are_those_of_the_programs(tmp_path: Path) -> None:
     library = find_agents(root, home)
     assert set(library.agents) == set("abcdefg")
     assert {s.source.scope for s in library.agents.values()} == {"user"}
-    elsewhere = project(tmp_path / "x", {"agents/z.toml": 'name="z"\ndescription="d"\ndeveloper_instructions="i"'})
+    elsewhere = project(
+        tmp_path / "x", {"agents/z.toml": 'name="z"\ndescription="d"\ndeveloper_instructions="i"'}
+    )
     assert "z" in find_agents(root, home, codex_home=elsewhere).agents
 
 
@@ -130,7 +154,9 @@ def test_whoever_works_in_the_home_folder_is_not_a_stranger_there(tmp_path: Path
     assert (spec.source.scope, spec.permission_mode) == ("user", "bypassPermissions")
 
 
-def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_left_out(tmp_path: Path) -> None:
+def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_left_out(
+    tmp_path: Path,
+) -> None:
     root = project(tmp_path, {".claude/agents/risky.md": RISKY})
     spec = find_agents(root).agents["risky"]
     assert spec.permission_mode is None
@@ -139,7 +165,8 @@ def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_le
     assert spec.rules == ("ask: shell(git *)",)
     assert spec.tools == ("shell", "shell_output", "shell_stop", "read")
     assert spec.complaints[-1].message == (
-        "the project is not trusted, so this was left out: the permission mode bypassPermissions; the MCP servers own; "
+        "the project is not trusted, so this was left out: the permission mode bypassPermissions; "
+        "the MCP servers own; "
         "hooks; permissions, which ask now"
     )
     trusted = find_agents(root, trusted=True).agents["risky"]
@@ -149,14 +176,23 @@ def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_le
 
 
 def test_what_narrows_needs_no_trust(tmp_path: Path) -> None:
-    root = project(tmp_path, {".claude/agents/a.md": agent("a", "permissionMode: plan", "disallowedTools: Bash(rm *)")})
+    root = project(
+        tmp_path,
+        {".claude/agents/a.md": agent("a", "permissionMode: plan", "disallowedTools: Bash(rm *)")},
+    )
     spec = find_agents(root).agents["a"]
-    assert (spec.permission_mode, spec.rules, spec.complaints) == ("plan", ("deny: shell(rm *)",), ())
+    assert (spec.permission_mode, spec.rules, spec.complaints) == (
+        "plan",
+        ("deny: shell(rm *)",),
+        (),
+    )
 
 
 def test_links_out_of_the_project_are_not_followed(tmp_path: Path) -> None:
     outside = project(tmp_path / "out", {"a.md": agent("stolen"), "agents/b.md": agent("stolen2")})
-    root = project(tmp_path / "p", {".claude/agents/ok.md": agent("ok"), "shared/in.md": agent("inside")})
+    root = project(
+        tmp_path / "p", {".claude/agents/ok.md": agent("ok"), "shared/in.md": agent("inside")}
+    )
     (root / ".claude/agents/file.md").symlink_to(outside / "a.md")
     (root / ".claude/agents/folder").symlink_to(outside / "agents")
     (root / ".claude/agents/inside.md").symlink_to(root / "shared/in.md")
@@ -180,7 +216,9 @@ def test_the_users_own_links_are_the_users_affair(tmp_path: Path) -> None:
     assert set(find_agents(project(tmp_path / "p", {}), home).agents) == {"a", "b"}
 
 
-def test_a_link_that_is_put_there_in_between_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_is_put_there_in_between_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "secret").write_text("secret")
     root = project(tmp_path / "p", {"folder/a.md": "mine"})
     resolve = os.path.realpath
@@ -208,7 +246,9 @@ def test_a_link_that_is_put_there_in_between_is_refused(tmp_path: Path, monkeypa
         ({"a": object()}, "not valid JSON"),
     ],
 )
-def test_what_a_command_line_names_wrongly_is_reported(tmp_path: Path, item: str, message: str) -> None:
+def test_what_a_command_line_names_wrongly_is_reported(
+    tmp_path: Path, item: str, message: str
+) -> None:
     library = find_agents(project(tmp_path, {}), extra=[item])
     assert library.agents == {}
     assert message in library.complaints[0].message
@@ -223,15 +263,25 @@ def test_a_command_line_may_name_files_and_folders(tmp_path: Path) -> None:
             "z.json": '{"c": {"description": "d", "prompt": "p", "tools": ["Read"]}}',
         },
     )
-    library = find_agents(root, extra=[root / "x/a.md", str(root / "y"), root / "z.json", {"d": {"prompt": "q"}}])
+    library = find_agents(
+        root, extra=[root / "x/a.md", str(root / "y"), root / "z.json", {"d": {"prompt": "q"}}]
+    )
     assert set(library.agents) == set("abcd")
     assert library.agents["a"].budget.tokens == 5
     assert library.agents["c"].tools == ("read",)
 
 
 def test_a_thousand_files_are_all_read(tmp_path: Path) -> None:
-    text = agent("{}", "tools: Read, Grep, Glob, Bash(git *)", "model: sonnet", body="You are careful.\n" * 40)
-    root = project(tmp_path, {f".claude/agents/team{n % 10}/a{n}.md": text.replace("{}", f"a{n}") for n in range(1000)})
+    text = agent(
+        "{}",
+        "tools: Read, Grep, Glob, Bash(git *)",
+        "model: sonnet",
+        body="You are careful.\n" * 40,
+    )
+    root = project(
+        tmp_path,
+        {f".claude/agents/team{n % 10}/a{n}.md": text.replace("{}", f"a{n}") for n in range(1000)},
+    )
     library = find_agents(root)
     assert len(library.agents) == 1000
     assert library.complaints == ()
@@ -254,7 +304,9 @@ def test_names_of_files_need_not_be_text(tmp_path: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(library), type=FoundAgents) == library
 
 
-def test_what_a_stranger_repeats_ten_thousand_times_is_complained_of_fifty_times(tmp_path: Path) -> None:
+def test_what_a_stranger_repeats_ten_thousand_times_is_complained_of_fifty_times(
+    tmp_path: Path,
+) -> None:
     keys = "".join(f"key{n}: 1\n" for n in range(9_000))
     tools = ", ".join(f"tool{n}" for n in range(500))
     rules = "".join(f"  zz{n}: allow\n" for n in range(400))

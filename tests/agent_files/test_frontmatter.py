@@ -9,7 +9,9 @@ from tests.agent_files.helpers import said
 
 
 def test_keys_have_their_values_and_lines() -> None:
-    document = read_markdown(b"---\nname: a\ntools:\n  - Read\nnested:\n  deep: 1\n---\n\nBody.\n", "x")
+    document = read_markdown(
+        b"---\nname: a\ntools:\n  - Read\nnested:\n  deep: 1\n---\n\nBody.\n", "x"
+    )
     assert document.data == {"name": "a", "tools": ["Read"], "nested": {"deep": 1}}
     assert document.lines == {("name",): 2, ("tools",): 3, ("nested",): 5, ("nested", "deep"): 6}
     assert document.body == "Body."
@@ -23,7 +25,11 @@ def test_a_byte_order_mark_or_empty_lines_do_not_hide_the_front_matter(start: by
 
 def test_a_file_without_front_matter_is_all_text() -> None:
     document = read_markdown(b"# Title\n\n---\n\nText", "x")
-    assert (document.has_head, document.data, document.body) == (False, {}, "# Title\n\n---\n\nText")
+    assert (document.has_head, document.data, document.body) == (
+        False,
+        {},
+        "# Title\n\n---\n\nText",
+    )
 
 
 def test_front_matter_that_never_ends_is_an_error_and_no_text() -> None:
@@ -42,12 +48,18 @@ def test_a_tab_is_named_with_its_line_and_a_remedy() -> None:
 def test_a_colon_in_a_text_is_an_error_with_a_remedy() -> None:
     document = read_markdown(b"---\nname: a\ndescription: use when: always\n---\n", "x")
     (complaint,) = document.complaints
-    assert (complaint.line, complaint.severity, complaint.hint) == (3, "error", "put the value in quotes")
+    assert (complaint.line, complaint.severity, complaint.hint) == (
+        3,
+        "error",
+        "put the value in quotes",
+    )
 
 
 def test_a_key_that_stands_twice_is_an_error_with_both_lines() -> None:
     document = read_markdown(b"---\ntools: Read\nname: a\ntools: Bash\n---\n", "x")
-    assert said(document.complaints, "error") == [(4, "the key 'tools' stands twice, first on line 2")]
+    assert said(document.complaints, "error") == [
+        (4, "the key 'tools' stands twice, first on line 2")
+    ]
 
 
 def test_the_same_key_in_two_entries_of_a_list_is_no_mistake() -> None:
@@ -88,13 +100,23 @@ def test_what_cannot_be_read_is_one_error(text: bytes) -> None:
 
 
 def test_no_tag_makes_anything_but_plain_values() -> None:
-    document = read_markdown(b"---\na: !!python/object/apply:os.getcwd []\nb: !thing {c: 1}\nd: 2001-01-01\n---\n", "x")
+    document = read_markdown(
+        b"---\na: !!python/object/apply:os.getcwd []\nb: !thing {c: 1}\nd: 2001-01-01\n---\n", "x"
+    )
     assert document.data == {"a": [], "b": {"c": 1}, "d": "2001-01-01"}
 
 
 def test_numbers_that_json_does_not_have_stay_texts() -> None:
-    document = read_markdown(b"---\na: .inf\nb: .nan\nc: 99999999999999999999\nd: 12:30:45\ne: 0x10\n---\n", "x")
-    assert document.data == {"a": ".inf", "b": ".nan", "c": "99999999999999999999", "d": "12:30:45", "e": 16}
+    document = read_markdown(
+        b"---\na: .inf\nb: .nan\nc: 99999999999999999999\nd: 12:30:45\ne: 0x10\n---\n", "x"
+    )
+    assert document.data == {
+        "a": ".inf",
+        "b": ".nan",
+        "c": "99999999999999999999",
+        "d": "12:30:45",
+        "e": 16,
+    }
 
 
 def test_bytes_that_are_not_utf_8_are_replaced_and_named() -> None:
@@ -108,7 +130,11 @@ def test_bytes_that_are_not_utf_8_are_replaced_and_named() -> None:
 
 def test_toml_has_lines_too() -> None:
     document = read_toml(b'name = "a"\nwhen = 2020-01-01\n\n[mcp_servers.x]\ncommand = "y"\n', "x")
-    assert document.data == {"name": "a", "when": "2020-01-01", "mcp_servers": {"x": {"command": "y"}}}
+    assert document.data == {
+        "name": "a",
+        "when": "2020-01-01",
+        "mcp_servers": {"x": {"command": "y"}},
+    }
     assert document.lines[("mcp_servers", "x", "command")] == 5
 
 
@@ -133,7 +159,9 @@ def test_json_may_have_comments_and_trailing_commas() -> None:
     assert document.lines == {("a",): 1, ("c",): 2}
 
 
-@pytest.mark.parametrize("text", [b'{"a":' * 50_000, b'"\\' * 300_000, b'{"a": 1, "a": 2}', b"[1]", b'{"a": NaN}'])
+@pytest.mark.parametrize(
+    "text", [b'{"a":' * 50_000, b'"\\' * 300_000, b'{"a": 1, "a": 2}', b"[1]", b'{"a": NaN}']
+)
 def test_json_that_cannot_be_read_is_one_error(text: bytes) -> None:
     document = read_json(text, "x")
     assert [c.severity for c in document.complaints] == ["error"]

@@ -17,7 +17,9 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
     root = project(
         tmp_path,
         {
-            ".retinue/agents/a.md": agent("a", "tools: [Raed, Read]", "can_spawn: [reviewr]", "skills: [retinu]"),
+            ".retinue/agents/a.md": agent(
+                "a", "tools: [Raed, Read]", "can_spawn: [reviewr]", "skills: [retinu]"
+            ),
             ".retinue/agents/b.md": "---\nname: reviewer\ndescription: d\n---\n",
             ".retinue/agents/c.md": "---\nname: c\n",
             ".claude/agents/d.md": agent("a", "mcpServers: [githb]"),
@@ -26,14 +28,19 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
     )
     found = lint(find_agents(root), skills=find_skills(root), servers=["github"])
     assert render_lint(found, cwd=str(root)) == [
-        ".claude/agents/d.md:1: note: a is not used: " + str(root / ".retinue/agents/a.md") + " comes before it",
+        ".claude/agents/d.md:1: note: a is not used: "
+        + str(root / ".retinue/agents/a.md")
+        + " comes before it",
         ".claude/agents/e.md:1: warning: there is no MCP server 'githb' (did you mean 'github'?)",
         ".claude/agents/e.md:1: note: e: without effect: mcp_servers (githb)",
-        ".retinue/agents/a.md:1: warning: it may start 'reviewr', which is not there (did you mean 'reviewer'?)",
+        ".retinue/agents/a.md:1: warning: it may start 'reviewr', which is not there (did you "
+        "mean 'reviewer'?)",
         ".retinue/agents/a.md:1: warning: there is no skill 'retinu' (did you mean 'retinue'?)",
-        ".retinue/agents/a.md:4: warning: there is no tool 'Raed'; it was left out (did you mean 'read'?)",
+        ".retinue/agents/a.md:4: warning: there is no tool 'Raed'; it was left out (did you mean "
+        "'read'?)",
         ".retinue/agents/b.md:1: warning: reviewer has no instructions",
-        ".retinue/agents/c.md:1: error: the front matter that begins here has no end (close it with a line of ---)",
+        ".retinue/agents/c.md:1: error: the front matter that begins here has no end (close it "
+        "with a line of ---)",
         "1 error, 5 warnings, 2 notes",
     ]
 
@@ -47,7 +54,9 @@ def test_list_shows_file_dialect_and_what_is_shadowed_or_broken(tmp_path: Path) 
     root = project(
         tmp_path,
         {
-            ".retinue/agents/a.md": agent("a", "model: fast", "tools: [read, search, find, edit, write, shell, git]"),
+            ".retinue/agents/a.md": agent(
+                "a", "model: fast", "tools: [read, search, find, edit, write, shell, git]"
+            ),
             ".claude/agents/a.md": agent("a"),
             ".gemini/agents/far.md": agent("far", "kind: remote"),
             ".gemini/agents/bad.md": agent("bad", "tools: [x]"),
@@ -106,7 +115,10 @@ def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
 
 def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:
     evil = "x\\e[2J\\e]0;owned\\a \\u202Egnp.exe\\u2066"
-    text = f'---\nname: a\ndescription: "{evil}"\nmodel: "{evil}"\n"{evil}": 1\n---\nDo \u202e it \u009b31m.'
+    text = (
+        f'---\nname: a\ndescription: "{evil}"\nmodel: "{evil}"\n"{evil}": 1\n---\nDo \u202e it '
+        "\u009b31m."
+    )
     root = project(tmp_path, {".retinue/agents/a.md": text})
     library = find_agents(root)
     lines = [*render_list(library), *render_show(library, "a"), *render_lint(lint(library))]

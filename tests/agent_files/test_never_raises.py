@@ -1,4 +1,5 @@
-"""Whatever the bytes are, the answer is complaints: random bytes, random values for every key, and mutated files."""
+"""Whatever the bytes are, the answer is complaints: random bytes, random values for every key, and
+mutated files."""
 
 from __future__ import annotations
 
@@ -25,8 +26,18 @@ from retinue.core.permissions import read_rule
 from retinue.view.agent_list import render_lint, render_list, render_show
 from tests.agent_files.helpers import WILD
 
-DIALECTS: tuple[Dialect, ...] = ("retinue", "claude", "opencode", "codex", "copilot", "gemini", "cursor")
-KEYS = sorted({*claude.OURS, *opencode.KEYS, *codex.KEYS, *copilot.KEYS, *gemini.KEYS, *cursor.KEYS})
+DIALECTS: tuple[Dialect, ...] = (
+    "retinue",
+    "claude",
+    "opencode",
+    "codex",
+    "copilot",
+    "gemini",
+    "cursor",
+)
+KEYS = sorted(
+    {*claude.OURS, *opencode.KEYS, *codex.KEYS, *copilot.KEYS, *gemini.KEYS, *cursor.KEYS}
+)
 WORDS = [
     "Read",
     "Bash(git *)",
@@ -44,10 +55,20 @@ WORDS = [
     "",
 ]
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS) | st.text(max_size=30)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(WORDS)
+    | st.text(max_size=30)
+)
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*KEYS, *WORDS]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from([*KEYS, *WORDS]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 heads = st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=12), values, max_size=8)
@@ -65,7 +86,9 @@ def wrong(specs: list[AgentSpec], complaints: list[FileComplaint]) -> list[str]:
             read_rule(rule)
         if not spec.name:
             out.append(f"{spec} has no name")
-        if not (spec.broken or spec.tools != () or "tools is empty" in str(spec.complaints) or spec.deny):
+        if not (
+            spec.broken or spec.tools != () or "tools is empty" in str(spec.complaints) or spec.deny
+        ):
             out.append(f"{spec} has no tools, and nobody is told")
     library = FoundAgents(
         agents={s.name: s for s in specs if not s.broken},
@@ -80,7 +103,9 @@ def wrong(specs: list[AgentSpec], complaints: list[FileComplaint]) -> list[str]:
     return [*out, *(f"{agent} has no name" for agent in made if not agent.name)]
 
 
-def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[AgentSpec], list[FileComplaint]]:
+def read(
+    folder: Path, name: str, raw: bytes, dialect: Dialect
+) -> tuple[list[AgentSpec], list[FileComplaint]]:
     path = folder / name
     path.unlink(missing_ok=True)  # some file systems wait for the disk when a file is written over
     path.write_bytes(raw)
@@ -93,15 +118,25 @@ def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[Ag
 @pytest.mark.parametrize("name", ["x.md", "x.toml", "x.json", "config.toml", "opencode.jsonc"])
 @relaxed
 @given(raw=st.binary(max_size=300), dialect=st.sampled_from(DIALECTS), fenced=st.booleans())
-def test_random_bytes_are_complaints(tmp_path: Path, name: str, raw: bytes, dialect: Dialect, fenced: bool) -> None:
-    assert wrong(*read(tmp_path, name, b"---\n" + raw + b"\n---\nbody" if fenced else raw, dialect)) == []
+def test_random_bytes_are_complaints(
+    tmp_path: Path, name: str, raw: bytes, dialect: Dialect, fenced: bool
+) -> None:
+    assert (
+        wrong(*read(tmp_path, name, b"---\n" + raw + b"\n---\nbody" if fenced else raw, dialect))
+        == []
+    )
 
 
 @relaxed
 @given(head=heads, dialect=st.sampled_from(DIALECTS))
-def test_random_yaml_is_a_spec_or_complaints(tmp_path: Path, head: dict[str, Any], dialect: Dialect) -> None:
+def test_random_yaml_is_a_spec_or_complaints(
+    tmp_path: Path, head: dict[str, Any], dialect: Dialect
+) -> None:
     text = yaml.safe_dump(head, allow_unicode=True, sort_keys=False)
-    assert wrong(*read(tmp_path, "x.md", f"---\n{text}---\nbody".encode("utf-8", "replace"), dialect)) == []
+    assert (
+        wrong(*read(tmp_path, "x.md", f"---\n{text}---\nbody".encode("utf-8", "replace"), dialect))
+        == []
+    )
 
 
 @relaxed
@@ -109,14 +144,19 @@ def test_random_yaml_is_a_spec_or_complaints(tmp_path: Path, head: dict[str, Any
 def test_random_json_is_specs_or_complaints(tmp_path: Path, agents: dict[str, Any]) -> None:
     raw = msgspec.json.encode({"agent": agents})
     assert wrong(*read(tmp_path, "opencode.json", raw, "opencode")) == []
-    library = find_agents(tmp_path, project_root=tmp_path, extra=[msgspec.json.encode(agents).decode()])
+    library = find_agents(
+        tmp_path, project_root=tmp_path, extra=[msgspec.json.encode(agents).decode()]
+    )
     assert wrong(list(library.everything()), list(library.complaints)) == []
 
 
 def mutations(seed: int, n: int) -> Iterator[tuple[str, bytes, Dialect]]:
-    """Files from the wild with bytes changed, lines moved, doubled and dropped, and parts of each other."""
+    """Files from the wild with bytes changed, lines moved, doubled and dropped, and parts of each
+    other."""
     chance = random.Random(seed)
-    files = [(p.name, p.read_bytes(), p.parent.name) for p in sorted(WILD.rglob("*")) if p.is_file()]
+    files = [
+        (p.name, p.read_bytes(), p.parent.name) for p in sorted(WILD.rglob("*")) if p.is_file()
+    ]
     pieces = [
         b"---",
         b"\t",
@@ -161,7 +201,9 @@ def mutations(seed: int, n: int) -> Iterator[tuple[str, bytes, Dialect]]:
                         key
                         + colon
                         + b" "
-                        + chance.choice([b"42", b"[]", b"{}", b"null", b"[[1]]", b"{a: [b]}", b"yes"])
+                        + chance.choice(
+                            [b"42", b"[]", b"{}", b"null", b"[[1]]", b"{a: [b]}", b"yes"]
+                        )
                     )
                     raw = b"\n".join(lines)
         yield name, raw, chance.choice(DIALECTS) if chance.random() < 0.1 else dialect  # type: ignore[misc]
@@ -182,7 +224,9 @@ def test_five_thousand_mutated_files_are_specs_or_complaints(tmp_path: Path) -> 
 
 @relaxed
 @given(raw=st.binary(max_size=200), head=heads)
-def test_random_skills_are_skills_or_complaints(tmp_path: Path, raw: bytes, head: dict[str, Any]) -> None:
+def test_random_skills_are_skills_or_complaints(
+    tmp_path: Path, raw: bytes, head: dict[str, Any]
+) -> None:
     folder = tmp_path / "s"
     folder.mkdir(exist_ok=True)
     for text in (raw, f"---\n{yaml.safe_dump(head)}---\nx".encode("utf-8", "replace")):

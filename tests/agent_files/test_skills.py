@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from retinue.agent_files.skills import SHIPPED, Skill, SkillTool, find_skills, read_skill, skills_prompt
+from retinue.agent_files.skills import (
+    SHIPPED,
+    Skill,
+    SkillTool,
+    find_skills,
+    read_skill,
+    skills_prompt,
+)
 from retinue.tools.base import Answer
 from tests.agent_files.helpers import project, said
 from tests.tools.builtin.filecase import a_caller
@@ -74,7 +81,9 @@ def test_a_skill_is_what_its_front_matter_says(tmp_path: Path) -> None:
         ("../x", False),
     ],
 )
-def test_the_name_follows_the_rules_or_the_skill_is_broken(tmp_path: Path, name: str, ok: bool) -> None:
+def test_the_name_follows_the_rules_or_the_skill_is_broken(
+    tmp_path: Path, name: str, ok: bool
+) -> None:
     folder = name if ok else "folder"
     found = skill(tmp_path, f"---\nname: {name}\ndescription: d\n---\nx", folder)
     assert (not found.broken) is ok
@@ -87,19 +96,45 @@ def test_the_name_follows_the_rules_or_the_skill_is_broken(tmp_path: Path, name:
         ("---\nname: s\n---\nx", "error", "description is missing"),
         ("---\ndescription: d\n---\nx", "error", "name is missing"),
         ("---\nname: other\ndescription: d\n---\nx", "warning", "is not that of its folder"),
-        (f"---\nname: s\ndescription: {'d' * 1025}\n---\nx", "warning", "description has 1025 characters"),
-        (f"---\nname: s\ndescription: d\ncompatibility: {'c' * 501}\n---\nx", "warning", "compatibility has more than"),
-        ("---\nname: s\ndescription: d\nmetadata: [1]\n---\nx", "warning", "metadata must be keys and values"),
-        ("---\nname: s\ndescription: d\nmetadata: {a: [1]}\n---\nx", "warning", "metadata.a must be a text"),
-        ("---\nname: s\ndescription: d\nalowed-tools: x\n---\nx", "warning", "the key 'alowed-tools' is not known"),
-        ("---\nname: s\ndescription: d\nallowed-tools: Frob\n---\nx", "warning", "there is no tool 'Frob'"),
+        (
+            f"---\nname: s\ndescription: {'d' * 1025}\n---\nx",
+            "warning",
+            "description has 1025 characters",
+        ),
+        (
+            f"---\nname: s\ndescription: d\ncompatibility: {'c' * 501}\n---\nx",
+            "warning",
+            "compatibility has more than",
+        ),
+        (
+            "---\nname: s\ndescription: d\nmetadata: [1]\n---\nx",
+            "warning",
+            "metadata must be keys and values",
+        ),
+        (
+            "---\nname: s\ndescription: d\nmetadata: {a: [1]}\n---\nx",
+            "warning",
+            "metadata.a must be a text",
+        ),
+        (
+            "---\nname: s\ndescription: d\nalowed-tools: x\n---\nx",
+            "warning",
+            "the key 'alowed-tools' is not known",
+        ),
+        (
+            "---\nname: s\ndescription: d\nallowed-tools: Frob\n---\nx",
+            "warning",
+            "there is no tool 'Frob'",
+        ),
         ("---\nname: s\ndescription: d\n---\n", "warning", "there is nothing below"),
         ("---\nname: s\ndescription: d\n---\n" + "x\n" * 600, "note", "the text has 600 lines"),
         ("no front matter", "error", "there is no front matter"),
         ("---\nname: [\n---\nx", "error", "not valid YAML"),
     ],
 )
-def test_what_is_against_the_rules_is_said(tmp_path: Path, text: str, severity: str, message: str) -> None:
+def test_what_is_against_the_rules_is_said(
+    tmp_path: Path, text: str, severity: str, message: str
+) -> None:
     found = skill(tmp_path, text, "s")
     assert any(message in m for _, m in said(found.complaints, severity)), found.complaints
 
@@ -118,7 +153,15 @@ def test_skills_are_found_nearest_first_and_the_shipped_one_last(tmp_path: Path)
         for name in ("same", tag):
             skill(place, f"---\nname: {name}\ndescription: {tag}\n---\nx", name)
     found = find_skills(root / "src", home, trusted=True)
-    assert set(found.skills) == {"same", "agents", "claude", "github", "gemini", "agents-user", "retinue"}
+    assert set(found.skills) == {
+        "same",
+        "agents",
+        "claude",
+        "github",
+        "gemini",
+        "agents-user",
+        "retinue",
+    }
     assert found.skills["same"].description == "agents"
     assert len(found.shadowed) == 4
     assert found.skills["agents-user"].scope == "user"
@@ -155,12 +198,26 @@ def test_the_tool_reads_the_text_and_then_a_file(tmp_path: Path) -> None:
     assert body.text.startswith("# PDF\nRead references/forms.md")
     assert body.text.endswith("[files of this skill: references/forms.md]")
     assert call(tool, name="pdf-tools", file="references/forms.md").text == "About forms."
-    assert (tool.restart, tool.risk, tool.summary({"name": "a", "file": "b"})) == ("pure", "read", "skill a b")
+    assert (tool.restart, tool.risk, tool.summary({"name": "a", "file": "b"})) == (
+        "pure",
+        "read",
+        "skill a b",
+    )
 
 
 @pytest.mark.parametrize(
     "file",
-    ["../secret", "/etc/hostname", "references/../../secret", "link", "inner/secret", "nope", "a\0b", ".", "pipe"],
+    [
+        "../secret",
+        "/etc/hostname",
+        "references/../../secret",
+        "link",
+        "inner/secret",
+        "nope",
+        "a\0b",
+        ".",
+        "pipe",
+    ],
 )
 def test_no_file_outside_of_the_skill_is_read(tmp_path: Path, file: str) -> None:
     import os
@@ -186,7 +243,8 @@ def test_bytes_that_are_no_text_are_an_error_with_their_size(tmp_path: Path) -> 
 def test_an_unknown_skill_is_answered_with_those_there_are(tmp_path: Path) -> None:
     answer = call(SkillTool([skill(tmp_path)]), name="pdf-tool")
     assert answer == Answer(
-        text="There is no skill 'pdf-tool'; did you mean 'pdf-tools'? there is: pdf-tools.", error=True
+        text="There is no skill 'pdf-tool'; did you mean 'pdf-tools'? there is: pdf-tools.",
+        error=True,
     )
     assert call(SkillTool([]), nam="x").error
 

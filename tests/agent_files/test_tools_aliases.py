@@ -11,11 +11,15 @@ from retinue.agent_files.tool_aliases import ALIASES, CANONICAL, ToolList, resol
 from retinue.tools.builtin.builtin_tools import NAMES
 
 
-def resolved(text: str, dialect: Dialect = "claude", **options: tuple[str, ...]) -> tuple[ToolList, list[str]]:
+def resolved(
+    text: str, dialect: Dialect = "claude", **options: tuple[str, ...]
+) -> tuple[ToolList, list[str]]:
     complaints: list[str] = []
 
     def complain(message: str, severity: str, hint: str | Callable[[], str]) -> None:
-        complaints.append(f"{severity}: {message} {hint if isinstance(hint, str) else hint()}".strip())
+        complaints.append(
+            f"{severity}: {message} {hint if isinstance(hint, str) else hint()}".strip()
+        )
 
     found = resolve(split_names(text), dialect, complain, **options)
     return found, complaints
@@ -85,7 +89,11 @@ def test_wildcards_match_the_names_of_others() -> None:
 def test_restrictions_become_patterns() -> None:
     found, _ = resolved("Bash(git diff, git log *), Bash(npm run test:*), Read(src/**), Grep")
     assert found.names == ("shell", "shell_output", "shell_stop", "read", "search")
-    assert found.patterns == (("shell", "git diff, git log *"), ("shell", "npm run test *"), ("read", "src/**"))
+    assert found.patterns == (
+        ("shell", "git diff, git log *"),
+        ("shell", "npm run test *"),
+        ("read", "src/**"),
+    )
 
 
 def test_agents_behind_the_tool_that_starts_them_are_names() -> None:
@@ -105,11 +113,16 @@ def test_an_unknown_name_is_left_out_with_a_suggestion() -> None:
         "warning: there is no tool 'Raed'; it was left out did you mean 'read'?",
         "warning: there is no tool 'Frobnicate'; it was left out",
     ]
-    assert resolved("ExitPlanMode")[1] == ["note: there is no tool like 'ExitPlanMode' here; it was left out"]
+    assert resolved("ExitPlanMode")[1] == [
+        "note: there is no tool like 'ExitPlanMode' here; it was left out"
+    ]
 
 
 def test_tools_of_the_program_are_known_too() -> None:
-    assert resolved("Measure, read", known=("measure",)) == (ToolList(names=("measure", "read")), [])
+    assert resolved("Measure, read", known=("measure",)) == (
+        ToolList(names=("measure", "read")),
+        [],
+    )
 
 
 def test_a_million_commas_do_not_take_long() -> None:

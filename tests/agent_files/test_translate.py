@@ -58,7 +58,9 @@ def test_a_file_becomes_an_agent_with_its_tools_and_limits(tmp_path: Path) -> No
 
 
 def test_who_says_nothing_has_what_is_inherited_without_what_is_denied(tmp_path: Path) -> None:
-    made = to_agents(library(tmp_path, a=agent("a", "disallowedTools: [Bash, Write]")), default_model="m:1")["a"]
+    made = to_agents(
+        library(tmp_path, a=agent("a", "disallowedTools: [Bash, Write]")), default_model="m:1"
+    )["a"]
     assert set(names(made)) == set(INHERITED) - {"shell", "shell_output", "shell_stop", "write"}
     assert (made.model, made.staff, list(made.families)) == ("m:1", [], [])
 
@@ -81,7 +83,13 @@ def test_staff_is_whom_a_file_may_start(tmp_path: Path) -> None:
     assert list(made["lead"].families) == ["fanout"]
     assert list(made["probe-one"].families) == []
     assert "probe-off" not in made
-    assert {a.name for a in made["lead"].crew()} == {"lead", "writer", "probe-one", "lead.fanout", "writer.fanout"}
+    assert {a.name for a in made["lead"].crew()} == {
+        "lead",
+        "writer",
+        "probe-one",
+        "lead.fanout",
+        "writer.fanout",
+    }
 
 
 def test_the_lead_may_start_everybody_though_its_file_says_nothing(tmp_path: Path) -> None:
@@ -114,7 +122,10 @@ def test_a_lead_delegates_to_agents_from_files(tmp_path: Path) -> None:
         if request.agent == "adder":
             return call("add", a=2, b=3) if request.turn == 0 else "It is 5."
         if request.turn == 0:
-            return [call("agent", name="adder", task="2 and 3"), call("agent", name="adr", task="x")]
+            return [
+                call("agent", name="adder", task="2 and 3"),
+                call("agent", name="adr", task="x"),
+            ]
         texts = [m.text for m in request.messages[2:]]
         return " | ".join(texts)
 
@@ -137,9 +148,13 @@ def test_one_that_works_in_the_background_is_not_waited_for(tmp_path: Path) -> N
     def talk(request: Any) -> Any:
         if request.agent == "slow":
             return "Done at last."
-        return call("agent", name="slow", task="x") if request.turn == 0 else request.messages[2].text
+        return (
+            call("agent", name="slow", task="x") if request.turn == 0 else request.messages[2].text
+        )
 
-    made = to_agents(found, default_model=Scripted(talk, name="script"), tools={"think": add_nothing})
+    made = to_agents(
+        found, default_model=Scripted(talk, name="script"), tools={"think": add_nothing}
+    )
     outcome = run_sync(made["lead"], "Go.")
     assert "slow works in the background as run " in outcome.text
 
@@ -208,12 +223,16 @@ def test_a_program_says_what_the_words_for_models_mean(tmp_path: Path) -> None:
     found = library(tmp_path, a=agent("a", "model: sonnet"), b=agent("b", "model: fast"))
     made = to_agents(found, models={"sonnet": "anthropic:s-1"}, default_model="d:1")
     assert (made["a"].model, made["b"].model) == ("anthropic:s-1", "d:1")
-    made = to_agents(found, models=lambda word: "x:1" if word == "fast" else None, default_model="d:1")
+    made = to_agents(
+        found, models=lambda word: "x:1" if word == "fast" else None, default_model="d:1"
+    )
     assert (made["a"].model, made["b"].model) == ("d:1", "x:1")
     assert ["sonnet" in m or "fast" in m for _, m in said(not_expressed(found))] == [True, True]
 
 
-def spec(*rules: str, tools: tuple[str, ...] | None = None, can_spawn: tuple[str, ...] | None = None) -> AgentSpec:
+def spec(
+    *rules: str, tools: tuple[str, ...] | None = None, can_spawn: tuple[str, ...] | None = None
+) -> AgentSpec:
     return AgentSpec(name="a", rules=rules, tools=tools, can_spawn=can_spawn)
 
 
@@ -248,6 +267,6 @@ def test_who_may_be_started_follows_names_globs_and_denials() -> None:
     assert spawnable(spec(), everyone) == ("a-1", "a-2", "b")
     assert spawnable(spec(can_spawn=("a-*",)), everyone) == ("a-1", "a-2")
     assert spawnable(spec("deny: agent(a-1)"), everyone) == ("a-2", "b")
-    assert spawnable(spec("deny: agent", "allow: agent(a-*)", "deny: agent(a-2)", can_spawn=("a-*",)), everyone) == (
-        "a-1",
-    )
+    assert spawnable(
+        spec("deny: agent", "allow: agent(a-*)", "deny: agent(a-2)", can_spawn=("a-*",)), everyone
+    ) == ("a-1",)

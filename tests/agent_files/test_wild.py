@@ -37,7 +37,9 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> FoundAgents:
     (root / "prompts").mkdir()
     (root / "prompts/planner.txt").write_text("Plan first.\n")
     (root / ".codex/roles").mkdir()
-    (root / ".codex/roles/fixer.toml").write_text('developer_instructions = "Fix one thing."\nmodel = "gpt-5.2"\n')
+    (root / ".codex/roles/fixer.toml").write_text(
+        'developer_instructions = "Fix one thing."\nmodel = "gpt-5.2"\n'
+    )
     return find_agents(root, None, root, trusted=True)
 
 

@@ -1,4 +1,5 @@
-"""Processes that die: runs with long model calls, one of which may kill its process, and the death itself."""
+"""Processes that die: runs with long model calls, one of which may kill its process, and the death
+itself."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from retinue.testing import Scripted
 
 
 class Crowd:
-    """`begun` are the runs that have asked their model; `dead` is set when the run on task number `killer` does."""
+    """`begun` are the runs that have asked their model; `dead` is set when the run on task number
+    `killer` does."""
 
     def __init__(self, killer: int | None = None, seconds: float = 1_000.0) -> None:
         self.killer, self.seconds = killer, seconds
@@ -35,7 +37,9 @@ async def die(retinue: Retinue) -> None:
     """Nothing more is written, and nobody says goodbye."""
     engine = retinue._engine
     batch = engine._commits.under_way
-    tasks = [t for t in (engine._task, batch and batch.task, *engine.performer.tasks()) if t is not None]
+    tasks = [
+        t for t in (engine._task, batch and batch.task, *engine.performer.tasks()) if t is not None
+    ]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,5 @@
-"""What the tests of the front door share: scripted agents, tools that hire, and a store that outlives its runtime."""
+"""What the tests of the front door share: scripted agents, tools that hire, and a store that
+outlives its runtime."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Home:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.clock = VirtualClock()
-        self.store: Any = MemoryStore() if kind == "memory" else SqliteStore(folder / "log.db", inline=True)
+        self.store: Any = (
+            MemoryStore() if kind == "memory" else SqliteStore(folder / "log.db", inline=True)
+        )
         self._opened = False
 
     def open(self, wrap: Callable[[Any], Any] = lambda store: store, **options: Any) -> Retinue:
@@ -44,7 +47,11 @@ class Home:
 
 def agent(name: str, script: Any, **fields: Any) -> Agent:
     """An agent with a scripted model of its own."""
-    return Agent(name, model=Scripted(script, name=f"model of {name}", seconds=fields.pop("seconds", 0.0)), **fields)
+    return Agent(
+        name,
+        model=Scripted(script, name=f"model of {name}", seconds=fields.pop("seconds", 0.0)),
+        **fields,
+    )
 
 
 def hiring(child: Agent, name: str = "hire", **options: Any) -> FunctionTool:
@@ -58,15 +65,23 @@ def hiring(child: Agent, name: str = "hire", **options: Any) -> FunctionTool:
     return hire
 
 
-def lead_of(child: Agent, n: int = 1, *, name: str = "lead", seconds: float = 0.0, **options: Any) -> Agent:
+def lead_of(
+    child: Agent, n: int = 1, *, name: str = "lead", seconds: float = 0.0, **options: Any
+) -> Agent:
     """An agent that gives `child` n tasks in its first turn and ends with what it was told."""
-    fields = {k: options.pop(k) for k in ("budget", "options", "timeout_seconds", "max_turns") if k in options}
+    fields = {
+        k: options.pop(k)
+        for k in ("budget", "options", "timeout_seconds", "max_turns")
+        if k in options
+    }
 
     def script(request: Request) -> Any:
         tasks = [f"task {i}" for i in range(n)]
         return call("hire", tasks=tasks) if request.turn == 0 else last(request)
 
-    return agent(name, script, tools=[hiring(child, **options)], staff=[child], seconds=seconds, **fields)
+    return agent(
+        name, script, tools=[hiring(child, **options)], staff=[child], seconds=seconds, **fields
+    )
 
 
 def last(request: Request) -> str:

@@ -1,4 +1,5 @@
-"""After a crash only those model calls are paid for that had left: not those that waited for their provider."""
+"""After a crash only those model calls are paid for that had left: not those that waited for their
+provider."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.api.test_kill_loops import die
 
 N_CHILDREN, AT_ONCE = 200, 20
 BUDGET = 2_400_000
-"""Enough for all children and for what three crashes broke off; not for the bounds of all children three times."""
+"""Enough for all children and for what three crashes broke off; not for the bounds of all children
+three times."""
 EACH = Usage(input=80, output=20)
 
 
@@ -70,7 +72,9 @@ async def killed(home: Home, lead: Agent, provider: Provider, run: str = "") -> 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @on_virtual_time
-async def test_three_crashes_cost_what_had_left_and_everybody_completes(kind: str, tmp_path: Path) -> None:
+async def test_three_crashes_cost_what_had_left_and_everybody_completes(
+    kind: str, tmp_path: Path
+) -> None:
     home, provider = Home(kind, tmp_path), Provider()
     lead = lead_of(Agent("child", model=provider), N_CHILDREN)
     run = ""
@@ -83,7 +87,11 @@ async def test_three_crashes_cost_what_had_left_and_everybody_completes(kind: st
         assert outcome is not None
         assert outcome.state == "completed", (outcome.stop, outcome.error)
         assert {child.state for child in outcome.children} == {"completed"}
-        lost = [o.usage for o in (await retinue.wait(*(c.id for c in outcome.children))).values() if o is not None]
+        lost = [
+            o.usage
+            for o in (await retinue.wait(*(c.id for c in outcome.children))).values()
+            if o is not None
+        ]
         assert sum(usage.turns - 1 for usage in lost) == 3 * AT_ONCE
         assert sum(usage.estimated > 0 for usage in lost) <= 3 * AT_ONCE
         assert outcome.tree_tokens < BUDGET
@@ -91,7 +99,9 @@ async def test_three_crashes_cost_what_had_left_and_everybody_completes(kind: st
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @on_virtual_time
-async def test_who_is_cancelled_before_it_is_taken_up_pays_for_what_had_left(kind: str, tmp_path: Path) -> None:
+async def test_who_is_cancelled_before_it_is_taken_up_pays_for_what_had_left(
+    kind: str, tmp_path: Path
+) -> None:
     home, provider = Home(kind, tmp_path), Provider()
     one, names = Agent("one", model=provider), [f"task {n}" for n in range(AT_ONCE + 1)]
     retinue = home.open(agents=[one])
@@ -138,7 +148,9 @@ asyncio.run(main(*sys.argv[1:]))
 def test_a_killed_process_pays_for_what_its_provider_has_heard(tmp_path: Path) -> None:
     async def live(url: str) -> asyncio.subprocess.Process:
         command = [sys.executable, "-c", LIFE, str(tmp_path / "log.db"), url]
-        return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=Path.cwd())
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, cwd=Path.cwd()
+        )
 
     async def main() -> None:
         hold = asyncio.Event()

@@ -1,7 +1,8 @@
-"""A thousand children under one limit, on the real engine: random prices, lengths, failures, broken streams, cancels.
+"""A thousand children under one limit, on the real engine: random prices, lengths, failures, broken
+streams, cancels.
 
-Each crowd works twice: first without a limit, which tells what everybody really costs, then with one that suffices.
-"""
+Each crowd works twice: first without a limit, which tells what everybody really costs, then with
+one that suffices."""
 
 from __future__ import annotations
 
@@ -58,7 +59,11 @@ class Frugal:
 
     def __init__(self, world: World, name: str, price_in: int, price_out: int) -> None:
         self.info = ModelInfo(
-            name=name, max_output=LONGEST, price_in=price_in, price_out=price_out, price_cache_write=price_in * 5 // 4
+            name=name,
+            max_output=LONGEST,
+            price_in=price_in,
+            price_out=price_out,
+            price_cache_write=price_in * 5 // 4,
         )
         self._world = world
 
@@ -68,13 +73,19 @@ class Frugal:
         world.open += 1
         world.most_open = max(world.most_open, world.open)
         try:
-            await asyncio.sleep(random.Random(f"{request.path} {request.attempt}").choice((0.1, 1, 7)))
+            await asyncio.sleep(
+                random.Random(f"{request.path} {request.attempt}").choice((0.1, 1, 7))
+            )
         finally:
             world.open -= 1
         prompt = sum(len(m.text) for m in request.messages) // 4
-        world.largest["prompt"] = max(world.largest["prompt"], 4 * prompt + 24 * len(request.messages) + 200)
+        world.largest["prompt"] = max(
+            world.largest["prompt"], 4 * prompt + 24 * len(request.messages) + 200
+        )
         output = r.choice((5, 20, 60))
-        assert output <= request.max_output or not world.patient, "a reply was shortened though nothing was spent"
+        assert output <= request.max_output or not world.patient, (
+            "a reply was shortened though nothing was spent"
+        )
         output = min(output, request.max_output)
         world.tried[(request.path, request.turn)] += 1
         if world.tried[(request.path, request.turn)] <= r.choice((0, 0, 0, 0, 1, 2)):
@@ -83,9 +94,21 @@ class Frugal:
             raise ModelUnavailable("overloaded", "server_error", usage=usage)
         usage = world.pay(info, prompt, output)
         if request.path == "0" and request.turn == 0:
-            return Reply(message=Assistant(calls=(Call(id="c", name="hire", args="{}"),)), usage=usage, stop="calls")
-        if request.path != "0" and request.turn < r.choice((0, 0, 1, 2)) and request.purpose == "turn":
-            return Reply(message=Assistant(calls=(Call(id="c", name="look", args="{}"),)), usage=usage, stop="calls")
+            return Reply(
+                message=Assistant(calls=(Call(id="c", name="hire", args="{}"),)),
+                usage=usage,
+                stop="calls",
+            )
+        if (
+            request.path != "0"
+            and request.turn < r.choice((0, 0, 1, 2))
+            and request.purpose == "turn"
+        ):
+            return Reply(
+                message=Assistant(calls=(Call(id="c", name="look", args="{}"),)),
+                usage=usage,
+                stop="calls",
+            )
         return Reply(message=Assistant(text="done"), usage=usage)
 
 
@@ -105,7 +128,9 @@ def crowd(world: World, grant: Budget | None) -> Agent:
         orders = []
         for n in range(CHILDREN):
             own: dict[str, Any] = {"budget": grant} if grant is not None and n % 100 == 0 else {}
-            orders += caller.spawn(r.choice(staff), "x" * r.choice((20, 300)), retry=RETRY, **own).spawns
+            orders += caller.spawn(
+                r.choice(staff), "x" * r.choice((20, 300)), retry=RETRY, **own
+            ).spawns
         return Orders(spawns=tuple(orders))
 
     return Agent("lead", model=Frugal(world, "lead", 3, 15), tools=[hire], staff=staff)
@@ -132,7 +157,9 @@ async def work(
 
 @pytest.mark.parametrize(("seed", "amount"), [(0, "tokens"), (1, "usd"), (2, "tokens")])
 @on_virtual_time
-async def test_all_complete_when_what_they_cost_and_one_call_and_a_last_turn_fit(seed: int, amount: str) -> None:
+async def test_all_complete_when_what_they_cost_and_one_call_and_a_last_turn_fit(
+    seed: int, amount: str
+) -> None:
     free, outcome = await work(seed, Budget(), None, patient=True)
     assert {c.state for c in outcome.children} == {"completed"}
     bound = free.largest["prompt"] + LONGEST
@@ -152,7 +179,9 @@ async def test_all_complete_when_what_they_cost_and_one_call_and_a_last_turn_fit
 
 @pytest.mark.parametrize(("seed", "part"), [(3, 0.3), (4, 0.8)])
 @on_virtual_time
-async def test_too_little_for_all_is_never_overspent_and_everybody_ends(seed: int, part: float) -> None:
+async def test_too_little_for_all_is_never_overspent_and_everybody_ends(
+    seed: int, part: float
+) -> None:
     free, _ = await work(seed, Budget(), None, patient=True)
     budget = Budget(tokens=int(free.tokens * part), usd=free.nanos * part * 1.1 / 1e9)
     world, outcome = await work(seed, budget, None, patient=False, cancels=30)

@@ -1,4 +1,5 @@
-"""A mistake of our own in one tree: it is told as what it is, the others do not notice, and a new start tries again."""
+"""A mistake of our own in one tree: it is told as what it is, the others do not notice, and a new
+start tries again."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
     home = Home(kind, tmp_path)
     good, bad = agent("good", ["fine"], seconds=5), agent("bad", ["never"], seconds=5)
     with monkeypatch.context() as patch:
-        plant(patch, lambda run, event, desk: isinstance(event, Replied) and desk.order.agent == "bad")
+        plant(
+            patch, lambda run, event, desk: isinstance(event, Replied) and desk.order.agent == "bad"
+        )
         async with home.open() as retinue:
             lead = await retinue.spawn(lead_of(bad, 2, name="lead of bad"), "Go.")
             others = [await retinue.spawn(good, f"{n}") for n in range(3)]
@@ -58,7 +61,9 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
 
 
 @on_virtual_time
-async def test_a_defect_while_something_is_begun_is_the_trees_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_while_something_is_begun_is_the_trees_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = Performer.perform
 
     def perform(self: Performer, effect: Any) -> None:

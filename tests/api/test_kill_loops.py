@@ -1,4 +1,5 @@
-"""Processes that die again and again on one store: the run that does it is found, the others only wait a little."""
+"""Processes that die again and again on one store: the run that does it is found, the others only
+wait a little."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.api.dying import Crowd, die
 from tests.api.house import Home, on_virtual_time
 
 AT_ONCE = 4.5
-"""Seconds within which everybody is taken up: three waves, or the longest that a single suspect is held back."""
+"""Seconds within which everybody is taken up: three waves, or the longest that a single suspect is
+held back."""
 
 
 class House(Crowd):
@@ -24,7 +26,8 @@ class House(Crowd):
         self.home = Home(kind, folder)
 
     async def live(self, n: int = 0, seconds: float = AT_ONCE, **rules: Any) -> tuple[bool, int]:
-        """One process: whether it was alive after so many seconds, and how many runs were at work by then."""
+        """One process: whether it was alive after so many seconds, and how many runs were at work
+        by then."""
         self.forget()
         retinue = self.home.open(agents=[self.agent], rules=Rules(**rules))
         await retinue.__aenter__()
@@ -45,7 +48,9 @@ class House(Crowd):
 
 @pytest.mark.parametrize(("kind", "n"), [("memory", 1_000), ("sqlite", 50)])
 @on_virtual_time
-async def test_the_run_that_kills_is_found_in_log2_starts(kind: str, n: int, tmp_path: Path) -> None:
+async def test_the_run_that_kills_is_found_in_log2_starts(
+    kind: str, n: int, tmp_path: Path
+) -> None:
     house, deaths = House(kind, tmp_path, killer=n // 3), 0
     alive, _ = await house.live(n)
     while not alive:

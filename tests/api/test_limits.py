@@ -47,12 +47,16 @@ class Greedy:
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         await asyncio.sleep(1)
-        usage = Usage(input=sum(len(m.text) + 24 for m in request.messages), output=request.max_output)
+        usage = Usage(
+            input=sum(len(m.text) + 24 for m in request.messages), output=request.max_output
+        )
         return Reply(message=Assistant(text="part"), usage=usage)
 
 
 @on_virtual_time
-async def test_a_thousand_parallel_children_never_spend_one_unit_more_than_the_tree_was_given() -> None:
+async def test_a_thousand_parallel_children_never_spend_one_unit_more_than_the_tree_was_given() -> (
+    None
+):
     cap, most, store = 150_000, 0, MemoryStore()
     lead = lead_of(Agent("child", model=Greedy()), 1_000)
     async with Retinue(store, clock=VirtualClock(), rules=WIDE) as retinue:
@@ -92,7 +96,11 @@ async def test_a_budget_ends_in_a_paid_last_turn_with_a_partial_result() -> None
     one = Agent("one", model=Scripted(script, info=info), tools=[look])
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(one, "Go.", budget=Budget(tokens=4_000))
-    assert (outcome.state, outcome.stop, outcome.text) == ("incomplete", "budget", "as far as I came")
+    assert (outcome.state, outcome.stop, outcome.text) == (
+        "incomplete",
+        "budget",
+        "as far as I came",
+    )
     assert purposes.count("turn") > 1 and purposes[-1] == "final" and purposes.count("final") == 1
     assert outcome.tree_tokens <= 4_000
 
@@ -110,7 +118,9 @@ async def test_a_budget_ends_in_a_paid_last_turn_with_a_partial_result() -> None
 async def test_what_cannot_be_paid_is_not_begun(budget: Budget, stop: str) -> None:
     info = ModelInfo(name="m", price_in=1, price_out=1)
     one = Agent(
-        "one", model=Scripted(lambda q: "last" if q.purpose == "final" else call("look"), info=info), tools=[look]
+        "one",
+        model=Scripted(lambda q: "last" if q.purpose == "final" else call("look"), info=info),
+        tools=[look],
     )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(one, "Go.", budget=budget)
@@ -122,22 +132,32 @@ async def test_what_cannot_be_paid_is_not_begun(budget: Budget, stop: str) -> No
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        (Budget(tokens=500), "one turn needs up to 9,{n} tokens (1,{n} of prompt, 8,000 of reply); {has} 500 left"),
+        (
+            Budget(tokens=500),
+            "one turn needs up to 9,{n} tokens (1,{n} of prompt, 8,000 of reply); {has} 500 left",
+        ),
         (
             Budget(usd=0.005),
-            "one turn needs up to $0.05 (1,{n} of prompt, 8,000 of reply, in tokens); {has} $0.01 left",
+            "one turn needs up to $0.05 (1,{n} of prompt, 8,000 of reply, in tokens); {has} $0.01 "
+            "left",
         ),
         (Budget(turns=0), "one more turn is needed; {has} 0 left"),
     ],
 )
 @on_virtual_time
-async def test_a_budget_too_small_for_one_turn_says_how_much_one_needs(budget: Budget, words: str) -> None:
+async def test_a_budget_too_small_for_one_turn_says_how_much_one_needs(
+    budget: Budget, words: str
+) -> None:
     info = ModelInfo(name="m", price_in=5_000, price_out=5_000, max_output=8_000)
     one = Agent("one", model=Scripted(["never"], info=info))
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(one, "x" * 1_000, budget=budget)
     assert (outcome.state, outcome.text, outcome.tree_turns) == ("incomplete", "", 0)
-    pattern = re.escape(words).replace(re.escape("{n}"), r"\d{3}").replace(re.escape("{has}"), "the budget has")
+    pattern = (
+        re.escape(words)
+        .replace(re.escape("{n}"), r"\d{3}")
+        .replace(re.escape("{has}"), "the budget has")
+    )
     assert re.fullmatch(pattern, outcome.error), outcome.error
 
 
@@ -145,10 +165,17 @@ async def test_a_budget_too_small_for_one_turn_says_how_much_one_needs(budget: B
 async def test_a_parent_reads_how_much_one_turn_of_its_child_needs() -> None:
     child = Agent("child", model=Scripted(["never"], info=ModelInfo(name="m", max_output=8_000)))
     hire = hiring(child, budget=Budget(tokens=40))
-    lead = agent("lead", lambda q: last(q) if q.turn else call("hire", tasks=["one"]), tools=[hire], staff=[child])
+    lead = agent(
+        "lead",
+        lambda q: last(q) if q.turn else call("hire", tasks=["one"]),
+        tools=[hire],
+        staff=[child],
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(lead, "Go.")
-    assert re.search(r"child incomplete \(tokens_budget\): one turn needs up to 8,\d{3} tokens", outcome.text)
+    assert re.search(
+        r"child incomplete \(tokens_budget\): one turn needs up to 8,\d{3} tokens", outcome.text
+    )
     assert outcome.text.endswith("; the budget has 40 left")
 
 
@@ -167,7 +194,10 @@ async def test_calls_beyond_the_budget_of_calls_are_refused_one_by_one() -> None
         one = agent("one", [[call("look")] * 5, "done"], tools=[look])
         outcome = await retinue.run(one, "Go.", budget=Budget(calls=3))
         results = (await retinue.messages(outcome.id))[2:7]
-    assert sorted("the budget of tool calls is spent" in m.text for m in results) == [False] * 3 + [True] * 2
+    assert (
+        sorted("the budget of tool calls is spent" in m.text for m in results)
+        == [False] * 3 + [True] * 2
+    )
     assert outcome.tree_calls == 3
 
 
@@ -230,7 +260,10 @@ async def test_a_full_lane_queues_or_refuses_as_it_was_told() -> None:
         refuse = (Lane(name="r", size=1, on_full="refuse"),)
         turned_away = await retinue.run(lead_of(child, 2, name="two", lanes=refuse), "Go.")
         assert turned_away.children == () and "lane 'r' is full" in turned_away.text
-        assert len((await retinue.run(lead_of(child, 1, name="one", lanes=refuse), "Go.")).children) == 1
+        assert (
+            len((await retinue.run(lead_of(child, 1, name="one", lanes=refuse), "Go.")).children)
+            == 1
+        )
 
 
 @on_virtual_time
@@ -253,8 +286,13 @@ async def test_limits_on_depth_and_children_are_told_to_the_model() -> None:
     leaf = agent("leaf", ["x"])
     middle, wide = lead_of(leaf, 1, name="middle"), lead_of(leaf, 5, name="wide")
     top = lead_of(middle, 1, name="top")
-    async with Retinue(clock=VirtualClock(), rules=Rules(limits=Limits(depth=1, children=4))) as retinue:
-        assert "the depth limit is reached (current depth: 1, max: 1)" in (await retinue.run(top, "Go.")).text
+    async with Retinue(
+        clock=VirtualClock(), rules=Rules(limits=Limits(depth=1, children=4))
+    ) as retinue:
+        assert (
+            "the depth limit is reached (current depth: 1, max: 1)"
+            in (await retinue.run(top, "Go.")).text
+        )
         assert "5 more were asked for (max 4)" in (await retinue.run(wide, "Go.")).text
 
 
@@ -290,7 +328,9 @@ async def test_retries_wait_longer_each_time_and_not_less_than_they_are_told() -
         return "at last"
 
     async with Retinue(clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(agent("one", busy), "Go.", retry=Retry(attempts=6, base_ms=1_000, cap_ms=3_000))
+        outcome = await retinue.run(
+            agent("one", busy), "Go.", retry=Retry(attempts=6, base_ms=1_000, cap_ms=3_000)
+        )
     waits = [b - a for a, b in pairwise(at)]
     assert outcome.text == "at last"
     assert [w <= most for w, most in zip(waits, (1, 32, 3, 3), strict=True)] == [True] * 4
@@ -317,7 +357,9 @@ async def test_retries_end_and_a_rejected_call_is_not_repeated() -> None:
             "overloaded",
             "Failed after 3 attempts: overloaded",
         )
-        outcome = await retinue.run(agent("barred", never(ModelRejected("bad key", kind="auth"))), "Go.")
+        outcome = await retinue.run(
+            agent("barred", never(ModelRejected("bad key", kind="auth"))), "Go."
+        )
         assert (outcome.state, outcome.stop, outcome.error) == ("failed", "auth", "bad key")
     assert tries == ["busy"] * 3 + ["barred"]
 
@@ -349,7 +391,9 @@ async def test_equal_failures_in_a_row_stop_the_spawning() -> None:
         told.append(last(request))
         return call("hire", tasks=["try"]) if request.turn < 7 else "I give up."
 
-    lead = Agent("lead", model=Scripted(script, name="lead"), tools=lead_of(child).tools, staff=[child])
+    lead = Agent(
+        "lead", model=Scripted(script, name="lead"), tools=lead_of(child).tools, staff=[child]
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(lead, "Go.")
     assert len(outcome.children) == 5

@@ -1,4 +1,5 @@
-"""A limit that asks, through the front door: the tree waits, also through restarts, until a person has decided."""
+"""A limit that asks, through the front door: the tree waits, also through restarts, until a person
+has decided."""
 
 from __future__ import annotations
 
@@ -58,16 +59,27 @@ async def parked(retinue: Retinue, run: str) -> Any:
 
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
-async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(kind: str, tmp_path: Path) -> None:
+async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
+    kind: str, tmp_path: Path
+) -> None:
     home, made = Home(kind, tmp_path), digger()
     async with home.open(agents=[made], rules=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         before = await parked(retinue, run)
-        assert (before.kind, before.limit, before.run, before.label) == ("budget", "tokens", run, "digger")
+        assert (before.kind, before.limit, before.run, before.label) == (
+            "budget",
+            "tokens",
+            run,
+            "digger",
+        )
         assert "of 3,000 tokens spent; one more turn may need" in before.text
-        assert "A yes adds 3,000 tokens." in before.shown and before.suggested == Budget(tokens=3_000)
+        assert "A yes adds 3,000 tokens." in before.shown and before.suggested == Budget(
+            tokens=3_000
+        )
         spending = await retinue.budget(run)
-        assert spending.limit == Budget(tokens=3_000, on_limit="ask") and spending.questions == (before.id,)
+        assert spending.limit == Budget(tokens=3_000, on_limit="ask") and spending.questions == (
+            before.id,
+        )
         assert 0 < spending.spent.tokens <= 3_000 and spending.held.tokens == 0
     async with home.open(agents=[made], rules=RULES) as retinue:
         assert await parked(retinue, run) == before
@@ -96,11 +108,16 @@ async def test_what_was_raised_before_a_crash_stays_raised(kind: str, tmp_path: 
         assert "of 4,000 tokens" in question.text
         assert (await retinue.set_on_limit(run, "land")).limit.on_limit == "land"
         outcome = await ended(retinue, run)
-        assert (outcome.state, outcome.stop) == ("incomplete", "budget") and outcome.tree_tokens <= 4_000
+        assert (outcome.state, outcome.stop) == (
+            "incomplete",
+            "budget",
+        ) and outcome.tree_tokens <= 4_000
 
 
 @on_virtual_time
-async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answer_counts(
+    tmp_path: Path,
+) -> None:
     made = digger(60)
     async with Home("memory", tmp_path).open(rules=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
@@ -121,9 +138,13 @@ async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answ
 
 
 @on_virtual_time
-async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(tmp_path: Path) -> None:
+async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(
+    tmp_path: Path,
+) -> None:
     hand = digger(1, "hand")
-    boss = agent("boss", lambda r: call("hire", tasks=[str(n) for n in range(9)]) if not r.turn else last(r))
+    boss = agent(
+        "boss", lambda r: call("hire", tasks=[str(n) for n in range(9)]) if not r.turn else last(r)
+    )
     lead = Agent("boss", model=boss.model, tools=[hiring(hand)], staff=[hand])
     told: list[str] = []
 
@@ -133,7 +154,10 @@ async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(tm
 
     async with Home("memory", tmp_path).open(rules=RULES, channels={"hook": Hook()}) as retinue:
         run = await retinue.spawn(
-            lead, "Go.", budget=Budget(tokens=4_000, on_limit="ask"), origin=Origin(channel="hook", user="u")
+            lead,
+            "Go.",
+            budget=Budget(tokens=4_000, on_limit="ask"),
+            origin=Origin(channel="hook", user="u"),
         )
         question = await parked(retinue, run)
         assert question.run == run and len(question.waiting) > 1
@@ -197,7 +221,9 @@ async def test_a_limit_can_be_raised_and_changed_when_nobody_asks(tmp_path: Path
     ],
 )
 @on_virtual_time
-async def test_what_makes_no_sense_is_refused_in_words(more: dict[str, Any], why: str, tmp_path: Path) -> None:
+async def test_what_makes_no_sense_is_refused_in_words(
+    more: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     async with Home("memory", tmp_path).open(rules=RULES) as retinue:
         run = await retinue.spawn(digger(), "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         with pytest.raises((Refused, ConfigError), match=why):
@@ -209,7 +235,8 @@ async def test_what_makes_no_sense_is_refused_in_words(more: dict[str, Any], why
 
 @on_virtual_time
 async def test_no_tool_can_change_a_limit(tmp_path: Path) -> None:
-    """What a tool is given of the runtime has no way to it, and an order can only divide what there is."""
+    """What a tool is given of the runtime has no way to it, and an order can only divide what there
+    is."""
     from retinue import Caller, Orders
 
     fields = set(Orders.__struct_fields__)
@@ -229,7 +256,9 @@ async def test_a_tool_sees_the_limit_as_it_was_raised(tmp_path: Path) -> None:
         seen.append(caller.spec.order.budget.tokens)
         return "seen"
 
-    watcher = agent("watcher", lambda r: call("see") if r.turn < 2 else "done", tools=[see], seconds=1.0)
+    watcher = agent(
+        "watcher", lambda r: call("see") if r.turn < 2 else "done", tools=[see], seconds=1.0
+    )
     async with Home("memory", tmp_path).open(rules=RULES) as retinue:
         run = await retinue.spawn(watcher, "Go.", budget=Budget(tokens=90_000))
         await asyncio.sleep(1.5)

@@ -16,7 +16,13 @@ from retinue.runtime.timers import SPARE, Timers
 from retinue.testing import VirtualClock, call
 from tests.api.house import agent, hiring, lead_of, on_virtual_time
 
-OURS = ("retinue.core", "retinue.runtime", "retinue.sandbox.open_directories", "retinue.tools.toolbox", "retinue.api")
+OURS = (
+    "retinue.core",
+    "retinue.runtime",
+    "retinue.sandbox.open_directories",
+    "retinue.tools.toolbox",
+    "retinue.api",
+)
 
 
 def sizes(of: object, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
@@ -27,7 +33,11 @@ def sizes(of: object, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
     slots = [s for kind in type(of).__mro__ for s in getattr(kind, "__slots__", ())]
     fields = {**{s: getattr(of, s) for s in slots if hasattr(of, s)}, **getattr(of, "__dict__", {})}
     for field, value in fields.items():
-        if isinstance(value, Sized) and not isinstance(value, str | bytes) and not hasattr(value, "load"):
+        if (
+            isinstance(value, Sized)
+            and not isinstance(value, str | bytes)
+            and not hasattr(value, "load")
+        ):
             yield f"{name}.{field}", len(value)
         if type(value).__module__.startswith(OURS):
             yield from sizes(value, f"{name}.{field}", seen)

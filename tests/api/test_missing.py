@@ -1,4 +1,5 @@
-"""An outcome tells who of those it rests on never returned; whoever reads a result is told the same by the runtime."""
+"""An outcome tells who of those it rests on never returned; whoever reads a result is told the same
+by the runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ LINE = "2 of 3 helpers never returned: b (failed: invalid_request), a (timed out
 
 
 def three(**options: Any) -> Agent:
-    """A lead with a middle one, whose three helpers are late, broken and well. Everybody says that all is well."""
+    """A lead with a middle one, whose three helpers are late, broken and well. Everybody says that
+    all is well."""
 
     async def work(request: Request) -> str:
         if request.messages[0].text == "b":
@@ -32,7 +34,11 @@ def three(**options: Any) -> Agent:
     helper = agent("helper", work, timeout_seconds=10)
 
     def middle(request: Request) -> Any:
-        return call("hire", tasks=["a", "b", "c"]) if request.turn == 0 else f"{HEAD}0 of 3 helpers never returned."
+        return (
+            call("hire", tasks=["a", "b", "c"])
+            if request.turn == 0
+            else f"{HEAD}0 of 3 helpers never returned."
+        )
 
     between = agent("middle", middle, tools=[labelled(helper)], staff=[helper])
 
@@ -62,11 +68,15 @@ async def test_an_outcome_tells_on_all_levels_who_never_returned(kind: str, tmp_
         messages = await retinue.messages(outcome.id)
     assert outcome.ok and below.ok
     assert below.missing == LINE
-    assert outcome.missing == LINE.replace("a (", "middle > a (").replace("b (", "middle > b (").replace("of 3", "of 4")
+    assert outcome.missing == LINE.replace("a (", "middle > a (").replace(
+        "b (", "middle > b ("
+    ).replace("of 3", "of 4")
     assert (outcome.helpers.n_started, outcome.helpers.n_lost) == (4, 2)
     assert [one.state for one in outcome.helpers.lost] == ["failed", "timed_out"]
     said = [m.text for m in messages if isinstance(m, User) and m.kind == "note"]
-    assert said == [f"{HEAD}Behind the result of middle: {LINE}."], "what the middle one wrote is a result"
+    assert said == [f"{HEAD}Behind the result of middle: {LINE}."], (
+        "what the middle one wrote is a result"
+    )
 
 
 @on_virtual_time
@@ -89,7 +99,11 @@ class Chat:
 async def test_the_channel_is_told_beside_the_text(tmp_path: Path) -> None:
     home, lead, heard = Home("memory", tmp_path), three(), Chat()
     async with home.open(agents=[lead], channels={"chat": heard}) as retinue:
-        await ended(retinue, await retinue.spawn(lead, "Go.", announce=True, origin=Origin(channel="chat")))
+        await ended(
+            retinue, await retinue.spawn(lead, "Go.", announce=True, origin=Origin(channel="chat"))
+        )
         told = await heard.sent.get()
     assert told.text == "All is well."
-    assert told.note.startswith(f"{HEAD}Behind this result: 2 of 4 helpers never returned: middle > b (failed: ")
+    assert told.note.startswith(
+        f"{HEAD}Behind this result: 2 of 4 helpers never returned: middle > b (failed: "
+    )

@@ -1,4 +1,5 @@
-"""What a caller or a tool does wrong is told to whoever did it; it never stops the others, and never waits for ever."""
+"""What a caller or a tool does wrong is told to whoever did it; it never stops the others, and
+never waits for ever."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ async def still_works(retinue: Retinue) -> None:
     ids=lambda options: " ".join(options),
 )
 @on_virtual_time
-async def test_an_option_of_the_wrong_type_is_refused_and_stops_nobody(options: dict[str, Any]) -> None:
+async def test_an_option_of_the_wrong_type_is_refused_and_stops_nobody(
+    options: dict[str, Any],
+) -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         with pytest.raises(ConfigError):
             await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go.", **options), 60)
@@ -67,7 +70,9 @@ async def test_lists_are_taken_for_sets_of_capabilities_or_refused() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         try:
             access = Capabilities(deny=["rest"])  # type: ignore[arg-type]
-            outcome = await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go.", access=access), 60)
+            outcome = await asyncio.wait_for(
+                retinue.run(agent("one", ["x"]), "Go.", access=access), 60
+            )
             assert outcome.text == "x"
         except (ConfigError, TypeError):
             pass
@@ -125,7 +130,9 @@ class Odd:
 @on_virtual_time
 async def test_a_tool_that_breaks_its_contract_gives_an_error_result(returned: Any) -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
-        run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=[Odd(returned)]), "Go.")
+        run = await retinue.spawn(
+            agent("one", [call("odd"), "I see."], tools=[Odd(returned)]), "Go."
+        )
         outcome = (await retinue.wait(run, timeout_seconds=60))[run]
         assert outcome is not None, "the call is open for ever"
         assert outcome.text == "I see."
@@ -157,8 +164,11 @@ async def test_a_model_whose_call_is_cancelled_from_inside_fails_its_run() -> No
 
 @both
 @on_virtual_time
-async def test_a_conversation_is_resumed_from_its_end_or_not_at_all(kind: str, tmp_path: Path) -> None:
-    """The conversation of `first` has grown since: going on from its middle would overwrite what stands there."""
+async def test_a_conversation_is_resumed_from_its_end_or_not_at_all(
+    kind: str, tmp_path: Path
+) -> None:
+    """The conversation of `first` has grown since: going on from its middle would overwrite what
+    stands there."""
     async with Home(kind, tmp_path).open() as retinue:
         one = agent("one", lambda q: " > ".join(texts(q)))
         first = await retinue.run(one, "a")
@@ -215,8 +225,12 @@ async def test_an_agent_that_was_refused_can_be_put_right() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         one_name = [Scripted(["x"], name="m"), Scripted(["y"], name="m")]
         with pytest.raises(ConfigError, match="two different models are named 'm'"):
-            await retinue.run(Agent("lead", model=one_name[0], staff=[Agent("child", model=one_name[1])]), "Go.")
-        right = Agent("lead", model=Scripted(["fine"], name="n"), staff=[Agent("child", model=one_name[1])])
+            await retinue.run(
+                Agent("lead", model=one_name[0], staff=[Agent("child", model=one_name[1])]), "Go."
+            )
+        right = Agent(
+            "lead", model=Scripted(["fine"], name="n"), staff=[Agent("child", model=one_name[1])]
+        )
         assert (await retinue.run(right, "Go.")).text == "fine"
 
 

@@ -42,7 +42,11 @@ class Scribe(Builtin[Note]):
 def writer(scribe: Scribe, *paths: str, name: str = "writer", **fields: Any) -> Agent:
     def talk(request: Request) -> object:
         asks = request.turn < len(paths)
-        return call("scribe", path=paths[request.turn]) if asks else f"said: {request.messages[-1].text}"
+        return (
+            call("scribe", path=paths[request.turn])
+            if asks
+            else f"said: {request.messages[-1].text}"
+        )
 
     return agent(name, talk, tools=[scribe], **fields)
 
@@ -114,7 +118,9 @@ async def test_with_nobody_to_ask_it_is_denied_and_on_record() -> None:
     ],
 )
 @on_virtual_time
-async def test_modes_and_rules_decide_without_asking(access: Capabilities, wrote: list[str]) -> None:
+async def test_modes_and_rules_decide_without_asking(
+    access: Capabilities, wrote: list[str]
+) -> None:
     scribe = Scribe()
     async with Retinue(clock=VirtualClock()) as retinue:
         await retinue.run(writer(scribe, "a.md", "b.md"), "Go.", access=access)
@@ -170,7 +176,9 @@ async def test_granted_once_and_for_all_it_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
-async def test_a_question_survives_a_restart_and_its_answer_is_used_once(kind: str, tmp_path: Path) -> None:
+async def test_a_question_survives_a_restart_and_its_answer_is_used_once(
+    kind: str, tmp_path: Path
+) -> None:
     home, scribe = Home(kind, tmp_path), Scribe()
     one = writer(scribe, "a.md")
     async with home.open() as retinue:
@@ -217,7 +225,10 @@ async def test_which_rule_it_is_can_be_told() -> None:
         access = Capabilities(rules=("deny: scribe(x*)",), deny=("shell",))
         run = await retinue.spawn(writer(scribe, "a.md"), "Go.", questions="ask", access=access)
         await asked(retinue)
-        assert await retinue.explain(run, "scribe", '{"path": "xy"}') == "denied: the rule 'deny: scribe(x*)' of writer"
+        assert (
+            await retinue.explain(run, "scribe", '{"path": "xy"}')
+            == "denied: the rule 'deny: scribe(x*)' of writer"
+        )
         told = await retinue.explain(run, "scribe", '{"path": "y"}')
         assert told == "asked about: the mode 'manual' of writer for tools that write files"
         assert await retinue.explain(run, "shell") == "refused: writer denies 'shell'"
@@ -262,14 +273,20 @@ def test_an_agent_names_built_in_tools() -> None:
 
 
 @on_virtual_time
-async def test_of_two_siblings_only_one_writes_in_a_directory_but_a_child_may_write_where_its_parent_does() -> None:
+async def test_of_two_siblings_only_one_writes_in_a_directory_but_a_child_may_write_where_its_parent_does() -> (
+    None
+):
     scribe = Scribe()
     async with Retinue(clock=VirtualClock()) as retinue:
         free = Capabilities(mode="acceptEdits")
-        outcome = await retinue.run(lead_of(writer(scribe, "a.md", name="child"), 2), "Go.", access=free)
+        outcome = await retinue.run(
+            lead_of(writer(scribe, "a.md", name="child"), 2), "Go.", access=free
+        )
         assert scribe.wrote == ["a.md"]
         assert "is writing in" in (await results(retinue, outcome.id))[0].text
-        outcome = await retinue.run(lead_of(writer(scribe, "b.md", name="next"), name="lead2"), "Go.", access=free)
+        outcome = await retinue.run(
+            lead_of(writer(scribe, "b.md", name="next"), name="lead2"), "Go.", access=free
+        )
         assert scribe.wrote == ["a.md", "b.md"], "the lease ends with the run"
 
 

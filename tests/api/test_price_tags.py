@@ -1,4 +1,5 @@
-"""What the input of forks and of a fan-out will cost, with the provider's cache and without it; and what came of it."""
+"""What the input of forks and of a fan-out will cost, with the provider's cache and without it; and
+what came of it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Context, ModelInfo, Orders, Outcome, PriceTag, Retinue, User, tool
+from retinue import (
+    Agent,
+    Caller,
+    Context,
+    ModelInfo,
+    Orders,
+    Outcome,
+    PriceTag,
+    Retinue,
+    User,
+    tool,
+)
 from retinue.errors import ConfigError
 from retinue.models.codec import Options
 from retinue.models.http import HttpModel
@@ -22,9 +34,16 @@ from tests.models.http_world import QUICK, talking
 N = 5
 LONG = "You know all of this, and it is the same for all of you. " * 200
 SONNET = ModelInfo(
-    name="m", max_output=1_024, price_in=3_000, price_out=15_000, price_cache_read=300, price_cache_write=3_750
+    name="m",
+    max_output=1_024,
+    price_in=3_000,
+    price_out=15_000,
+    price_cache_read=300,
+    price_cache_write=3_750,
 )
-AUTOMATIC = ModelInfo(name="m", max_output=1_024, price_in=1_250, price_out=10_000, price_cache_read=125)
+AUTOMATIC = ModelInfo(
+    name="m", max_output=1_024, price_in=1_250, price_out=10_000, price_cache_read=125
+)
 PROVIDERS: dict[str, dict[str, Any]] = {
     "anthropic": {"provider": "anthropic", "model": "claude-sonnet-4-5", "info": SONNET},
     "openai_chat": {"provider": "openai-chat", "model": "gpt-5", "info": AUTOMATIC},
@@ -52,7 +71,11 @@ def crew(model: HttpModel, *, fork: bool, n: int = N) -> Agent:
     def hire(caller: Caller) -> Orders:
         """Hire some."""
         tasks = [f"Task {i}" for i in range(n)]
-        return caller.spawn("talker", *tasks, context=Context(kind="fork")) if fork else caller.spawn(hand, *tasks)
+        return (
+            caller.spawn("talker", *tasks, context=Context(kind="fork"))
+            if fork
+            else caller.spawn(hand, *tasks)
+        )
 
     hand = Agent("hand", f"You help. {LONG}", model=model, tools=[look])
     return Agent("talker", LONG, model=model, tools=[look, hire], staff=[hand])
@@ -90,8 +113,12 @@ def test_forks_read_what_their_parent_has_sent(dialect: str) -> None:
                 assert tag.usd < tag.usd_without_cache / 5
                 assert one.cache.saved_usd == pytest.approx(one.cache.expected_usd, rel=0.05)
             own = top.cache
-            assert top.tree_cache.read_tokens == own.read_tokens + sum(o.cache.read_tokens for o in below)
-            assert top.tree_cache.expected_tokens == own.expected_tokens + sum(o.cache.expected_tokens for o in below)
+            assert top.tree_cache.read_tokens == own.read_tokens + sum(
+                o.cache.read_tokens for o in below
+            )
+            assert top.tree_cache.expected_tokens == own.expected_tokens + sum(
+                o.cache.expected_tokens for o in below
+            )
             assert top.tree_cache.saved_usd == pytest.approx(
                 (own.saved_usd or 0) + sum(o.cache.saved_usd or 0 for o in below)
             )
@@ -107,7 +134,9 @@ def test_of_a_fan_out_the_first_writes_and_the_others_read(dialect: str) -> None
             first, *others = tags(below)
             assert first.cached_tokens == 0 and all(tag.cached_tokens > 2_000 for tag in others)
             assert first.usd is not None and first.usd_without_cache is not None
-            assert (first.usd > first.usd_without_cache) == (dialect == "anthropic"), "writing costs more there"
+            assert (first.usd > first.usd_without_cache) == (dialect == "anthropic"), (
+                "writing costs more there"
+            )
             expected = sum(one.cache.expected_tokens for one in below)
             assert sum(one.cache.read_tokens for one in below) == pytest.approx(expected, rel=0.02)
             assert expected == pytest.approx((N - 1) * others[0].cached_tokens, rel=0.2)
@@ -118,9 +147,14 @@ def test_of_a_fan_out_the_first_writes_and_the_others_read(dialect: str) -> None
 @pytest.mark.parametrize("dialect", PROVIDERS)
 def test_a_cache_that_keeps_nothing_is_seen_to(dialect: str) -> None:
     async def story() -> None:
-        async with world(dialect, settings=dataclasses.replace(QUICK, n_prefixes=0)) as model, Retinue() as retinue:
+        async with (
+            world(dialect, settings=dataclasses.replace(QUICK, n_prefixes=0)) as model,
+            Retinue() as retinue,
+        ):
             top, below = await told(retinue, crew(model, fork=True))
-            assert all(one.cache.expected_tokens > 2_000 and one.cache.read_tokens == 0 for one in below)
+            assert all(
+                one.cache.expected_tokens > 2_000 and one.cache.read_tokens == 0 for one in below
+            )
             assert top.tree_cache.expected_usd is not None and top.tree_cache.expected_usd > 0
             saved = top.tree_cache.saved_usd
             assert saved is not None and (saved < 0 if dialect == "anthropic" else saved == 0)
@@ -134,14 +168,18 @@ def test_what_was_said_before_is_what_is_recorded_then() -> None:
             lead = crew(model, fork=True)
             first = (await retinue.run(lead, "Begin.")).id
             before = await retinue.price_tag(n=3, task="Task 0", fork=first)
-            assert before == await retinue.price_tag(n=3, task="Task 0", fork=first), "asking starts nothing"
+            assert before == await retinue.price_tag(n=3, task="Task 0", fork=first), (
+                "asking starts nothing"
+            )
             started = [await retinue.fork(first, f"Task {i}") for i in range(3)]
             ends = [(await retinue.wait(run))[run] for run in started]
             each = tags([end for end in ends if end is not None])
             assert before.n == 3 and before.tokens == sum(tag.tokens for tag in each)
             assert before.cached_tokens == sum(tag.cached_tokens for tag in each)
             assert before.usd == pytest.approx(sum(tag.usd or 0 for tag in each))
-            assert before.usd_without_cache == pytest.approx(sum(tag.usd_without_cache or 0 for tag in each))
+            assert before.usd_without_cache == pytest.approx(
+                sum(tag.usd_without_cache or 0 for tag in each)
+            )
             for end in ends:
                 assert end is not None
                 assert end.cache.read_tokens == pytest.approx(end.cache.expected_tokens, rel=0.02)
@@ -156,7 +194,9 @@ def test_a_fan_out_of_roots_has_a_tag_too() -> None:
             before = await retinue.price_tag(lead, "Task 0", n=4)
             ends = await asyncio.gather(*(retinue.run(lead, f"Task {i}") for i in range(4)))
             assert before.cached_tokens == sum(tag.cached_tokens for tag in tags(ends)) > 6_000
-            read, expected = (sum(getattr(o.cache, f) for o in ends) for f in ("read_tokens", "expected_tokens"))
+            read, expected = (
+                sum(getattr(o.cache, f) for o in ends) for f in ("read_tokens", "expected_tokens")
+            )
             assert read == pytest.approx(expected, rel=0.02)
             with pytest.raises(ConfigError, match="needs an agent"):
                 await retinue.price_tag(n=2)
@@ -203,7 +243,9 @@ def test_who_does_not_stream_is_not_waited_for() -> None:
             assert [tag.cached_tokens for tag in tags(below)] == [0] * N
         async with world("anthropic", stream=False) as model, Retinue() as retinue:
             _, below = await told(retinue, crew(model, fork=True))
-            assert all(tag.cached_tokens > 2_000 for tag in tags(below)), "what the parent has sent is there"
+            assert all(tag.cached_tokens > 2_000 for tag in tags(below)), (
+                "what the parent has sent is there"
+            )
             assert all(one.cache.read_tokens > 2_000 for one in below)
 
     asyncio.run(story())

@@ -1,4 +1,5 @@
-"""A runtime is closed in the middle of the work, or dies; the next one on the same store goes on."""
+"""A runtime is closed in the middle of the work, or dies; the next one on the same store goes
+on."""
 
 from __future__ import annotations
 
@@ -9,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from retinue import Ask, Caller, ModelUnavailable, Orders, Retinue, RetinueError, Retry, Rules, Step, StoreLocked, tool
+from retinue import (
+    Ask,
+    Caller,
+    ModelUnavailable,
+    Orders,
+    Retinue,
+    RetinueError,
+    Retry,
+    Rules,
+    Step,
+    StoreLocked,
+    tool,
+)
 from retinue.core.events import ChildEnded, Woke
 from retinue.models.base import Request
 from retinue.testing import call
@@ -20,7 +33,9 @@ both = pytest.mark.parametrize("kind", STORES)
 
 @both
 @on_virtual_time
-async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(kind: str, tmp_path: Path) -> None:
+async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
+    kind: str, tmp_path: Path
+) -> None:
     home, asked = Home(kind, tmp_path), dict[str, int]()
 
     async def work(request: Request) -> str:
@@ -40,12 +55,18 @@ async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(kind:
     assert outcome.state == "completed"
     assert [outcome.text.count(f"did task {n}") for n in range(4)] == [1, 1, 1, 1]
     assert len(joined) == len(set(joined)) == 4
-    assert asked == {"task 0": 1, "task 1": 1, "task 2": 2, "task 3": 2}, "ended children are not run again"
+    assert asked == {"task 0": 1, "task 1": 1, "task 2": 2, "task 3": 2}, (
+        "ended children are not run again"
+    )
 
 
 async def _children_ended(retinue: Retinue, run: str) -> Any:
     async for step in retinue.stream(run):
-        if isinstance(step, Step) and isinstance(step.entry.event, ChildEnded) and not step.entry.stale:
+        if (
+            isinstance(step, Step)
+            and isinstance(step.entry.event, ChildEnded)
+            and not step.entry.stale
+        ):
             yield step.entry.event.child
 
 
@@ -73,7 +94,9 @@ async def test_many_restarts_lose_nothing(kind: str, tmp_path: Path) -> None:
     assert [c.state for c in outcome.children] == ["completed"] * 3
 
 
-@pytest.mark.parametrize(("restart", "runs", "told"), [("pure", 2, "wrote"), ("unsafe", 1, "outcome_unknown")])
+@pytest.mark.parametrize(
+    ("restart", "runs", "told"), [("pure", 2, "wrote"), ("unsafe", 1, "outcome_unknown")]
+)
 @both
 @on_virtual_time
 async def test_an_interrupted_tool_is_repeated_only_if_it_says_so(
@@ -121,7 +144,9 @@ async def test_a_deadline_that_passed_while_nothing_ran_is_kept_at_the_next_star
 
 @both
 @on_virtual_time
-async def test_time_goes_on_while_nothing_runs_but_a_deadline_ahead_is_kept(kind: str, tmp_path: Path) -> None:
+async def test_time_goes_on_while_nothing_runs_but_a_deadline_ahead_is_kept(
+    kind: str, tmp_path: Path
+) -> None:
     home, one = Home(kind, tmp_path), agent("one", ["in time"], seconds=20)
     async with home.open() as retinue:
         run = await retinue.spawn(one, "Go.", timeout_seconds=60)
@@ -165,14 +190,18 @@ async def test_a_run_between_two_tries_waits_for_its_agent_too(kind: str, tmp_pa
         await asyncio.sleep(1)
     async with home.open() as retinue:
         await asyncio.sleep(600)
-        assert await retinue.outcome(run) is None, "its agent is not known here, so it must not go on, nor fail"
+        assert await retinue.outcome(run) is None, (
+            "its agent is not known here, so it must not go on, nor fail"
+        )
     async with home.open(agents=[one]) as retinue:
         assert (await ended(retinue, run)).text == "at last"
 
 
 @both
 @on_virtual_time
-async def test_a_parent_whose_agent_is_unknown_waits_when_its_child_ends(kind: str, tmp_path: Path) -> None:
+async def test_a_parent_whose_agent_is_unknown_waits_when_its_child_ends(
+    kind: str, tmp_path: Path
+) -> None:
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=10)
     lead = lead_of(child)
     async with home.open() as retinue:
@@ -180,14 +209,18 @@ async def test_a_parent_whose_agent_is_unknown_waits_when_its_child_ends(kind: s
         await asyncio.sleep(1)
     async with home.open(agents=[child]) as retinue:
         await asyncio.sleep(600)
-        assert await retinue.outcome(run) is None, "its child has ended, but nobody here can speak for it"
+        assert await retinue.outcome(run) is None, (
+            "its child has ended, but nobody here can speak for it"
+        )
     async with home.open(agents=[lead]) as retinue:
         assert (await ended(retinue, run)).text == "part"
 
 
 @both
 @on_virtual_time
-async def test_results_are_put_into_words_only_by_whoever_knows_how(kind: str, tmp_path: Path) -> None:
+async def test_results_are_put_into_words_only_by_whoever_knows_how(
+    kind: str, tmp_path: Path
+) -> None:
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=10)
 
     @tool(restart="keyed", compose=lambda ends: " and ".join(e.ending.text for e in ends))
@@ -195,7 +228,9 @@ async def test_results_are_put_into_words_only_by_whoever_knows_how(kind: str, t
         """Hire two."""
         return caller.spawn(child, "a", "b", compose=True)
 
-    lead = agent("lead", lambda q: call("hire") if q.turn == 0 else last(q), tools=[hire], staff=[child])
+    lead = agent(
+        "lead", lambda q: call("hire") if q.turn == 0 else last(q), tools=[hire], staff=[child]
+    )
     async with home.open() as retinue:
         run = await retinue.spawn(lead, "Go.")
         await asyncio.sleep(1)
@@ -216,7 +251,11 @@ async def test_mail_and_questions_survive(kind: str, tmp_path: Path) -> None:
         """Ask."""
         return Ask(question="Which?")
 
-    one = agent("one", lambda q: call("ask") if q.turn == 0 else " ".join(m.text for m in q.messages[2:]), tools=[ask])
+    one = agent(
+        "one",
+        lambda q: call("ask") if q.turn == 0 else " ".join(m.text for m in q.messages[2:]),
+        tools=[ask],
+    )
     async with home.open() as retinue:
         run = await retinue.spawn(one, "Go.")
         await asyncio.sleep(1)
@@ -229,7 +268,9 @@ async def test_mail_and_questions_survive(kind: str, tmp_path: Path) -> None:
 
 @both
 @on_virtual_time
-async def test_a_run_that_asked_not_to_be_taken_up_is_interrupted(kind: str, tmp_path: Path) -> None:
+async def test_a_run_that_asked_not_to_be_taken_up_is_interrupted(
+    kind: str, tmp_path: Path
+) -> None:
     home, one = Home(kind, tmp_path), agent("one", ["x"], seconds=10)
     async with home.open() as retinue:
         run = await retinue.spawn(one, "Go.", on_restart="fail")
@@ -256,14 +297,16 @@ async def test_closing_in_good_order_is_not_a_crash(kind: str, tmp_path: Path) -
 
 @both
 @on_virtual_time
-async def test_a_run_that_kills_its_process_each_time_is_put_aside(kind: str, tmp_path: Path) -> None:
+async def test_a_run_that_kills_its_process_each_time_is_put_aside(
+    kind: str, tmp_path: Path
+) -> None:
     home, one, rules = Home(kind, tmp_path), agent("one", ["x"], seconds=100), Rules(max_deaths=3)
     async with AsyncExitStack() as dead:
         retinue = await dead.enter_async_context(home.open(rules=rules))
         run = await retinue.spawn(one, "Go.")
         for seconds in (1, 1, 0, 0, 0):
-            # The next process takes the store over; the one before it has not said that it ends. The third one and
-            # those after it hold the run back for a while.
+            # The next process takes the store over; the one before it has not said that it ends.
+            # The third one and those after it hold the run back for a while.
             await asyncio.sleep(seconds)
             if not seconds:
                 await all_taken_up(retinue)
@@ -314,7 +357,9 @@ def test_a_real_file_on_a_real_clock_goes_on_too(tmp_path: Path) -> None:
 
 @both
 @on_virtual_time
-async def test_a_child_that_is_not_kept_is_deleted_once_its_result_has_arrived(kind: str, tmp_path: Path) -> None:
+async def test_a_child_that_is_not_kept_is_deleted_once_its_result_has_arrived(
+    kind: str, tmp_path: Path
+) -> None:
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=5)
     lead = lead_of(child, 2, retention="delete")
     async with home.open() as retinue:

@@ -22,7 +22,10 @@ class Verdict(msgspec.Struct):
 
 SCHEMA = {
     "type": "object",
-    "properties": {"grade": {"enum": ["good", "bad"]}, "reasons": {"type": "array", "items": {"type": "string"}}},
+    "properties": {
+        "grade": {"enum": ["good", "bad"]},
+        "reasons": {"type": "array", "items": {"type": "string"}},
+    },
     "required": ["grade", "reasons"],
 }
 RIGHT = {"grade": "good", "reasons": ["short"]}
@@ -52,7 +55,8 @@ async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
 
 @on_virtual_time
 async def test_a_text_is_not_taken_for_a_typed_result() -> None:
-    """Models forget to hand in. They are asked to; one that never does has not completed its task."""
+    """Models forget to hand in. They are asked to; one that never does has not completed its
+    task."""
     async with Retinue(clock=VirtualClock()) as retinue:
         forgetful = agent("forgetful", ["I think it is good.", submit(RIGHT)], output=Verdict)
         outcome = await retinue.run(forgetful, "Judge.")
@@ -96,7 +100,9 @@ async def test_the_schema_of_a_result_is_shown_to_the_model() -> None:
 
 @on_virtual_time
 async def test_a_child_can_say_that_its_task_cannot_be_done() -> None:
-    child = agent("judge", [call("submit_error", error="there is nothing to judge")], output=Verdict)
+    child = agent(
+        "judge", [call("submit_error", error="there is nothing to judge")], output=Verdict
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(lead_of(child), "Go.")
         (end,) = outcome.children
@@ -149,7 +155,7 @@ def pager(whole: list[str]) -> Scripted:
         if request.turn == 0:
             return call("hire", tasks=["write a long report"])
         if request.turn == 1:
-            id = re.search(r"the whole is in artifact (\w+)\]", last(request))[1]  # type: ignore[index]
+            id = re.search(r"the whole is " r"in " r"artifact " r"(\w+)\]", last(request))[1]  # type: ignore[index]
             return call("artifact", id=id)
         page, note = last(request).rsplit("\n[bytes ", 1)
         whole.append(page)
@@ -161,7 +167,9 @@ def pager(whole: list[str]) -> Scripted:
 
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
-async def test_a_long_result_is_cut_for_the_parent_and_kept_whole(kind: str, tmp_path: Path) -> None:
+async def test_a_long_result_is_cut_for_the_parent_and_kept_whole(
+    kind: str, tmp_path: Path
+) -> None:
     home, pages = Home(kind, tmp_path), list[str]()
     child = agent("child", [BIG])
     lead = lead_of(child)
@@ -224,7 +232,10 @@ async def test_a_long_tool_result_and_a_long_submission_are_kept_whole() -> None
 
 @on_virtual_time
 async def test_an_artifact_that_does_not_exist_is_a_result_for_the_model() -> None:
-    script = [[call("artifact", id="0" * 64), call("artifact", id=7), call("artifact", id="x", limit=0)], "ok"]
+    script = [
+        [call("artifact", id="0" * 64), call("artifact", id=7), call("artifact", id="x", limit=0)],
+        "ok",
+    ]
 
     @tool
     async def nothing() -> None:
@@ -281,7 +292,9 @@ async def test_a_tool_of_ones_own_may_hand_in_the_result() -> None:
         return Submission(text=text, data={"said": text})
 
     async with Retinue(clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(agent("one", [call("finish", text="bye")], tools=[finish]), "Go.")
+        outcome = await retinue.run(
+            agent("one", [call("finish", text="bye")], tools=[finish]), "Go."
+        )
     assert (outcome.state, outcome.text, outcome.data) == ("completed", "bye", {"said": "bye"})
 
 
@@ -295,7 +308,11 @@ async def test_silence_is_asked_again_and_then_admitted() -> None:
 
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", silent), "Speak.")
-    assert heard == ["Speak.", "Your reply was empty. Answer now.", "Your reply was empty. Answer now."]
+    assert heard == [
+        "Speak.",
+        "Your reply was empty. Answer now.",
+        "Your reply was empty. Answer now.",
+    ]
     assert (outcome.state, outcome.stop) == ("failed", "empty")
 
 
@@ -316,9 +333,13 @@ async def test_turns_run_out_with_what_was_said_and_grace_allows_one_more() -> N
                 return submit(RIGHT)
             return call("divide", a=1)
 
-        hard = await retinue.run(agent("hard", [call("divide", a=1)], tools=[divide], max_turns=3), "Go.")
+        hard = await retinue.run(
+            agent("hard", [call("divide", a=1)], tools=[divide], max_turns=3), "Go."
+        )
         assert (hard.state, hard.stop, hard.usage.turns) == ("incomplete", "turn_limit", 3)
-        kind = agent("kind", script, tools=[divide], max_turns=3, output=Verdict, options={"grace_turns": 1})
+        kind = agent(
+            "kind", script, tools=[divide], max_turns=3, output=Verdict, options={"grace_turns": 1}
+        )
         outcome = await retinue.run(kind, "Go.")
         assert (outcome.state, outcome.usage.turns) == ("completed", 4)
 

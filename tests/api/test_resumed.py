@@ -1,4 +1,5 @@
-"""A run that goes on in the conversation of another knows whom that has started: it sees, hears and ends them."""
+"""A run that goes on in the conversation of another knows whom that has started: it sees, hears and
+ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ both = pytest.mark.parametrize("kind", STORES)
 async def look(caller: Caller) -> str:
     """Say how the children are."""
     found = [(spec.order.task, ending_of(run)) for spec, run in await caller.children()]
-    return ", ".join(f"{task} {'runs' if end is None else end.text or end.state}" for task, end in found)
+    return ", ".join(
+        f"{task} {'runs' if end is None else end.text or end.state}" for task, end in found
+    )
 
 
 @tool(restart="keyed")
@@ -65,7 +68,9 @@ def lead(*later: Any, name: str = "lead", tasks: tuple[str, ...] = ("slow", "qui
 
 @both
 @on_virtual_time
-async def test_a_run_that_goes_on_sees_and_ends_the_children_of_the_one_before_it(kind: str, tmp_path: Path) -> None:
+async def test_a_run_that_goes_on_sees_and_ends_the_children_of_the_one_before_it(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     boss = lead(call("look"), call("stop", task="slow"), call("look"), "well")
     async with home.open(agents=[boss]) as retinue:
@@ -81,7 +86,9 @@ async def test_a_run_that_goes_on_sees_and_ends_the_children_of_the_one_before_i
 
 @both
 @on_virtual_time
-async def test_a_run_that_goes_on_hears_of_the_children_of_the_one_before_it(kind: str, tmp_path: Path) -> None:
+async def test_a_run_that_goes_on_hears_of_the_children_of_the_one_before_it(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     boss = lead(slowly, "so be it")
     async with home.open(agents=[boss]) as retinue:
@@ -116,11 +123,16 @@ async def test_a_run_that_goes_on_ends_nobody_elses_children(tmp_path: Path) -> 
         await asyncio.sleep(10)
         assert (await retinue.tree(target[0])).state == "thinking"
         await ended(retinue, second)
-        assert any("not a run that you may write to or end" in m.text for m in await retinue.messages(second))
+        assert any(
+            "not a run that you may write to or end" in m.text
+            for m in await retinue.messages(second)
+        )
 
 
 @on_virtual_time
-async def test_a_cancel_of_a_run_that_goes_on_ends_what_the_ones_before_it_have_left(tmp_path: Path) -> None:
+async def test_a_cancel_of_a_run_that_goes_on_ends_what_the_ones_before_it_have_left(
+    tmp_path: Path,
+) -> None:
     home, boss = Home("memory", tmp_path), lead(slowly)
     async with home.open(agents=[boss]) as retinue:
         first = await retinue.spawn(boss, "Go.")

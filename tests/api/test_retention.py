@@ -1,4 +1,5 @@
-"""What has ended is forgotten in the background, oldest first; what is open or has something to announce is not."""
+"""What has ended is forgotten in the background, oldest first; what is open or has something to
+announce is not."""
 
 import asyncio
 import os
@@ -28,7 +29,9 @@ def store_of(kind: str, folder: Path) -> Any:
 def test_only_the_newest_are_kept(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         kept = Retention(count=3, every_seconds=10)
-        async with Retinue(store_of(kind, tmp_path), clock=VirtualClock(), retention=kept) as retinue:
+        async with Retinue(
+            store_of(kind, tmp_path), clock=VirtualClock(), retention=kept
+        ) as retinue:
             ids, agent = [], worker()
             for n in range(8):
                 ids.append((await retinue.run(agent, f"task {n}")).id)
@@ -49,7 +52,9 @@ def test_what_is_too_old_goes_and_what_is_open_stays(kind: str, tmp_path: Path) 
 
         slow = Agent("slow", model=Scripted(wait, name="slow"))
         kept = Retention(age_seconds=100, every_seconds=10)
-        async with Retinue(store_of(kind, tmp_path), clock=VirtualClock(), retention=kept) as retinue:
+        async with Retinue(
+            store_of(kind, tmp_path), clock=VirtualClock(), retention=kept
+        ) as retinue:
             open_one, agent = await retinue.spawn(slow, "wait"), worker()
             old = (await retinue.run(agent, "old")).id
             await asyncio.sleep(60)
@@ -69,7 +74,9 @@ async def test_a_store_stays_within_its_size(tmp_path: Path) -> None:
     kept = Retention(size=600_000, every_seconds=0.05)
     said = iter(range(10_000))
     async with Retinue(tmp_path / "log.db", retention=kept) as retinue:
-        agent = Agent("worker", model=Scripted(lambda request: f"{next(said)} " + "x" * 30_000, name="worker"))
+        agent = Agent(
+            "worker", model=Scripted(lambda request: f"{next(said)} " + "x" * 30_000, name="worker")
+        )
         for n in range(60):
             await retinue.run(agent, f"task {n}")
         for _ in range(100):
@@ -78,7 +85,9 @@ async def test_a_store_stays_within_its_size(tmp_path: Path) -> None:
                 break
         left = await retinue.list()
         assert 1 < len(left) < 30
-        assert [one.id for one in left] == sorted((one.id for one in left), reverse=True), "the newest are left"
+        assert [one.id for one in left] == sorted((one.id for one in left), reverse=True), (
+            "the newest are left"
+        )
         assert await retinue.verify() == []
         space = await retinue._store.space()
         assert space.data + space.holes < 2_000_000, "the WAL beside it has a bound of its own"
@@ -108,7 +117,9 @@ async def test_forgetting_takes_artifacts_and_the_records_of_commands_along(tmp_
         folder = tmp_path / "log.db.tools" / "shell"
         folder.mkdir(parents=True)
         for n, run in enumerate((gone, kept, last)):
-            CommandRecord(folder / f"spool{n}").create(CommandStart(run=run, command="true", at=1.0, tag="t"))
+            CommandRecord(folder / f"spool{n}").create(
+                CommandStart(run=run, command="true", at=1.0, tag="t")
+            )
         await retinue.forget(gone)
         assert sorted(os.listdir(folder)) == ["spool1", "spool2"]
         assert await retinue.artifact(named) == b"spilled"

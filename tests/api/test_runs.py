@@ -24,7 +24,17 @@ from retinue import (
 from retinue.core.values import Assistant
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, hiring, last, lead_of, on_virtual_time, texts
+from tests.api.house import (
+    STORES,
+    Home,
+    agent,
+    ended,
+    hiring,
+    last,
+    lead_of,
+    on_virtual_time,
+    texts,
+)
 
 both = pytest.mark.parametrize("kind", STORES)
 
@@ -33,7 +43,12 @@ both = pytest.mark.parametrize("kind", STORES)
 async def test_a_run_ends_with_what_its_model_said() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", ["Hello."]), "Say hello.")
-    assert (outcome.state, outcome.stop, outcome.text, outcome.ok) == ("completed", "done", "Hello.", True)
+    assert (outcome.state, outcome.stop, outcome.text, outcome.ok) == (
+        "completed",
+        "done",
+        "Hello.",
+        True,
+    )
     assert outcome.unwrap() == "Hello."
 
 
@@ -56,7 +71,9 @@ async def test_spawn_returns_before_the_run_ends() -> None:
 
 @both
 @on_virtual_time
-async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(kind: str, tmp_path: Path) -> None:
+async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(
+    kind: str, tmp_path: Path
+) -> None:
     home, said = Home(kind, tmp_path), []
 
     def script(request: Request) -> str:
@@ -191,7 +208,9 @@ async def test_only_an_ended_run_can_be_resumed() -> None:
 
 
 @on_virtual_time
-async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_children_and_times() -> None:
+async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_children_and_times() -> (
+    None
+):
     usage = Usage(input=100, output=20, cache_read=5)
     price = {"price_in": 2, "price_out": 10}
     child_model = Scripted(["part"], info=ModelInfo(name="small", **price), usage=usage, seconds=2)
@@ -207,17 +226,32 @@ async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_childr
         outcome = await retinue.run(lead, "Go.")
         (first, second) = outcome.children
         part = await retinue.outcome(first.id)
-    assert (outcome.usage.turns, outcome.usage.calls, outcome.usage.input, outcome.usage.output) == (2, 1, 200, 40)
+    assert (
+        outcome.usage.turns,
+        outcome.usage.calls,
+        outcome.usage.input,
+        outcome.usage.output,
+    ) == (2, 1, 200, 40)
     assert (outcome.usage.tokens, outcome.usage.cache_read) == (240, 10)
     assert (outcome.tree_tokens, outcome.tree_turns, outcome.tree_calls) == (480, 4, 1)
     assert outcome.tree_usd == pytest.approx(4 * (100 * 2 + 20 * 10) / 1e9)
     assert outcome.usage.usd == pytest.approx(outcome.tree_usd / 2)
-    assert (outcome.model_requested, outcome.model_resolved, outcome.model_used) == ("large", "large", "large-2024")
-    assert [(c.label, c.state, c.stop) for c in (first, second)] == [("helper", "completed", "done")] * 2
+    assert (outcome.model_requested, outcome.model_resolved, outcome.model_used) == (
+        "large",
+        "large",
+        "large-2024",
+    )
+    assert [(c.label, c.state, c.stop) for c in (first, second)] == [
+        ("helper", "completed", "done")
+    ] * 2
     assert outcome.last_tool == "hire"
     assert outcome.artifacts == ()
     assert outcome.started_at is not None and outcome.ended_at - outcome.started_at == 2_000
-    assert part is not None and (part.tree_tokens, part.usage.tokens, part.model_used) == (120, 120, "small")
+    assert part is not None and (part.tree_tokens, part.usage.tokens, part.model_used) == (
+        120,
+        120,
+        "small",
+    )
 
 
 @on_virtual_time

@@ -1,4 +1,5 @@
-"""One call waits until a tree, its background work and its announcements are done; `run_sync` uses it."""
+"""One call waits until a tree, its background work and its announcements are done; `run_sync` uses
+it."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ async def test_a_tree_has_settled_when_its_background_work_and_its_announcements
 
 @on_virtual_time
 async def test_children_that_are_not_kept_can_be_waited_for_all_the_same() -> None:
-    """To wait for `outcome.children` by their ids is a race with those that are deleted as soon as they are told."""
+    """To wait for `outcome.children` by their ids is a race with those that are deleted as soon as
+    they are told."""
     hook = Hook()
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         lead = starter(announce=True, retention="delete")
@@ -88,7 +90,9 @@ async def test_one_tree_has_settled_while_another_works() -> None:
 
 
 @on_virtual_time
-async def test_what_the_runs_before_it_have_left_belongs_to_a_run_that_goes_on(tmp_path: Path) -> None:
+async def test_what_the_runs_before_it_have_left_belongs_to_a_run_that_goes_on(
+    tmp_path: Path,
+) -> None:
     lead = starter()
     async with Retinue(clock=VirtualClock()) as retinue:
         first = await retinue.spawn(lead, "Go.")
@@ -140,7 +144,9 @@ async def test_a_program_that_is_about_to_end_does_not_leave_background_work_beh
     hook = Hook()
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         await retinue.run(starter(announce=True), "Go.", origin=HOOK)
-        assert await retinue.drain(timeout_seconds=10) is False, "children are at work, and will announce"
+        assert await retinue.drain(timeout_seconds=10) is False, (
+            "children are at work, and will announce"
+        )
         assert await retinue.drain(timeout_seconds=600) is True
     assert hook.heard == ["found it"] * 2
 
@@ -189,7 +195,10 @@ class Shelf:
 
 
 def test_run_sync_takes_models() -> None:
-    assert run_sync(Agent("one", model="shelf:one"), "Go.", models=Shelf()).text == "shelf:one speaking"
+    assert (
+        run_sync(Agent("one", model="shelf:one"), "Go.", models=Shelf()).text
+        == "shelf:one speaking"
+    )
     lead = Agent("lead", model="shelf:one")
     assert run_sync(lead, "Go.", models=Shelf(), model="shelf:two").text == "shelf:two speaking"
 
@@ -220,7 +229,9 @@ def test_a_hired_child_that_hires_is_waited_for_too() -> None:
     middle = agent("middle", hires, tools=[hiring(deep, join="none", bond="keep")], staff=[deep])
     store = MemoryStore()
     top = [call("hire", tasks=["go"]), "off"]
-    lead = agent("lead", top, tools=[hiring(middle, join="none", bond="keep")], staff=[middle, deep])
+    lead = agent(
+        "lead", top, tools=[hiring(middle, join="none", bond="keep")], staff=[middle, deep]
+    )
     outcome = run_sync(lead, "Go.", store=store)
     below = asyncio.run(store.children(outcome.children[0].id))
     assert [text_of(row) for row in below] == ["deep down"]

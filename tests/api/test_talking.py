@@ -118,7 +118,9 @@ async def test_a_message_at_the_last_moment_is_read_or_refused_and_never_lost(pa
         except Refused:
             assert (await ended(retinue, run)).text == "Go."
         else:
-            assert (await ended(retinue, run)).text == "Wait!", "it was taken, and nobody has read it"
+            assert (await ended(retinue, run)).text == "Wait!", (
+                "it was taken, and nobody has read it"
+            )
 
 
 @on_virtual_time
@@ -154,7 +156,11 @@ async def test_reading_an_outcome_takes_nothing_away(kind: str, tmp_path: Path) 
     home, one = Home(kind, tmp_path), agent("one", ["x"])
     async with home.open() as retinue:
         outcome = await retinue.run(one, "Go.")
-        assert await retinue.outcome(outcome.id) == outcome == (await retinue.wait(outcome.id))[outcome.id]
+        assert (
+            await retinue.outcome(outcome.id)
+            == outcome
+            == (await retinue.wait(outcome.id))[outcome.id]
+        )
     async with home.open() as retinue:
         assert await retinue.outcome(outcome.id) == outcome
         with pytest.raises(NotFound):
@@ -243,19 +249,25 @@ async def test_two_answers_to_one_question_are_not_both_taken() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent("one", [call("ask"), "thanks"], tools=[ask]), "Go.")
         await asyncio.sleep(1)
-        both = await asyncio.gather(retinue.answer(run, "a"), retinue.answer(run, "b"), return_exceptions=True)
+        both = await asyncio.gather(
+            retinue.answer(run, "a"), retinue.answer(run, "b"), return_exceptions=True
+        )
     assert sorted(type(one).__name__ for one in both) == ["NoneType", "Refused"]
 
 
 @on_virtual_time
 async def test_rights_that_are_taken_away_are_gone_at_the_next_call_below_too() -> None:
-    child = agent("child", [call("rest", seconds=60.0), call("rest", seconds=1.0), "done"], tools=[rest])
+    child = agent(
+        "child", [call("rest", seconds=60.0), call("rest", seconds=1.0), "done"], tools=[rest]
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead_of(child), "Go.")
         await asyncio.sleep(10)
         await retinue.narrow(run, Capabilities(deny=("rest",)))
         outcome = await ended(retinue, run)
-        results = [m for m in await retinue.messages(outcome.children[0].id) if hasattr(m, "call_id")]
+        results = [
+            m for m in await retinue.messages(outcome.children[0].id) if hasattr(m, "call_id")
+        ]
         with pytest.raises(NotFound):
             await retinue.narrow(run, Capabilities())
     assert results[0].text == "rested 60 s"
@@ -273,7 +285,9 @@ async def test_a_run_has_only_the_tools_that_its_order_leaves_it() -> None:
 
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
-async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(kind: str, tmp_path: Path) -> None:
+async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     script = [call("rest", seconds=10.0), "done"]
     async with home.open() as retinue:
@@ -321,7 +335,9 @@ async def test_a_long_log_is_streamed_whole_and_in_order() -> None:
         steps = [item async for item in retinue.stream(outcome.id) if isinstance(item, Step)]
     assert len(steps) == 2 + turns * (1 + calls) + 1
     assert [s.seq for s in steps] == sorted({s.seq for s in steps})
-    assert isinstance(steps[0].entry.event, Requested) and isinstance(steps[-1].entry.event, Replied)
+    assert isinstance(steps[0].entry.event, Requested) and isinstance(
+        steps[-1].entry.event, Replied
+    )
 
 
 @on_virtual_time

@@ -1,4 +1,5 @@
-"""What the world does wrong: a full disk, a lost or slow store, a channel that does not take what it is given."""
+"""What the world does wrong: a full disk, a lost or slow store, a channel that does not take what
+it is given."""
 
 from __future__ import annotations
 
@@ -8,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from retinue import Delta, NotFound, Origin, Refused, Retinue, Rules, Step, StoreError, StoreFull, tool
+from retinue import (
+    Delta,
+    NotFound,
+    Origin,
+    Refused,
+    Retinue,
+    Rules,
+    Step,
+    StoreError,
+    StoreFull,
+    tool,
+)
 from retinue.core.events import Replied
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
@@ -18,7 +30,8 @@ ADA = Origin(channel="post", user="ada")
 
 
 class Faulty:
-    """A store in front of another. `full` and `full_artifacts` are how often it says that there is no space."""
+    """A store in front of another. `full` and `full_artifacts` are how often it says that there is
+    no space."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -86,7 +99,9 @@ async def test_a_long_tool_result_waits_for_space_too() -> None:
         store.full_artifacts = 2
         run = await retinue.spawn(agent("one", [call("dump"), "done"], tools=[dump]), "Go.")
         outcome = (await retinue.wait(run, timeout_seconds=60))[run]
-    assert outcome is not None, "the call was lost: its result could not be kept, and nobody tried again"
+    assert outcome is not None, (
+        "the call was lost: its result could not be kept, and nobody tried again"
+    )
     assert (outcome.state, outcome.text) == ("completed", "done")
 
 
@@ -194,7 +209,9 @@ def announcing(**options: Any) -> dict[str, Any]:
 
 @both
 @on_virtual_time
-async def test_an_announcement_is_tried_until_it_is_taken_and_taken_once(kind: str, tmp_path: Path) -> None:
+async def test_an_announcement_is_tried_until_it_is_taken_and_taken_once(
+    kind: str, tmp_path: Path
+) -> None:
     home, post = Home(kind, tmp_path), Post(failures=3)
     async with home.open(channels={"post": post}) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
@@ -214,7 +231,11 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
         outcome = await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(3_600)
         (dead,) = await retinue.deliveries(["dead"])
-        assert (dead.run, dead.attempts, dead.error) == (outcome.id, 3, "ConnectionError: nobody at home")
+        assert (dead.run, dead.attempts, dead.error) == (
+            outcome.id,
+            3,
+            "ConnectionError: nobody at home",
+        )
         assert (post.tries, post.took) == (3, [])
     async with home.open(channels={"post": post}, rules=Rules(delivery_tries=3)) as retinue:
         assert [d.key for d in await retinue.deliveries(["dead"])] == [dead.key]
@@ -234,7 +255,9 @@ async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
             await asyncio.sleep(10_000_000)
 
     silent = Silent()
-    async with Retinue(clock=VirtualClock(), channels={"post": silent}, rules=Rules(delivery_tries=3)) as retinue:
+    async with Retinue(
+        clock=VirtualClock(), channels={"post": silent}, rules=Rules(delivery_tries=3)
+    ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(7 * 24 * 3_600)
         (delivery,) = await retinue.deliveries()
@@ -244,7 +267,9 @@ async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
 @on_virtual_time
 async def test_a_dead_delivery_can_be_given_up() -> None:
     post = Post(failures=100)
-    async with Retinue(clock=VirtualClock(), channels={"post": post}, rules=Rules(delivery_tries=1)) as retinue:
+    async with Retinue(
+        clock=VirtualClock(), channels={"post": post}, rules=Rules(delivery_tries=1)
+    ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(60)
         (dead,) = await retinue.deliveries(["dead"])
@@ -254,7 +279,9 @@ async def test_a_dead_delivery_can_be_given_up() -> None:
 
 @both
 @on_virtual_time
-async def test_an_announcement_that_was_not_sent_yet_is_sent_after_a_restart(kind: str, tmp_path: Path) -> None:
+async def test_an_announcement_that_was_not_sent_yet_is_sent_after_a_restart(
+    kind: str, tmp_path: Path
+) -> None:
     home, post = Home(kind, tmp_path), Post()
     async with home.open(channels={"post": Post(failures=1)}) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())

@@ -1,4 +1,5 @@
-"""A child in a copy of its own: its result carries the branch and the diff, and nothing else is left of it."""
+"""A child in a copy of its own: its result carries the branch and the diff, and nothing else is
+left of it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ pytestmark = needs("git")
 
 def git(where: Path, *args: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    return subprocess.run(["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture
@@ -65,7 +68,9 @@ def crew(*script: Any, tasks: int = 1, **options: Any) -> Agent:
     @tool(restart="keyed")
     async def hire(caller: Caller) -> Orders:
         """Hire."""
-        return caller.spawn(child, *[f"task {n}" for n in range(tasks)], isolation="worktree", **options)
+        return caller.spawn(
+            child, *[f"task {n}" for n in range(tasks)], isolation="worktree", **options
+        )
 
     def lead(request: Request) -> object:
         return call("hire") if request.turn == 0 else request.messages[-1].text
@@ -104,7 +109,9 @@ def test_its_result_carries_the_branch_and_the_diff_and_the_parents_files_are_un
     repository: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "r.db"
-    agent = crew(call("put", name="a.txt", text="changed\n"), call("put", name="new.txt", text="new\n"))
+    agent = crew(
+        call("put", name="a.txt", text="changed\n"), call("put", name="new.txt", text="new\n")
+    )
     outcome, diff = run(agent, repository, store)
     (branch,) = branches(repository)
     assert f"[Changes on branch {branch} since" in outcome.text
@@ -123,7 +130,9 @@ def test_a_copy_without_changes_vanishes_with_its_branch(repository: Path, tmp_p
     assert is_clean(repository, store)
 
 
-def test_two_isolated_siblings_write_the_same_file_and_neither_sees_the_other(repository: Path, tmp_path: Path) -> None:
+def test_two_isolated_siblings_write_the_same_file_and_neither_sees_the_other(
+    repository: Path, tmp_path: Path
+) -> None:
     agent = crew(call("put", name="a.txt", text="mine\n"), tasks=2)
     run(agent, repository, tmp_path / "r.db")
     assert len(branches(repository)) == 2
@@ -188,10 +197,14 @@ DIES = """
 """
 
 
-def test_after_a_kill_the_next_start_leaves_no_copy_behind(repository: Path, tmp_path: Path) -> None:
+def test_after_a_kill_the_next_start_leaves_no_copy_behind(
+    repository: Path, tmp_path: Path
+) -> None:
     store = tmp_path / "r.db"
     script = textwrap.dedent(DIES)
-    done = subprocess.run([sys.executable, "-c", script, str(repository), str(store)], check=False, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(repository), str(store)], check=False, timeout=SECONDS
+    )
     assert done.returncode == -signal.SIGKILL
     assert leftovers(repository, store) != ([], [])
 

@@ -1,4 +1,5 @@
-"""A program to be killed: a lead hires a child in the background, and the child's end is announced to a webhook."""
+"""A program to be killed: a lead hires a child in the background, and the child's end is announced
+to a webhook."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ lead = lead_of(child, 1, options={"orphans": "wait"}, join="none", announce=True
 async def main(store: str, url: str) -> None:
     channel = Webhook(url, SECRET)
     rules = Rules(delivery_base_ms=50)
-    async with Retinue(Path(store), agents=[lead], channels={"hook": channel}, rules=rules) as retinue:
+    async with Retinue(
+        Path(store), agents=[lead], channels={"hook": channel}, rules=rules
+    ) as retinue:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         while await retinue.deliveries(["pending", "sent"]):

@@ -1,4 +1,5 @@
-"""A real server on loopback that takes webhooks as a careful receiver does: it checks each, and takes a key once."""
+"""A real server on loopback that takes webhooks as a careful receiver does: it checks each, and
+takes a key once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Receiver:
-    """`taken` is what it took, by key. `answer` replaces what it does; `before` and `after` happen around taking."""
+    """`taken` is what it took, by key. `answer` replaces what it does; `before` and `after` happen
+    around taking."""
 
     def __init__(self, secret: str | list[str] = SECRET) -> None:
         self.secret = secret
@@ -51,7 +53,12 @@ class Receiver:
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook?token=in-the-url"
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None):
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ):
         await self._stack.aclose()
 
     async def _receive(self, request: web.Request) -> web.StreamResponse:
@@ -96,4 +103,8 @@ async def hook(secret: Any = SECRET, **options: Any) -> AsyncIterator[tuple[Rece
 
 def signed(body: bytes = b"{}", id: str = "k", at: float | None = None) -> dict[str, str]:
     when = str(int(time.time() if at is None else at))
-    return {"Webhook-Id": id, "Webhook-Timestamp": when, "WEBHOOK-SIGNATURE": sign(KEY, id, when, body)}
+    return {
+        "Webhook-Id": id,
+        "Webhook-Timestamp": when,
+        "WEBHOOK-SIGNATURE": sign(KEY, id, when, body),
+    }

@@ -1,4 +1,5 @@
-"""From a run's end to the other side of a channel, through the real runtime: once, or dead and seen to be."""
+"""From a run's end to the other side of a channel, through the real runtime: once, or dead and seen
+to be."""
 
 from __future__ import annotations
 
@@ -42,12 +43,18 @@ async def settled(retinue: Retinue) -> bool:
 
 
 def texts(path: Path) -> list[str]:
-    return [msgspec.json.decode(line)["text"] for line in path.read_bytes().splitlines()] if path.exists() else []
+    return (
+        [msgspec.json.decode(line)["text"] for line in path.read_bytes().splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @run_async
-async def test_an_announcement_arrives_once_on_the_channel_of_its_origin(kind: str, tmp_path: Path) -> None:
+async def test_an_announcement_arrives_once_on_the_channel_of_its_origin(
+    kind: str, tmp_path: Path
+) -> None:
     path, stream = tmp_path / "out.jsonl", io.StringIO()
     async with Receiver() as receiver:
         hook = Webhook(receiver.url, SECRET)
@@ -70,16 +77,22 @@ async def test_an_announcement_arrives_once_on_the_channel_of_its_origin(kind: s
 async def test_a_child_in_the_background_is_announced_to_whoever_asked(tmp_path: Path) -> None:
     async with Receiver() as receiver:
         hook = Webhook(receiver.url, SECRET)
-        lead = lead_of(agent("child", ["built"]), 3, options={"orphans": "wait"}, join="none", announce=True)
+        lead = lead_of(
+            agent("child", ["built"]), 3, options={"orphans": "wait"}, join="none", announce=True
+        )
         async with Retinue(channels={"hook": hook}) as retinue:
-            outcome = await retinue.run(lead, "Go.", origin=Origin(channel="hook", user="ada", thread="42"))
+            outcome = await retinue.run(
+                lead, "Go.", origin=Origin(channel="hook", user="ada", thread="42")
+            )
             assert await settled(retinue)
             keys = {d.key for d in await retinue.deliveries(["acked"])}
         await hook.close()
     assert set(receiver.taken) == keys
     sent = [body["data"] for body in receiver.taken.values()]
     assert {d["run"] for d in sent} == {c.id for c in outcome.children}
-    assert {(d["root"], d["user"], d["thread"], d["text"]) for d in sent} == {(outcome.id, "ada", "42", "built")}
+    assert {(d["root"], d["user"], d["thread"], d["text"]) for d in sent} == {
+        (outcome.id, "ada", "42", "built")
+    }
 
 
 class Blocked:
@@ -99,9 +112,19 @@ class Blocked:
 async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others_alone(
     kind: str, tmp_path: Path
 ) -> None:
-    home, path, stream, blocked = Home(kind, tmp_path), tmp_path / "out.jsonl", io.StringIO(), Blocked(tmp_path)
+    home, path, stream, blocked = (
+        Home(kind, tmp_path),
+        tmp_path / "out.jsonl",
+        io.StringIO(),
+        Blocked(tmp_path),
+    )
     hook = Webhook("http://127.0.0.1:1/hook", SECRET, timeout_seconds=1)
-    channels = {"blocked": blocked.channel, "hook": hook, "file": JsonLines(path), "console": Console(stream)}
+    channels = {
+        "blocked": blocked.channel,
+        "hook": hook,
+        "file": JsonLines(path),
+        "console": Console(stream),
+    }
     async with home.open(channels=channels, rules=THREE) as retinue:
         for name in channels:
             await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
@@ -114,7 +137,10 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
             "file": ("acked", 0),
             "console": ("acked", 0),
         }
-        assert {d.key for d in await retinue.deliveries(["dead"])} == {found["blocked"].key, found["hook"].key}
+        assert {d.key for d in await retinue.deliveries(["dead"])} == {
+            found["blocked"].key,
+            found["hook"].key,
+        }
         assert "cannot be appended to (Not a directory)" in found["blocked"].error
         assert found["hook"].error.startswith("RetinueError: 127.0.0.1:1 ")
         assert texts(path) == ["for the file"]
@@ -138,7 +164,11 @@ async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
             assert await settled(retinue)
             (dead,) = await retinue.deliveries(["dead"])
             assert (dead.bounces, len(receiver.requests), receiver.taken) == (3, 3, {})
-            assert dead.error == f"RetinueError: 127.0.0.1:{receiver.url.split(':')[2].split('/')[0]} answered 410"
+            assert (
+                dead.error
+                == f"RetinueError: 127.0.0.1:{receiver.url.split(':')[2].split('/')[0]} answered "
+                "410"
+            )
             receiver.answer = None
             await retinue.redeliver(dead.key)
             assert await settled(retinue)
@@ -164,8 +194,11 @@ async def test_an_answer_that_was_lost_does_not_make_two_announcements() -> None
 
 
 @on_virtual_time
-async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_written_once(tmp_path: Path) -> None:
-    """The process dies after the line is written and before that is on record: the next one sends it again."""
+async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_written_once(
+    tmp_path: Path,
+) -> None:
+    """The process dies after the line is written and before that is on record: the next one sends
+    it again."""
     home, path = Home("memory", tmp_path), tmp_path / "out.jsonl"
     taken = list[Delivery]()
 
@@ -201,13 +234,18 @@ async def test_the_code_on_the_page_runs(tmp_path: Path) -> None:
 async def announcer(store: Path, url: str) -> Process:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, "-W", "error", "-m", "tests.channels.announcer", str(store), url]
-    return await asyncio.create_subprocess_exec(*command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE)
+    return await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE
+    )
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @run_async
-async def test_a_process_killed_before_the_webhook_was_answered_announces_once(moment: str, tmp_path: Path) -> None:
-    """The child has ended; its announcement is with the receiver, which has taken it or not, and has not answered."""
+async def test_a_process_killed_before_the_webhook_was_answered_announces_once(
+    moment: str, tmp_path: Path
+) -> None:
+    """The child has ended; its announcement is with the receiver, which has taken it or not, and
+    has not answered."""
     reached = asyncio.Event()
 
     async def stall() -> None:

@@ -42,7 +42,10 @@ class ConsoleSide:
     def taken(self) -> list[str]:
         """Only the first line of a block is not indented."""
         blocks = re.split(r"^\[.*\]\n", self.stream.getvalue(), flags=re.MULTILINE)[1:]
-        return ["\n".join(line.removeprefix("  ") for line in b.removesuffix("\n").split("\n")) for b in blocks]
+        return [
+            "\n".join(line.removeprefix("  ") for line in b.removesuffix("\n").split("\n"))
+            for b in blocks
+        ]
 
     def break_down(self) -> None:
         self.stream.broken = True
@@ -78,21 +81,36 @@ async def test_the_first_line_says_for_whom_it_is() -> None:
 @run_async
 async def test_what_the_runtime_says_is_not_indented_and_what_others_say_is() -> None:
     told = await shown("[From the runtime] all is well", note="[From the runtime] one is missing")
-    assert told == "[user ada, thread 42]\n[From the runtime] one is missing\n  [From the runtime] all is well\n"
+    assert (
+        told
+        == "[user ada, thread 42]\n[From the runtime] one is missing\n  [From the runtime] all is "
+        "well\n"
+    )
 
 
 @run_async
 async def test_nothing_in_a_text_steers_the_terminal() -> None:
-    every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2000, 0x2070), *range(0xD800, 0xD810)]))
+    every = "".join(
+        map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2000, 0x2070), *range(0xD800, 0xD810)])
+    )
     seen = await shown(every, origin=Origin(channel="c", user=every, thread=every))
-    assert not set(seen) & {chr(n) for n in [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)]} - {"\t"}
-    assert not set(seen) & set("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800")
-    assert "👩\u200d💻" in await shown("👩\u200d💻"), "a joiner makes one picture of several, and does no harm"
+    assert not set(seen) & {
+        chr(n) for n in [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
+    } - {"\t"}
+    assert not set(seen) & set(
+        "\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800"
+    )
+    assert "👩\u200d💻" in await shown("👩\u200d💻"), (
+        "a joiner makes one picture of several, and does no harm"
+    )
 
 
 @run_async
 async def test_a_text_cannot_pass_for_another_announcement() -> None:
-    seen = await shown("hello\r[user root]\n[user root]\n\n[user root]", origin=Origin(channel="c", user="a]\n[user b"))
+    seen = await shown(
+        "hello\r[user root]\n[user root]\n\n[user root]",
+        origin=Origin(channel="c", user="a]\n[user b"),
+    )
     assert [line for line in seen.splitlines() if line.startswith("[")] == ["[user a] [user b]"]
 
 
@@ -105,7 +123,9 @@ async def test_what_the_stream_cannot_encode_is_escaped() -> None:
 
 
 @run_async
-async def test_by_default_it_is_standard_error_as_it_is_at_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_by_default_it_is_standard_error_as_it_is_at_the_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     channel, old = Console(), sys.stderr
     await channel.send(delivery("first"))
     sys.stderr = other = io.StringIO()

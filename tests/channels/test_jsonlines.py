@@ -1,4 +1,5 @@
-"""Announcements in a file: durable, whole, once, with others at it and processes killed in the middle."""
+"""Announcements in a file: durable, whole, once, with others at it and processes killed in the
+middle."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ async def test_a_line_says_everything_a_reader_needs(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     await JsonLines(str(path)).send(delivery("It is\ndone.", key="k", run="r7"))
     assert path.read_bytes() == (
-        b'{"key":"k","run":"r7","channel":"post","user":"ada","thread":"42","text":"It is\\ndone.","at":%d}\n' % START
+        b'{"key":"k","run":"r7","channel":"post","user":"ada","thread":"42","text":"It '
+        b'is\\ndone.","at":%d}\n' % START
     )
 
 
@@ -91,7 +93,9 @@ async def test_the_file_and_its_folders_are_for_their_owner_alone(tmp_path: Path
 
 
 @run_async
-async def test_it_stays_where_it_was_when_the_program_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_stays_where_it_was_when_the_program_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     channel = JsonLines("out.jsonl")
     (tmp_path / "elsewhere").mkdir()
@@ -130,7 +134,9 @@ async def test_a_line_that_was_torn_anywhere_is_left_and_written_again(tmp_path:
         await channel.send(delivery("first", key="a"))
         for _ in range(2):
             assert torn.read_bytes().startswith(both[:cut]), "what is there is never changed"
-            assert Counter(line["key"] for line in whole_lines(torn)) == {"a": 1, "b": 1, "c": 1}, cut
+            assert Counter(line["key"] for line in whole_lines(torn)) == {"a": 1, "b": 1, "c": 1}, (
+                cut
+            )
             await JsonLines(torn).send(delivery(text, key="b"))
 
 
@@ -163,7 +169,9 @@ async def test_a_file_that_was_put_aside_or_emptied_is_started_anew(tmp_path: Pa
 
 
 @run_async
-async def test_only_the_newest_keys_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_newest_keys_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "out.jsonl"
     monkeypatch.setattr(file, "KEPT", 3)
     channel = JsonLines(path)
@@ -181,21 +189,27 @@ async def test_only_the_newest_keys_are_remembered(tmp_path: Path, monkeypatch: 
 
 
 @run_async
-async def test_a_line_is_on_the_disk_before_send_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_is_on_the_disk_before_send_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, synced = tmp_path / "new" / "out.jsonl", list[tuple[str, int]]()
     real = os.fsync
 
     def fsync(fd: int) -> None:
         real(fd)
         name = os.readlink(f"/proc/self/fd/{fd}") if os.path.exists("/proc/self/fd") else ""
-        synced.append((Path(name).name, os.fstat(fd).st_size if stat.S_ISREG(os.fstat(fd).st_mode) else 0))
+        synced.append(
+            (Path(name).name, os.fstat(fd).st_size if stat.S_ISREG(os.fstat(fd).st_mode) else 0)
+        )
 
     monkeypatch.setattr(os, "fsync", fsync)
     await JsonLines(path).send(delivery())
     assert synced == [(tmp_path.name, 0), ("new", 0), ("out.jsonl", path.stat().st_size)]
     synced.clear()
     await JsonLines(path).send(delivery())
-    assert synced == [("new", 0), ("out.jsonl", path.stat().st_size)], "found, but who knows whether it is on the disk"
+    assert synced == [("new", 0), ("out.jsonl", path.stat().st_size)], (
+        "found, but who knows whether it is on the disk"
+    )
 
 
 @pytest.mark.parametrize("fails", ["fsync", "write"])
@@ -273,7 +287,9 @@ def start(program: str, *args: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, "-W", "error", "-c", program, *args]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stdout=pipe, stderr=pipe
+    )
 
 
 APPEND = """
@@ -314,7 +330,9 @@ def test_two_processes_that_append_the_same_keys_at_once_write_each_once(tmp_pat
 
 
 @run_async
-async def test_nobody_looks_while_another_is_about_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_looks_while_another_is_about_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, real = tmp_path / "out.jsonl", os.write
 
     def slow(fd: int, data: Any) -> int:
@@ -366,7 +384,9 @@ async def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(
 
 
 @run_async
-async def test_a_file_that_is_replaced_while_we_wait_for_it_is_not_written_to(tmp_path: Path) -> None:
+async def test_a_file_that_is_replaced_while_we_wait_for_it_is_not_written_to(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "out.jsonl"
     path.touch()
     with path.open() as holder:
@@ -383,7 +403,9 @@ async def test_a_file_that_is_replaced_while_we_wait_for_it_is_not_written_to(tm
 async def test_an_origin_without_names_is_written_too(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     await JsonLines(path).send(delivery(origin=Origin(channel="log")))
-    assert [(line["channel"], line["user"], line["thread"]) for line in lines(path)] == [("log", "", "")]
+    assert [(line["channel"], line["user"], line["thread"]) for line in lines(path)] == [
+        ("log", "", "")
+    ]
 
 
 @run_async

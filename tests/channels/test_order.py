@@ -1,5 +1,5 @@
-"""A place is told things in the order in which they happened, also while its channel fails for a moment; and one that
-cannot be told anything is refused before anybody has worked for it."""
+"""A place is told things in the order in which they happened, also while its channel fails for a
+moment; and one that cannot be told anything is refused before anybody has worked for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def first_times(n: int) -> Callable[[Delivery], bool]:
 
 
 async def say(retinue: Retinue, text: str, origin: Origin = ADA) -> None:
-    await retinue.run(agent(f"sayer of {text} to {origin.user}", [text]), "Go.", announce=True, origin=origin)
+    await retinue.run(
+        agent(f"sayer of {text} to {origin.user}", [text]), "Go.", announce=True, origin=origin
+    )
 
 
 TEXTS = [str(n) for n in range(12)]
@@ -76,7 +78,9 @@ async def test_the_order_holds_when_the_channel_fails_in_the_middle_and_again() 
 
     hook = Flaky(refuse)
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
-        await asyncio.gather(*(say(retinue, "0", Origin(channel="hook", user=str(n))) for n in range(5)))
+        await asyncio.gather(
+            *(say(retinue, "0", Origin(channel="hook", user=str(n))) for n in range(5))
+        )
         for text in TEXTS[1:]:
             await say(retinue, text)
         assert await retinue.settle()
@@ -105,7 +109,9 @@ async def test_the_order_holds_after_a_restart_while_the_first_waits_for_its_nex
             await say(retinue, text)
         await asyncio.sleep(8)
         states = [(d.text, d.state, d.bounces > 0) for d in await retinue.deliveries()]
-        assert states[0] == ("0", "pending", True) and not any(refused for _, _, refused in states[1:])
+        assert states[0] == ("0", "pending", True) and not any(
+            refused for _, _, refused in states[1:]
+        )
     hook = Flaky()
     async with home.open(channels={"hook": hook}) as retinue:
         await say(retinue, "4")
@@ -116,7 +122,9 @@ async def test_the_order_holds_after_a_restart_while_the_first_waits_for_its_nex
 @on_virtual_time
 async def test_what_is_given_up_is_out_of_the_way_of_the_rest() -> None:
     hook = Flaky(lambda delivery: delivery.text == "0")
-    async with Retinue(clock=VirtualClock(), channels={"hook": hook}, rules=Rules(delivery_tries=2)) as retinue:
+    async with Retinue(
+        clock=VirtualClock(), channels={"hook": hook}, rules=Rules(delivery_tries=2)
+    ) as retinue:
         for text in TEXTS[:3]:
             await say(retinue, text)
         assert await retinue.settle()
@@ -164,7 +172,9 @@ async def test_an_origin_whose_channel_does_not_exist_is_refused_before_anybody_
     one = agent("one", ["It is done."])
     async with Retinue(clock=VirtualClock(), channels={"file": Flaky(), "log": Flaky()}) as retinue:
         for start in (retinue.run, retinue.spawn):
-            with pytest.raises(Refused, match="no channel 'hook' here; there is: file, log") as refused:
+            with pytest.raises(
+                Refused, match="no channel 'hook' here; there is: file, log"
+            ) as refused:
                 await start(one, "Go.", origin=ADA)
             assert refused.value.limit == "channel"
         assert await retinue.list() == []
@@ -177,7 +187,9 @@ async def test_an_origin_whose_channel_does_not_exist_is_refused_before_anybody_
     async with Retinue(clock=VirtualClock()) as retinue:
         with pytest.raises(Refused, match="no channel 'hook' here; there is: none"):
             await retinue.run(agent("two", ["x"], options={"origin": ADA}), "Go.")
-        assert (await retinue.run(one, "Go.", origin=Origin(user="ada"))).ok, "who names no channel needs none"
+        assert (await retinue.run(one, "Go.", origin=Origin(user="ada"))).ok, (
+            "who names no channel needs none"
+        )
 
 
 @on_virtual_time

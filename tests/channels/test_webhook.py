@@ -1,4 +1,5 @@
-"""Announcements over HTTP, to a real server on loopback: what is sent, and what a caller does wrong."""
+"""Announcements over HTTP, to a real server on loopback: what is sent, and what a caller does
+wrong."""
 
 from __future__ import annotations
 
@@ -71,7 +72,11 @@ async def test_a_request_says_what_happened_and_is_signed() -> None:
     assert abs(int(given["webhook-timestamp"]) - time.time()) < 10
     assert given["webhook-signature"] == sign(KEY, "k7", given["webhook-timestamp"], body)
     assert (given["content-type"], given["content-length"]) == ("application/json", str(len(body)))
-    assert (given["authorization"], given["x-team"], given["user-agent"]) == ("Bearer x", "a", "retinue")
+    assert (given["authorization"], given["x-team"], given["user-agent"]) == (
+        "Bearer x",
+        "a",
+        "retinue",
+    )
     assert not {"transfer-encoding", "cookie", "expect"} & set(given)
 
 
@@ -162,17 +167,40 @@ async def test_a_key_that_cannot_stand_in_a_header_is_refused_before_it_is_sent(
 
 
 @pytest.mark.parametrize(
-    "secret", ["", b"", [], ["good", ""], "whsec_", "whsec_%%%", "whsec_abc", "whsec_abcd%", "whsk_abcd", "whpk_abcd"]
+    "secret",
+    [
+        "",
+        b"",
+        [],
+        ["good", ""],
+        "whsec_",
+        "whsec_%%%",
+        "whsec_abc",
+        "whsec_abcd%",
+        "whsk_abcd",
+        "whpk_abcd",
+    ],
 )
 def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(secret: Any) -> None:
-    for use in (lambda: Webhook("https://example.org/", secret), lambda: verify(secret, signed(), b"{}")):
+    for use in (
+        lambda: Webhook("https://example.org/", secret),
+        lambda: verify(secret, signed(), b"{}"),
+    ):
         with pytest.raises(ConfigError, match="webhook") as caught:
             use()
         assert "abc" not in str(caught.value) and "%" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "url", ["", "example.org/token", "ftp://example.org/token", "https:///token", "http://x:token/", "http://[token/"]
+    "url",
+    [
+        "",
+        "example.org/token",
+        "ftp://example.org/token",
+        "https:///token",
+        "http://x:token/",
+        "http://[token/",
+    ],
 )
 def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigError, match="URL") as caught:
@@ -218,7 +246,9 @@ def test_importing_the_channels_does_not_import_aiohttp() -> None:
         "sys.exit('aiohttp' in sys.modules)"
     )
     path = str(Path(__file__).resolve().parents[2] / "src")
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=SECONDS
+    )
     assert done.returncode == 0
 
 

@@ -30,7 +30,9 @@ async def test_2xx_and_409_mean_taken(code: int) -> None:
         assert [given["webhook-id"] for given, _ in receiver.requests] == [delivery().key]
 
 
-@pytest.mark.parametrize("code", [304, 400, 401, 404, 408, 410, 413, 422, 425, 429, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize(
+    "code", [304, 400, 401, 404, 408, 410, 413, 422, 425, 429, 500, 502, 503, 504, 599]
+)
 @run_async
 async def test_any_other_status_raises_and_is_named(code: int) -> None:
     async with hook() as (receiver, channel):
@@ -62,7 +64,9 @@ async def test_a_cookie_is_not_kept() -> None:
 
 @pytest.mark.parametrize("code", [200, 500])
 @run_async
-async def test_nobody_reads_an_endless_body_or_waits_for_a_slow_one(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_reads_an_endless_body_or_waits_for_a_slow_one(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n_sent = 0
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -143,17 +147,23 @@ async def raw_server(says: bytes, seconds: float = 0.0) -> AsyncIterator[str]:
 @run_async
 async def test_a_receiver_that_answers_before_it_has_read_is_heard_and_holds_nothing() -> None:
     """Megabytes to a server that looks at the head alone."""
-    async with raw_server(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", seconds=0.5) as host:
+    async with raw_server(
+        b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", seconds=0.5
+    ) as host:
         channel = Webhook(f"http://{host}/", SECRET, timeout_seconds=SECONDS)
         async with asyncio.timeout(SECONDS):
             with pytest.raises(RetinueError, match="413"):
                 await channel.send(delivery("x" * 8_000_000))
         # Nobody goes on sending.
-        await until(lambda: not [task for task in asyncio.all_tasks() if "write_bytes" in repr(task)])
+        await until(
+            lambda: not [task for task in asyncio.all_tasks() if "write_bytes" in repr(task)]
+        )
         await channel.close()
 
 
-@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 2", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n"])
+@pytest.mark.parametrize(
+    "says", [b"", b"HTTP/1.1 2", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n"]
+)
 @run_async
 async def test_a_server_that_does_not_speak_http_raises(says: bytes) -> None:
     async with raw_server(says) as host:

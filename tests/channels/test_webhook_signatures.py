@@ -40,7 +40,9 @@ def test_a_good_request_gives_its_key() -> None:
     assert verify(SECRET, signed(), b"{}") == "k"
     assert verify(SECRET, signed(at=time.time() - 290), b"{}") == "k"
     assert verify(SECRET, signed(at=time.time() - 3_000), b"{}", tolerance_seconds=3_600) == "k"
-    several = signed() | {"WEBHOOK-SIGNATURE": f"v1a,x v2,y v1,AAAA {signed()['WEBHOOK-SIGNATURE']} v1,BBBB"}
+    several = signed() | {
+        "WEBHOOK-SIGNATURE": f"v1a,x v2,y v1,AAAA {signed()['WEBHOOK-SIGNATURE']} v1,BBBB"
+    }
     assert verify(SECRET, several, b"{}") == "k"
 
 
@@ -74,7 +76,10 @@ def test_a_request_without_headers_with_another_version_or_body_is_refused() -> 
     for name in good:
         with pytest.raises(RetinueError):
             verify(SECRET, {n: v for n, v in good.items() if n != name}, b"{}")
-    for signature in (good["WEBHOOK-SIGNATURE"].replace("v1,", "v2,"), good["WEBHOOK-SIGNATURE"][:-4]):
+    for signature in (
+        good["WEBHOOK-SIGNATURE"].replace("v1,", "v2,"),
+        good["WEBHOOK-SIGNATURE"][:-4],
+    ):
         with pytest.raises(RetinueError):
             verify(SECRET, good | {"WEBHOOK-SIGNATURE": signature}, b"{}")
     with pytest.raises(RetinueError):

@@ -1,4 +1,5 @@
-"""A project of its own for each test: private XDG folders, real processes, a scripted provider on loopback."""
+"""A project of its own for each test: private XDG folders, real processes, a scripted provider on
+loopback."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class Llm:
 
     async def _close(self) -> None:
         await self.llm.__aexit__(None, None, None)
-        # Whoever still got in is cut off too: a transport that is collected later would fail another test.
+        # Whoever still got in is cut off too: a transport that is collected later would fail
+        # another test.
         for _ in range(3):
             for transport in list(getattr(self._loop, "_transports", {}).values()):
                 transport.abort()
@@ -71,7 +73,8 @@ class House:
     """Runs the command line in one project."""
 
     quick = True
-    """Whether hosts that a command of this process starts are forked from one that has everything imported."""
+    """Whether hosts that a command of this process starts are forked from one that has everything
+    imported."""
 
     def __init__(self, folder: Path, llm: FakeLLM | None = None, **env: str) -> None:
         self.folder, self._llm = folder, llm
@@ -94,7 +97,9 @@ class House:
             **env,
         }
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, env: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "retinue", *arguments],
             cwd=options.pop("cwd", self.project),
@@ -109,7 +114,11 @@ class House:
         return process
 
     def real(
-        self, *arguments: str, input: str | None = None, env: dict[str, str] | None = None, **options: Any
+        self,
+        *arguments: str,
+        input: str | None = None,
+        env: dict[str, str] | None = None,
+        **options: Any,
     ) -> subprocess.CompletedProcess[str]:
         """A command in a process of its own."""
         stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
@@ -123,13 +132,21 @@ class House:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def run(
-        self, *arguments: str, input: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        input: str = "",
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """The same in this process: what it starts and talks to is as real, and the test is several times as fast."""
+        """The same in this process: what it starts and talks to is as real, and the test is several
+        times as fast."""
         before, here = dict(os.environ), os.getcwd()
         handler = signal.getsignal(signal.SIGTERM)
         with contextlib.ExitStack() as stack:
-            out, err = (stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(2))
+            out, err = (
+                stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+                for _ in range(2)
+            )
             stdin = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
             stdin.write(input)
             stdin.seek(0)
@@ -184,10 +201,15 @@ class House:
         return int(Path(f"{self.store}.lock").read_text() or 0)
 
     def runs(self) -> list[Any]:
-        return self.lines("ps", "--all", "--tree", "--json") if (self.folder / "data" / "retinue").exists() else []
+        return (
+            self.lines("ps", "--all", "--tree", "--json")
+            if (self.folder / "data" / "retinue").exists()
+            else []
+        )
 
     def until(self, what: Any, seconds: float = SECONDS) -> Any:
-        """Ask again until there is an answer: what happens in other processes can only be looked at."""
+        """Ask again until there is an answer: what happens in other processes can only be looked
+        at."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := what():

@@ -1,7 +1,8 @@
-"""Records what a watcher is told of real runs, on virtual time: `python -m tests.cli.record` writes the fixtures again.
+"""Records what a watcher is told of real runs, on virtual time: `python -m tests.cli.record` writes
+the fixtures again.
 
-Each line is an item of `retinue.host.requests` as JSON. Terminal and dashboard are tested on the same files.
-"""
+Each line is an item of `retinue.host.requests` as JSON. Terminal and dashboard are tested on the
+same files."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ FOLDER = Path(__file__).parent / "fixtures"
 PRICED = {"price_in": 3_000, "price_out": 15_000}
 
 
-def agent(name: str, script: Any, *, seconds: float = 1.0, price: dict[str, int] | None = None, **fields: Any) -> Agent:
+def agent(
+    name: str,
+    script: Any,
+    *,
+    seconds: float = 1.0,
+    price: dict[str, int] | None = None,
+    **fields: Any,
+) -> Agent:
     info = ModelInfo(name=f"{name}-model", **(PRICED if price is None else price))
     return Agent(name, model=Scripted(script, info=info, seconds=seconds), **fields)
 
@@ -72,7 +80,8 @@ async def tree(items: list[wire.Item]) -> None:
 
 
 async def failures(items: list[wire.Item]) -> None:
-    """One child fails, one is out of time, one is out of turns, one has no known price and completes."""
+    """One child fails, one is out of time, one is out of turns, one has no known price and
+    completes."""
 
     def bad(q: Any) -> Any:
         task = q.messages[0].text
@@ -149,7 +158,11 @@ async def questions(items: list[wire.Item]) -> None:
     def work(q: Any) -> Any:
         if q.turn:
             return f"told: {q.messages[-1].text}"
-        return call("scribe", path="docs/A.md") if q.messages[0].text == "write" else call("ask", question="Which one?")
+        return (
+            call("scribe", path="docs/A.md")
+            if q.messages[0].text == "write"
+            else call("ask", question="Which one?")
+        )
 
     child = agent("config", work, tools=[Scribe(), AskTool()])
     lead = agent(
@@ -189,7 +202,9 @@ async def retries(items: list[wire.Item]) -> None:
 
 async def restart(items: list[wire.Item]) -> None:
     """The process goes away in the middle; the next one goes on."""
-    child = agent("worker", lambda q: call("look", path="a.py") if q.turn < 3 else "read it all", tools=[look])
+    child = agent(
+        "worker", lambda q: call("look", path="a.py") if q.turn < 3 else "read it all", tools=[look]
+    )
     lead = agent(
         "lead",
         lambda q: call("hire", tasks=["read"]) if q.turn == 0 else "Done after all.",

@@ -39,7 +39,9 @@ class Terminal:
         code = self._folder / f"{self._name}.code"
         words = " ".join(f"'{w}'" for w in command)
         script.write_text(f'cd "{cwd}"\n{words}\necho "code=$?" | tee "{code}"\nexec sleep 600\n')
-        variables = [f"{k}={v}" for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **env}.items()]
+        variables = [
+            f"{k}={v}" for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **env}.items()
+        ]
         shell = shutil.which("bash") or "sh"
         run = ["env", "-i", *variables, shell, str(script)]
         self._tmux("new-session", "-d", "-x", str(self._columns), "-y", str(self._lines), *run)
@@ -71,8 +73,9 @@ class Terminal:
         return self.text().split("\n")
 
     def until(self, *what: str | Callable[[str], object], colors: bool = False) -> str:
-        """Look again until all of this is there at once: texts, or what must be true of everything that is there. A
-        frame may be seen before all of it is drawn, so whatever is asserted of it belongs in here."""
+        """Look again until all of this is there at once: texts, or what must be true of everything
+        that is there. A frame may be seen before all of it is drawn, so whatever is asserted of it
+        belongs in here."""
         end = time.monotonic() + SECONDS
         while True:
             shown = self.text(colors=colors)

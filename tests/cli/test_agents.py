@@ -1,4 +1,5 @@
-"""Agents, advice and skills from files, as the command line uses them: what a file says binds its runs."""
+"""Agents, advice and skills from files, as the command line uses them: what a file says binds its
+runs."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def boss(heard: Any) -> Any:
     """`main` starts `scribe`, who writes; both tell what came of it."""
     if "You are the scribe." in heard.system:
         return writer(heard)
-    return results(heard)[-1].text if results(heard) else call("agent", name="scribe", task="Write it.")
+    return (
+        results(heard)[-1].text
+        if results(heard)
+        else call("agent", name="scribe", task="Write it.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,9 @@ def boss(heard: Any) -> Any:
         ("tools: Read, Write(docs/**)\ndisallowedTools: Write(made.txt)", "deny: write(made.txt)"),
     ],
 )
-def test_what_a_file_forbids_binds_whatever_the_command_permits(tmp_path: Path, head: str, words: str) -> None:
+def test_what_a_file_forbids_binds_whatever_the_command_permits(
+    tmp_path: Path, head: str, words: str
+) -> None:
     with house(tmp_path, writer) as home:
         mine(home, "scribe", head)
         said = home.ok("run", "--agent", "scribe", "--yolo", "write it")
@@ -68,9 +75,13 @@ def test_what_a_file_forbids_binds_when_another_agent_starts_it(tmp_path: Path) 
         assert (home.project / "made.txt").read_text() == "hello"
 
 
-def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(tmp_path: Path) -> None:
+def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(
+    tmp_path: Path,
+) -> None:
     def lister(heard: Any) -> Any:
-        found = [t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"]
+        found = [
+            t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"
+        ]
         return json.dumps(found[0] if found else None)
 
     with house(tmp_path, lister) as home:
@@ -97,7 +108,10 @@ def test_a_model_of_a_file_that_cannot_be_used_here_is_told(tmp_path: Path) -> N
     with house(tmp_path, boss) as home:
         mine(home, "scribe", "model: opus", "You are the scribe.")
         done = home.run("run", "--yolo", "have it written")
-        assert done.returncode == 0 and "scribe works with the run's model instead of opus" in done.stderr
+        assert (
+            done.returncode == 0
+            and "scribe works with the run's model instead of opus" in done.stderr
+        )
         alone = home.run("run", "--agent", "scribe", "write it")
         assert alone.returncode == 6 and "ANTHROPIC_API_KEY" in alone.stderr
 
@@ -114,25 +128,45 @@ def test_agents_are_built_again_from_their_plan_after_a_crash(tmp_path: Path) ->
         gate.opened.set()
         assert home.ok("attach", id) == "Never mind."
         assert not (home.project / "made.txt").exists()
-        assert "plan" in [m.text for h in gate.heard for m in h.messages if type(m).__name__ == "Result"][-1]
+        assert (
+            "plan"
+            in [m.text for h in gate.heard for m in h.messages if type(m).__name__ == "Result"][-1]
+        )
 
 
 def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> None:
     def teller(heard: Any) -> Any:
-        staff = [t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"]
+        staff = [
+            t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"
+        ]
         return json.dumps(
-            {"system": heard.system, "staff": staff, "skill": any(t.name == "skill" for t in heard.tools)}
+            {
+                "system": heard.system,
+                "staff": staff,
+                "skill": any(t.name == "skill" for t in heard.tools),
+            }
         )
 
     with house(tmp_path, teller) as home:
-        put(home.project / ".claude" / "agents" / "critic.md", "name: critic\ndescription: Criticises.")
-        put(home.project / ".agents" / "skills" / "tidy" / "SKILL.md", "name: tidy\ndescription: Tidies up.", "Tidy.")
+        put(
+            home.project / ".claude" / "agents" / "critic.md",
+            "name: critic\ndescription: Criticises.",
+        )
+        put(
+            home.project / ".agents" / "skills" / "tidy" / "SKILL.md",
+            "name: tidy\ndescription: Tidies up.",
+            "Tidy.",
+        )
         (home.project / "AGENTS.md").write_text("Use four blanks.\n")
         (home.project / "deep").mkdir()
         (home.project / "deep" / "AGENTS.md").write_text("Here, two.\n")
         before = home.run("run", "hello")
         told = json.loads(before.stdout)
-        assert "four blanks" not in told["system"] and "tidy" not in told["system"] and told["staff"] == []
+        assert (
+            "four blanks" not in told["system"]
+            and "tidy" not in told["system"]
+            and told["staff"] == []
+        )
         assert "retinue trust" in before.stderr
         assert "files  " not in home.ok("show")
         home.ok("trust", "--yes")
@@ -142,10 +176,17 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
         shown = home.ok("show")
         assert "AGENTS.md (17 bytes, about 4 tokens)" in shown and "about 7 tokens a turn" in shown
         (loaded, nearer) = json.loads(home.ok("show", "--json"))["agents"][0]["files_loaded"]
-        assert loaded["bytes"] == 17 and len(loaded["sha256"]) == 64 and nearer["path"].endswith("deep/AGENTS.md")
+        assert (
+            loaded["bytes"] == 17
+            and len(loaded["sha256"]) == 64
+            and nearer["path"].endswith("deep/AGENTS.md")
+        )
         (home.project / "AGENTS.md").write_text("Use five blanks.\n")
         changed = home.run("run", "hello")
-        assert "blanks" not in json.loads(changed.stdout)["system"] and "has changed since" in changed.stderr
+        assert (
+            "blanks" not in json.loads(changed.stdout)["system"]
+            and "has changed since" in changed.stderr
+        )
 
 
 def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
@@ -166,7 +207,9 @@ def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
         (("--agent", "ghost"), "disabled"),
     ],
 )
-def test_a_wrong_agent_gets_one_line(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_a_wrong_agent_gets_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     home = House(tmp_path)
     mine(home, "scribe")
     mine(home, "ghost", "disabled: true")

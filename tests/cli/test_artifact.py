@@ -18,7 +18,11 @@ def lead(heard: Any) -> Any:
     if "Delegate" not in heard.messages[0].text:
         return call("submit_result", result=REPORT)
     told = [m for m in heard.messages if type(m).__name__ == "Result"]
-    return told[-1].text if told else call("spawn_agents", tasks=[{"task": f"count {n}"} for n in range(10)])
+    return (
+        told[-1].text
+        if told
+        else call("spawn_agents", tasks=[{"task": f"count {n}"} for n in range(10)])
+    )
 
 
 def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -> None:
@@ -29,7 +33,9 @@ def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -
         (id,) = ids
         for word in (id, id[:12], id.upper(), f"artifact {id}"):
             done = home.run("artifact", word)
-            assert (done.returncode, done.stdout) == (0, REPORT), "as it is, without a line break behind it"
+            assert (done.returncode, done.stdout) == (0, REPORT), (
+                "as it is, without a line break behind it"
+            )
 
 
 def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:

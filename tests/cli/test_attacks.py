@@ -1,4 +1,5 @@
-"""Wrong uses and broken machines: each gets one clear line, what to do, and its exit code; nothing is lost."""
+"""Wrong uses and broken machines: each gets one clear line, what to do, and its exit code; nothing
+is lost."""
 
 from __future__ import annotations
 
@@ -29,9 +30,21 @@ def one_line(done: Any, code: int, *words: str) -> str:
     return last
 
 
-def confined(home: House, *options: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def confined(
+    home: House, *options: str, command: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
     """A command in a file system of its own, with nothing left of it afterwards."""
-    bwrap = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent", "--proc", "/proc", *options]
+    bwrap = [
+        "bwrap",
+        "--dev-bind",
+        "/",
+        "/",
+        "--unshare-pid",
+        "--die-with-parent",
+        "--proc",
+        "/proc",
+        *options,
+    ]
     return subprocess.run(
         [*bwrap, sys.executable, "-m", "retinue", *command],
         cwd=home.project,
@@ -56,7 +69,9 @@ def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> N
 def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, size: str, words: str) -> None:
     home = House(tmp_path)
     data = str(tmp_path / "data")
-    done = confined(home, "--size", size, "--tmpfs", data, command=("run", "--timeout", "20s", "map"))
+    done = confined(
+        home, "--size", size, "--tmpfs", data, command=("run", "--timeout", "20s", "map")
+    )
     assert words in one_line(done, 1, "retinue.db")
 
 
@@ -75,7 +90,12 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
         gone.mkdir()
         text = f'rmdir "{gone}" && exec "{sys.executable}" -m retinue {command}'
         done = subprocess.run(
-            ["sh", "-c", text], cwd=gone, env=home.env, capture_output=True, text=True, timeout=SECONDS
+            ["sh", "-c", text],
+            cwd=gone,
+            env=home.env,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
         )
         if command:
             one_line(done, 2, "directory", "is gone")
@@ -87,10 +107,16 @@ def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: P
     with house(tmp_path) as home:
         home.ok("run", "hello")
         home.ok("stop")
-        code = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(1, flush=True); input()"
+        code = (
+            "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(1, "
+            "flush=True); input()"
+        )
         lock = f"{home.store}.lock"
         holder = subprocess.Popen(
-            [sys.executable, "-c", code, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, lock],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             assert holder.stdout is not None and holder.stdout.readline()
@@ -134,26 +160,52 @@ def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: st
         (("run", "-n", "\udcff", "x"), "not valid UTF-8"),
     ],
 )
-def test_arguments_that_are_no_text_are_told(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_arguments_that_are_no_text_are_told(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     assert words in one_line(House(tmp_path).real(*arguments), 2)
 
 
 def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path) -> None:
     with house(tmp_path, ["line\n" * 50_000]) as home:
         home.ok("run", "hello")
-        for command in ("show", "logs latest", "export latest -f md", "ps --all", "replay latest --speed 1000"):
+        for command in (
+            "show",
+            "logs latest",
+            "export latest -f md",
+            "ps --all",
+            "replay latest --speed 1000",
+        ):
             text = f'"{sys.executable}" -m retinue {command} | head -1'
             done = subprocess.run(
-                ["sh", "-c", text], cwd=home.project, env=home.env, capture_output=True, text=True, timeout=SECONDS
+                ["sh", "-c", text],
+                cwd=home.project,
+                env=home.env,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
             )
-            assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr and "defect" not in done.stderr
+            assert (
+                done.stdout.count("\n") == 1
+                and "Traceback" not in done.stderr
+                and "defect" not in done.stderr
+            )
 
 
 def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
     with house(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
-        line = json.dumps({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "one"}]}})
+        line = json.dumps(
+            {
+                "type": "user",
+                "message": {"role": "user", "content": [{"type": "text", "text": "one"}]},
+            }
+        )
         assert home.ok("run", "--input-format", "stream-json", input=line + "\n") == "ONE"
-        one_line(home.run("run", "--input-format", "stream-json", input="nonsense\n"), 2, "line 1 of stdin")
+        one_line(
+            home.run("run", "--input-format", "stream-json", input="nonsense\n"),
+            2,
+            "line 1 of stdin",
+        )
         one_line(home.run("run", "--input-format", "stream-json", input=""), 2, "no message")
         one_line(home.run("run", "--input-format", "stream-json", "x", input=""), 2, "stdin")
         assert home.run("run", "-p", "--color", "always", "hello").stdout == "HELLO\n"
@@ -175,7 +227,9 @@ def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
-    assert "no tool 'Bsh'" in one_line(House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2)
+    assert "no tool 'Bsh'" in one_line(
+        House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2
+    )
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
@@ -195,6 +249,15 @@ def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, 
         for options in ((), ("--output-format", "stream-json")):
             done = home.run("run", *options, "Go.")
             assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]
-        for words in (["show"], ["logs", "--tools"], ["export", "--format", "stream-json"], ["export"], ["approve"]):
+        for words in (
+            ["show"],
+            ["logs", "--tools"],
+            ["export", "--format", "stream-json"],
+            ["export"],
+            ["approve"],
+        ):
             done = home.run(*words)
-            assert "RecursionError" not in done.stderr and "defect" not in done.stderr, (words, done.stderr[-2000:])
+            assert "RecursionError" not in done.stderr and "defect" not in done.stderr, (
+                words,
+                done.stderr[-2000:],
+            )

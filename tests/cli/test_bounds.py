@@ -62,7 +62,10 @@ async def crash(store: Path) -> str:
     assert outcome is not None and own is not None
     # The call that was lost is in it with its bound, told apart from the one that was answered.
     usage = own.usage
-    assert usage.nanos == EACH.nanos + usage.nanos_estimated and usage.nanos_estimated == usage.estimated * 1_000_000
+    assert (
+        usage.nanos == EACH.nanos + usage.nanos_estimated
+        and usage.nanos_estimated == usage.estimated * 1_000_000
+    )
     assert not usage.cost_is_known and not own.cost_is_known and not outcome.cost_is_known
     assert outcome.tree_usd_estimated == own.tree_usd_estimated == usage.nanos_estimated / 1e9 > 0
     assert outcome.tree_tokens_estimated == usage.estimated
@@ -97,19 +100,33 @@ def test_commands_say_at_most(home: House) -> None:
     assert f"spent    at most {tokens} tokens, at most {usd}, " in shown
     assert f"tree ≤{tokens}" in shown
     for name in ("md", "html"):
-        assert f"at most {tokens} tokens · at most {usd} · " in home.ok("export", "latest", "--format", name)
+        assert f"at most {tokens} tokens · at most {usd} · " in home.ok(
+            "export", "latest", "--format", name
+        )
 
 
 def test_json_says_that_the_cost_is_not_known(home: House) -> None:
     lines = {line["label"]: line for line in home.lines("ps", "--all", "--tree", "--json")}
-    assert not lines["child"]["cost_is_known"] and not lines["main" if "main" in lines else "lead"]["cost_is_known"]
+    assert (
+        not lines["child"]["cost_is_known"]
+        and not lines["main" if "main" in lines else "lead"]["cost_is_known"]
+    )
     (told,) = home.lines("show", "--json")
     assert told["cost_is_known"] is False
     assert 0 < told["estimated_cost_usd"] < told["total_cost_usd"]
     assert told["usage"]["estimated_tokens"] > 0
-    assert {agent["label"]: agent["cost_is_known"] for agent in told["agents"]} == {"lead": True, "child": False}
-    assert {m: u["costIsKnown"] for m, u in told["modelUsage"].items()} == {"cheap": True, "priced": False}
-    *_, result = [json.loads(line) for line in home.ok("export", "latest", "--format", "stream-json").splitlines()]
+    assert {agent["label"]: agent["cost_is_known"] for agent in told["agents"]} == {
+        "lead": True,
+        "child": False,
+    }
+    assert {m: u["costIsKnown"] for m, u in told["modelUsage"].items()} == {
+        "cheap": True,
+        "priced": False,
+    }
+    *_, result = [
+        json.loads(line)
+        for line in home.ok("export", "latest", "--format", "stream-json").splitlines()
+    ]
     assert (result["type"], result["cost_is_known"]) == ("result", False)
 
 

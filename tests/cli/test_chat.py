@@ -36,12 +36,16 @@ def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) ->
 
 def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
     with house(tmp_path, echo) as home:
-        said = (
-            "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n/send\n/quit\nnever\n"
-        )
+        said = "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n/send\n/quit\nnever\n"
         done = home.run("chat", input=said)
-        assert done.returncode == 0 and done.stdout.startswith("1: hello\n") and "never" not in done.stdout
-        assert done.stdout.endswith("\n1: hello\n1: hello\n"), "of `show`, and of a new conversation"
+        assert (
+            done.returncode == 0
+            and done.stdout.startswith("1: hello\n")
+            and "never" not in done.stdout
+        )
+        assert done.stdout.endswith("\n1: hello\n1: hello\n"), (
+            "of `show`, and of a new conversation"
+        )
         for text in (
             "/steer",
             "nobody yet",
@@ -56,14 +60,22 @@ def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
 
 def test_a_message_that_only_begins_with_a_slash_is_a_message(tmp_path: Path) -> None:
     with house(tmp_path, echo) as home:
-        assert home.run("chat", "-q", input="/usr/bin is what?\n").stdout == "1: /usr/bin is what?\n"
+        assert (
+            home.run("chat", "-q", input="/usr/bin is what?\n").stdout == "1: /usr/bin is what?\n"
+        )
 
 
 def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: "" if heard.messages[-1].text != "fine" else echo(heard)) as home:
+    with house(
+        tmp_path, lambda heard: "" if heard.messages[-1].text != "fine" else echo(heard)
+    ) as home:
         done = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
         assert done.returncode == 0 and done.stdout.endswith(": fine\n")
-        for text in ("say something first", "nowhere", "the model returned no text. The conversation goes on"):
+        for text in (
+            "say something first",
+            "nowhere",
+            "the model returned no text. The conversation goes on",
+        ):
             assert text in done.stderr
         assert home.run("chat", "--max-budget-usd", "-1", input="x\n").returncode == 2
 
@@ -220,12 +232,17 @@ def tools_of(heard: Any) -> str:
     return "on" if any(t.name == "subagent" for t in heard.tools) else "off"
 
 
-def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(tmp_path: Path) -> None:
+def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(
+    tmp_path: Path,
+) -> None:
     with house(tmp_path, tools_of) as home:
         config = tmp_path / "config" / "retinue" / "config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(OFF)
-        said = "hello\n/subagents\nplease Delegate this\nthanks\n/subagents off\nhello\n/subagents toggle\nhello\n"
+        said = (
+            "hello\n/subagents\nplease Delegate this\nthanks\n/subagents "
+            "off\nhello\n/subagents toggle\nhello\n"
+        )
         done = home.run("chat", input=said)
         assert (done.returncode, done.stdout) == (0, "off\non\non\noff\non\n")
         assert "sub-agents are off" in done.stderr

@@ -51,9 +51,20 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
         assert home.ok("show", address).startswith(f"run      {one['id']}")
         assert home.ok("show", one["id"][:-2]).startswith(f"run      {one['id']}")
         many = home.run("show", f"counting/{one['label']}")
-        assert one["label"] != two["label"] or (many.returncode == 2 and "can mean 2 runs" in many.stderr)
+        assert one["label"] != two["label"] or (
+            many.returncode == 2 and "can mean 2 runs" in many.stderr
+        )
         table = home.ok("ps", "--tree", "--all").splitlines()
-        assert table[0].split() == ["RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST"]
+        assert table[0].split() == [
+            "RUN",
+            "AGENT",
+            "STATE",
+            "TASK",
+            "MODEL",
+            "AGE",
+            "TOKENS",
+            "COST",
+        ]
         assert len(table) == 4 and root["short"] in table[1] and one["short"] in table[2]
         assert home.lines("ps", "--state", "failed", "--tree", "--json") == []
         assert len(home.lines("ps", "--since", "1h", "--json")) == 1
@@ -71,7 +82,9 @@ def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
         page = home.ok("export", "-f", "html")
         assert "<b>it" not in page and "&lt;b&gt;it" in page and "<script" not in page
         trace = json.loads(home.ok("export", "-f", "perfetto"))["traceEvents"]
-        assert len({e["tid"] for e in trace}) == 3 and all(e["dur"] > 0 for e in trace if e["ph"] == "X")
+        assert len({e["tid"] for e in trace}) == 3 and all(
+            e["dur"] > 0 for e in trace if e["ph"] == "X"
+        )
         items = home.lines("export", "-f", "jsonl")
         assert {i["is"] for i in items} == {"begun", "step", "heard", "stood"}
         home.ok("export", "-f", "md", "-o", "run.md")
@@ -135,7 +148,10 @@ def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         home.ok("backup", str(tmp_path / "copy.db"))
-        assert home.lines("ps", "--json", "--store", str(tmp_path / "copy.db"))[0]["task"] == "a long task"
+        assert (
+            home.lines("ps", "--json", "--store", str(tmp_path / "copy.db"))[0]["task"]
+            == "a long task"
+        )
         again = home.run("backup", str(tmp_path / "copy.db"))
         assert again.returncode == 1 and "exists already" in again.stderr
 
@@ -147,7 +163,10 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
         home.ok("run", "the one that stays")
         home.ok("stop")
         first = json.loads(home.ok("compact", "--json"))
-        assert first["freed"] == first["before"]["file"] - first["after"]["file"] and not first["is_old"]
+        assert (
+            first["freed"] == first["before"]["file"] - first["after"]["file"]
+            and not first["is_old"]
+        )
         full = first["after"]["file"]
         gone = [line["id"] for line in home.lines("ps", "--all", "--json")][1:]
         home.ok("rm", *gone)
@@ -155,7 +174,9 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
         assert said.returncode == 0 and "freed in" in said.stdout + said.stderr
         home.ok("stop")
         assert json.loads(home.ok("compact", "--json"))["after"]["file"] < 0.6 * full
-        assert [line["task"] for line in home.lines("ps", "--all", "--json")] == ["the one that stays"]
+        assert [line["task"] for line in home.lines("ps", "--all", "--json")] == [
+            "the one that stays"
+        ]
 
 
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:
@@ -174,7 +195,9 @@ def test_catalogues_can_be_listed(tmp_path: Path) -> None:
     (home.project / ".claude" / "agents").mkdir(parents=True)
     text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
     (home.project / ".claude" / "agents" / "critic.md").write_text(text)
-    assert "critic" in home.ok("agents", "list") and "Be harsh." in home.ok("agents", "show", "critic")
+    assert "critic" in home.ok("agents", "list") and "Be harsh." in home.ok(
+        "agents", "show", "critic"
+    )
     assert home.run("agents", "lint").returncode == 0
     assert "no announcements" in home.run("deliveries").stderr
     missing = home.run("deliveries", "retry", "nothing")
@@ -201,7 +224,11 @@ def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.ok("run", "count the files")
         (run,) = home.runs()
-        env = {"_RETINUE_COMPLETE": "zsh_complete", "COMP_WORDS": "retinue show ", "COMP_CWORD": "2"}
+        env = {
+            "_RETINUE_COMPLETE": "zsh_complete",
+            "COMP_WORDS": "retinue show ",
+            "COMP_CWORD": "2",
+        }
         told = home.real(env=env).stdout.splitlines()
         assert run["short"] in told and any("count the files" in line for line in told)
         env = {"_RETINUE_COMPLETE": "zsh_complete", "COMP_WORDS": "retinue ca", "COMP_CWORD": "1"}

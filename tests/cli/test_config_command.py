@@ -1,4 +1,5 @@
-"""`retinue config`: the effective values with their origins, changing one, and every wrong use in one line."""
+"""`retinue config`: the effective values with their origins, changing one, and every wrong use in
+one line."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def project_file(home: House, text: str) -> Path:
 
 
 def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: House) -> None:
-    file = user_file(home, '[models]\n\ndefault = "openai:a"\n[models.aliases]\n"gpt-5.2" = "openai:gpt-5.2"\n')
+    file = user_file(
+        home, '[models]\n\ndefault = "openai:a"\n[models.aliases]\n"gpt-5.2" = "openai:gpt-5.2"\n'
+    )
     project = project_file(home, "[limits]\ndepth = 3\n")
     home.ok("trust", "--yes")
     text = home.ok("config", "--show-origin", env={"RETINUE_MAX_TURNS": "7"})
@@ -83,7 +86,11 @@ def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
         '[mcp_servers.db]\ncommand = "db"\nenv = { MODE = "quiet-value" }\n',
     )
     env = {"WORK_KEY": SECRET, "ANTHROPIC_API_KEY": SECRET + "2"}
-    for arguments in (("config", "--show-origin"), ("config", "--json"), ("config", "get", "models.aliases")):
+    for arguments in (
+        ("config", "--show-origin"),
+        ("config", "--json"),
+        ("config", "get", "models.aliases"),
+    ):
         done = home.run(*arguments, env=env)
         assert SECRET not in done.stdout + done.stderr
         assert "quiet-value" not in done.stdout
@@ -99,11 +106,19 @@ def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: Ho
         home,
         f'[models.urls]\nopenai = "https://gw.example.com/{key}/v1"\n'
         f'[mcp_servers.a]\nurl = "https://mcp.example.com/{key}/mcp"\n'
-        f'[mcp_servers.b]\ncommand = "b"\nargs = ["--api-key", "{word}", "--header", "X-Auth: Bearer {word}"]\n',
+        f'[mcp_servers.b]\ncommand = "b"\nargs = ["--api-key", "{word}", "--header", "X-Auth: '
+        f'Bearer {word}"]\n',
     )
-    for arguments in (("config",), ("config", "--show-origin"), ("config", "--json"), ("config", "get", "mcp_servers")):
+    for arguments in (
+        ("config",),
+        ("config", "--show-origin"),
+        ("config", "--json"),
+        ("config", "get", "mcp_servers"),
+    ):
         done = home.run(*arguments)
-        assert key not in done.stdout + done.stderr and word not in done.stdout + done.stderr, arguments
+        assert key not in done.stdout + done.stderr and word not in done.stdout + done.stderr, (
+            arguments
+        )
     assert "gw.example.com" in home.run("config").stdout
 
 
@@ -113,7 +128,9 @@ def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -
     home.ok("config", "set", "permissions.deny", "edit(.env),shell(rm *)")
     home.ok("config", "set", "permissions.deny", '["read(secret/**)"]')
     home.ok("config", "set", "limits.timeout", "10m")
-    assert file.read_text().startswith('# mine\n[models]\ndefault = "anthropic:claude-sonnet-4-5" # good\n')
+    assert file.read_text().startswith(
+        '# mine\n[models]\ndefault = "anthropic:claude-sonnet-4-5" # good\n'
+    )
     assert home.ok("config", "get", "models.default") == "anthropic:claude-sonnet-4-5"
     assert json.loads(home.ok("config", "get", "permissions.deny")) == ["read(secret/**)"]
     assert home.ok("config", "get", "limits.timeout") == "600.0"
@@ -152,8 +169,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=lambda x: " ".join(x)[:40] if isinstance(x, tuple) else "")
-def test_wrong_use_is_one_clear_line_and_exit_code_2(home: House, arguments: tuple[str, ...], says: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"), WRONG, ids=lambda x: " ".join(x)[:40] if isinstance(x, tuple) else ""
+)
+def test_wrong_use_is_one_clear_line_and_exit_code_2(
+    home: House, arguments: tuple[str, ...], says: str
+) -> None:
     done = home.run("config", *arguments)
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
@@ -167,7 +188,9 @@ def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(ho
     done = home.run("config")
     assert done.returncode == 2
     lines = done.stderr.splitlines()
-    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [f"{file}, line {n}" for n in (2, 3, 5)]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
+        f"{file}, line {n}" for n in (2, 3, 5)
+    ]
     assert "total = 4" in done.stdout
     told = json.loads(home.run("config", "--json").stdout)
     assert [p["line"] for p in told["problems"]] == [2, 3, 5]
@@ -177,7 +200,19 @@ def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(ho
 @needs("bwrap")
 def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(home: House) -> None:
     small = home.folder / "config"
-    command = ["bwrap", "--dev-bind", "/", "/", "--size", "4096", "--tmpfs", str(small), "--", "/bin/sh", "-c"]
+    command = [
+        "bwrap",
+        "--dev-bind",
+        "/",
+        "/",
+        "--size",
+        "4096",
+        "--tmpfs",
+        str(small),
+        "--",
+        "/bin/sh",
+        "-c",
+    ]
     script = f"""
 mkdir {small}/retinue && printf '[limits]\\ndepth = 1\\n' > {small}/retinue/config.toml
 {sys.executable} -m retinue config set models.aliases.x openai:{"y" * 3000}
@@ -186,9 +221,17 @@ cat {small}/retinue/config.toml
 ls -A {small}/retinue
 """
     done = subprocess.run(
-        [*command, script], env=home.env, cwd=home.project, capture_output=True, text=True, timeout=SECONDS, check=False
+        [*command, script],
+        env=home.env,
+        cwd=home.project,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
-    assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], done.stderr
+    assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], (
+        done.stderr
+    )
     assert "No space left on device" in done.stderr and "Free some space" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -205,14 +248,25 @@ def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> Non
 def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> None:
     text = '[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n'
     user_file(home, text + '[host]\nidle_seconds = 90\n[store]\npath = "/x/y.db"\n')
-    env = {name: value for name, value in home.env.items() if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")}
+    env = {
+        name: value
+        for name, value in home.env.items()
+        if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")
+    }
     door = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
     told = settings.environment(door.project, settings.load(door.project))
-    assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == ("90", "0", SECRET)
+    assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == (
+        "90",
+        "0",
+        SECRET,
+    )
     assert "RETINUE_START_SECONDS" not in told
     assert settings.stored(door.environ) == "/x/y.db"
     door = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
-    assert settings.environment(door.project, settings.load(door.project))["RETINUE_IDLE_SECONDS"] == "5"
+    assert (
+        settings.environment(door.project, settings.load(door.project))["RETINUE_IDLE_SECONDS"]
+        == "5"
+    )
     for wrong in ("[store", "store = 3\n", "[store]\npath = 3\n"):
         user_file(home, wrong)
         assert settings.stored(door.environ) == ""

@@ -45,7 +45,10 @@ def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> No
 
     with house(tmp_path, teller) as home:
         home.env.pop("RETINUE_MODEL")
-        server = f"[mcp_servers.fake]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(['-I', str(FAKE)])}\n"
+        server = (
+            f"[mcp_servers.fake]\ncommand = {json.dumps(sys.executable)}\nargs = "
+            f"{json.dumps(['-I', str(FAKE)])}\n"
+        )
         models = '[models]\ndefault = "quick"\n[models.aliases]\nquick = "openai-chat:scripted"\n'
         say(home, f'profiles = ["phoenix"]\n{models}{server}')
         done = home.run("run", "hello")
@@ -72,7 +75,9 @@ def last(heard: Any) -> str:
     return heard.messages[-1].text if kinds[-1] == "Result" else ""
 
 
-def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start_others(tmp_path: Path) -> None:
+def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start_others(
+    tmp_path: Path,
+) -> None:
     def teller(heard: Any) -> Any:
         return " ".join(sorted(t.name for t in heard.tools))
 
@@ -82,7 +87,10 @@ def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start
         say(home, '[tools]\ndisabled = ["Bash", "shell_*", "delegate_tasks"]\n')
         gone = {"shell", "shell_output", "shell_stop", "delegate_tasks"}
         assert set(home.ok("run", "hello").split()) == set(everything) - gone
-        assert set(home.ok("run", "--no-session-persistence", "hello").split()) == set(everything) - gone
+        assert (
+            set(home.ok("run", "--no-session-persistence", "hello").split())
+            == set(everything) - gone
+        )
         say(home, '[tools]\nenabled = ["read", "search"]\n')
         assert set(home.ok("run", "hello").split()) == {"artifact", "read", "search"}
         say(home, '[tools]\ndisabled = ["shel"]\n')
@@ -125,7 +133,10 @@ def test_without_a_sandbox_commands_run_only_if_the_users_own_file_says_so(tmp_p
 
 
 def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> None:
-    tasks = [{"task_id": n, "prompt": f"part {n}", "context_summary": "none", "tools": ["read"]} for n in "ab"]
+    tasks = [
+        {"task_id": n, "prompt": f"part {n}", "context_summary": "none", "tools": ["read"]}
+        for n in "ab"
+    ]
 
     def lead(heard: Any) -> Any:
         if heard.messages[0].text != "go":
@@ -153,7 +164,9 @@ def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
         assert home.ok("run", "think").count("at most 2 calls are run in one reply") == 1
 
 
-def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(tmp_path: Path) -> None:
+def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(
+    tmp_path: Path,
+) -> None:
     with house(tmp_path, lambda heard: str(heard.system)) as home:
         folder = tmp_path / "config" / "retinue" / "team"
         folder.mkdir(parents=True)
@@ -209,7 +222,9 @@ def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
         if heard.messages[0].text != "go":
             return "a part"
         results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
-        return results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
+        return (
+            results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
+        )
 
     with house(tmp_path, lead) as home:
         assert "unknown model" in home.ok("run", "--family", "sessions", "go")
@@ -224,7 +239,9 @@ def test_local_servers_are_not_looked_for_when_that_is_switched_off(tmp_path: Pa
     home.env.pop("RETINUE_PROBE")
     say(home, "[models]\nprobe = false\n")
     with mock.patch("socket.create_connection", side_effect=AssertionError("somebody looked")):
-        assert "no model configured" in home.run("run", "--no-session-persistence", "map this").stderr
+        assert (
+            "no model configured" in home.run("run", "--no-session-persistence", "map this").stderr
+        )
 
 
 def test_directories_beside_the_project_are_configured(tmp_path: Path) -> None:
@@ -247,7 +264,11 @@ def test_a_chat_is_configured_as_a_run_is(tmp_path: Path) -> None:
         say(home, '[permissions]\nmode = "acceptEdits"\ndirectories = ["/"]\n')
         assert home.ok("chat", "-q", input="write it\n")
         assert (home.project / "made.txt").read_text() == "hello"
-        say(home, '[permissions]\nmode = "acceptEdits"\ndeny = ["write(made.*)"]\n[tools]\ndisabled = ["shell"]\n')
+        say(
+            home,
+            '[permissions]\nmode = "acceptEdits"\ndeny = ["write(made.*)"]\n[tools]\ndisabled = '
+            '["shell"]\n',
+        )
         assert "deny: write(made.*)" in home.ok("chat", "-q", input="write it\n")
         say(home, "[limits]\nmax_turns = 1\n")
         assert home.run("chat", input="write it\n").returncode != 0

@@ -1,4 +1,5 @@
-"""A key that its provider refuses: the run waits and says why, and goes on when another key is brought."""
+"""A key that its provider refuses: the run waits and says why, and goes on when another key is
+brought."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def env_of(llm: Llm, dialect: str, key: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("fault", DEAD)
 @pytest.mark.parametrize("dialect", SPEAKS)
-def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(dialect: str, fault: str, tmp_path: Path) -> None:
+def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
+    dialect: str, fault: str, tmp_path: Path
+) -> None:
     with Llm(["Here I am."]) as llm:
         llm.llm.refused_keys[OLD] = fault
         house = House(tmp_path)
@@ -41,20 +44,32 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(dialect: str,
             env = env_of(llm, dialect, OLD)
             told = house.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
             assert told.returncode == 6, told.stderr
-            assert "retinue resume" in told.stderr and SPEAKS[dialect][1] + "_API_KEY" in told.stderr
-            assert len(llm.llm.injected) <= 2, "one call may be refused for what is in it: another finds out"
+            assert (
+                "retinue resume" in told.stderr and SPEAKS[dialect][1] + "_API_KEY" in told.stderr
+            )
+            assert len(llm.llm.injected) <= 2, (
+                "one call may be refused for what is in it: another finds out"
+            )
             listed = house.run("ps").stdout
             (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
             assert row["state"] in ("waiting", "paused") and row["waits_for"]
             assert "waits: " in listed and f"retinue resume {row['short']}" in listed
             shown = house.run("show").stdout
             provider = SPEAKS[dialect][0].partition(":")[0]
-            what = f"account of {provider} spent" if fault == "F2b" else f"key of {provider} refused"
+            what = (
+                f"account of {provider} spent" if fault == "F2b" else f"key of {provider} refused"
+            )
             assert what in shown and what in listed
             assert OLD not in listed + shown + told.stderr + told.stdout
-            checks = json.loads(house.run("doctor", "--json", "--offline", env=env).stdout)["checks"]
+            checks = json.loads(house.run("doctor", "--json", "--offline", env=env).stdout)[
+                "checks"
+            ]
             (waits,) = [check for check in checks if check["name"] == "runs"]
-            assert what in waits["text"] and waits["state"] == "degraded" and "retinue resume" in waits["fix"]
+            assert (
+                what in waits["text"]
+                and waits["state"] == "degraded"
+                and "retinue resume" in waits["fix"]
+            )
             told = house.run("resume", env=env_of(llm, dialect, NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Here I am."), told.stderr
             assert '"runs"' not in house.run("doctor", "--json", "--offline", env=env).stdout
@@ -68,8 +83,13 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
         house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
         try:
             env = env_of(llm, "openai_chat", OLD)
-            ids = [house.run("run", "--bg", "--model", MODEL, f"Go {n}.", env=env).stdout.strip() for n in range(3)]
-            house.until(lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--json")) == 3)
+            ids = [
+                house.run("run", "--bg", "--model", MODEL, f"Go {n}.", env=env).stdout.strip()
+                for n in range(3)
+            ]
+            house.until(
+                lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--json")) == 3
+            )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
             told = house.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
@@ -78,7 +98,9 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
             house.close()
 
 
-def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(tmp_path: Path) -> None:
+def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
+    tmp_path: Path,
+) -> None:
     with Llm(["Back."]) as llm:
         llm.llm.refused_keys[OLD] = "F10"
         house = House(tmp_path)
@@ -87,7 +109,9 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
             assert house.run("run", "--model", MODEL, "Go.", env=env).returncode == 6
             house.ok("stop", env=env)
             (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
-            assert row["state"] == "paused" and row["waits_for"].startswith("auth: key of openai-chat refused")
+            assert row["state"] == "paused" and row["waits_for"].startswith(
+                "auth: key of openai-chat refused"
+            )
             told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Back."), told.stderr
         finally:
@@ -108,7 +132,9 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
         house = House(tmp_path)
         try:
             env = env_of(llm, "openai_chat", OLD)
-            told = house.run("run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env)
+            told = house.run(
+                "run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env
+            )
             assert told.returncode == 6, told.stderr
             assert "key of openai-chat refused" in house.run("ps").stdout
             told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
@@ -118,7 +144,9 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("key", ["", "   ", "two words"])
-def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(key: str, tmp_path: Path) -> None:
+def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(
+    key: str, tmp_path: Path
+) -> None:
     gate = Gate("Still here.")
     with Llm(gate) as llm:
         house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
@@ -126,7 +154,9 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(key: str, 
             env = env_of(llm, "openai_chat", NEW)
             run = house.run("run", "--bg", "--model", MODEL, "Go.", env=env).stdout.strip()
             house.until(lambda: llm.llm.n_requests == 1)
-            told = house.run("send", run, "And more.", env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": ""})
+            told = house.run(
+                "send", run, "And more.", env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": ""}
+            )
             assert told.returncode == 0, told.stderr
             gate.opened.set()
             told = house.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
@@ -137,7 +167,8 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(key: str, 
 
 
 def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: Path) -> None:
-    """The key of the second command belongs to the provider itself, not to the gateway of the first."""
+    """The key of the second command belongs to the provider itself, not to the gateway of the
+    first."""
     first = {"OPENAI_API_KEY": OLD, "OPENAI_BASE_URL": "http://gateway.test/v1"}
     lender = KeyedCatalog(first)
     lender.find(MODEL)

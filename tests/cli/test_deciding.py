@@ -1,4 +1,5 @@
-"""Decisions: all of it is shown, a choice is marked, Enter confirms; stray keys and pastes do nothing."""
+"""Decisions: all of it is shown, a choice is marked, Enter confirms; stray keys and pastes do
+nothing."""
 
 from __future__ import annotations
 
@@ -52,16 +53,23 @@ def test_what_was_typed_before_it_could_be_read_is_nothing(key: str) -> None:
     assert "Choose" in shown(made, 5.0)
 
 
-@pytest.mark.parametrize("sentence", ["yes", "why", "no, try it", "lay", "Any", "a1y", "it may", "y y y"])
+@pytest.mark.parametrize(
+    "sentence", ["yes", "why", "no, try it", "lay", "Any", "a1y", "it may", "y y y"]
+)
 @pytest.mark.parametrize("beat", [0.06, 0.2, 0.35])
-def test_a_sentence_that_is_typed_for_somebody_else_decides_nothing(sentence: str, beat: float) -> None:
-    """Somebody writes on and does not look; the question has been there for long. Only a choice alone is one."""
+def test_a_sentence_that_is_typed_for_somebody_else_decides_nothing(
+    sentence: str, beat: float
+) -> None:
+    """Somebody writes on and does not look; the question has been there for long. Only a choice
+    alone is one."""
     made, now = decision(), 10.0
     for letter in sentence:
         assert made.press(letter, now) is None
         now += beat
     assert made.press("enter", now) is None, "after a word Enter ends the word"
-    assert made.press("n", now + 2) is None and made.press("enter", now + 3) == "n", "who stops and chooses decides"
+    assert made.press("n", now + 2) is None and made.press("enter", now + 3) == "n", (
+        "who stops and chooses decides"
+    )
 
 
 def test_a_paste_never_decides() -> None:
@@ -71,7 +79,11 @@ def test_a_paste_never_decides() -> None:
     made.press("y", 2.0)
     assert made.press("paste:\r", 3.0) is None
     asked = decision("Which?", ())
-    assert asked.press("paste:both\n", 1.0) is None and asked.editor is not None and asked.editor.text == "both "
+    assert (
+        asked.press("paste:both\n", 1.0) is None
+        and asked.editor is not None
+        and asked.editor.text == "both "
+    )
     assert asked.press("enter", 2.0) == "both"
 
 
@@ -124,15 +136,21 @@ def test_every_frame_fits() -> None:
         for height in (*range(1, 20), 50):
             made = decision("x" * 1_000 + "\n\n" + "y z " * 500)
             frame = made.frame(width, height, 1.0)
-            assert len(frame) <= height and all(line.cell_len <= width for line in frame), (width, height)
+            assert len(frame) <= height and all(line.cell_len <= width for line in frame), (
+                width,
+                height,
+            )
 
 
 def test_what_was_never_on_the_screen_cannot_be_permitted() -> None:
-    """Whatever the size: a yes is taken only when every line of the call was in a frame, with its title and the yes."""
+    """Whatever the size: a yes is taken only when every line of the call was in a frame, with its
+    title and the yes."""
     body = "\n".join(f"line-{n}" for n in range(6))
     for width in (*range(10, 40), 80):
         for height in range(1, 24):
-            made = Decision("main 123456 wants to make this call:", body, PERMISSION, lambda key: None)
+            made = Decision(
+                "main 123456 wants to make this call:", body, PERMISSION, lambda key: None
+            )
             seen = "\n".join(line.plain for line in made.frame(width, height, 0.0))
             made.drawn(0.0)
             for n in range(8):
@@ -234,7 +252,9 @@ def test_what_was_typed_before_trust_asks_does_not_count(tmp_path: Path) -> None
 def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path) -> None:
     with (
         house(tmp_path, Writer()) as home,
-        tty({**home.env, "TERM": "dumb"}, home.project, "run", "--family", "none", "write it") as screen,
+        tty(
+            {**home.env, "TERM": "dumb"}, home.project, "run", "--family", "none", "write it"
+        ) as screen,
     ):
         screen.type("y\ny\n")
         screen.until("no, or no and why: ")
@@ -254,7 +274,9 @@ def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path
 
 @pytest.mark.parametrize("rows", [5, 7])
 @pytest.mark.parametrize("command", ["run", "top"])
-def test_on_a_low_terminal_nothing_is_permitted_unseen(tmp_path: Path, command: str, rows: int) -> None:
+def test_on_a_low_terminal_nothing_is_permitted_unseen(
+    tmp_path: Path, command: str, rows: int
+) -> None:
     with house(tmp_path, Writer()) as home:
         words = ["run", "--family", "none", "write it"]
         if command == "top":

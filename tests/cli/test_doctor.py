@@ -1,4 +1,5 @@
-"""`retinue doctor`: one finding for each thing that runs depend on, how to mend it, and an exit code."""
+"""`retinue doctor`: one finding for each thing that runs depend on, how to mend it, and an exit
+code."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def home(tmp_path: Path) -> Iterator[House]:
     made.close()
 
 
-def findings(home: House, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, dict[str, list[Any]]]:
+def findings(
+    home: House, *arguments: str, env: dict[str, str] | None = None
+) -> tuple[int, dict[str, list[Any]]]:
     done = home.run("doctor", "--json", *arguments, env=env)
     told = json.loads(done.stdout)
     assert told["ok"] is (done.returncode == 0)
@@ -53,24 +56,48 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: House) ->
     assert code == 0
     (model,) = found["model"]
     assert model["state"] == "degraded" and "export ANTHROPIC_API_KEY" in model["fix"]
-    assert set(found) >= {"python", "libraries", "extras", "configuration", "trust", "agents", "providers", "sandbox"}
-    assert set(found) >= {"ripgrep", "git", "store", "host", "rights", "disk", "terminal", "local servers"}
+    assert set(found) >= {
+        "python",
+        "libraries",
+        "extras",
+        "configuration",
+        "trust",
+        "agents",
+        "providers",
+        "sandbox",
+    }
+    assert set(found) >= {
+        "ripgrep",
+        "git",
+        "store",
+        "host",
+        "rights",
+        "disk",
+        "terminal",
+        "local servers",
+    }
     assert not any(check["state"] == "broken" for checks in found.values() for check in checks)
 
 
-def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(home: House) -> None:
+def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(
+    home: House,
+) -> None:
     text = home.ok("doctor", "--offline")
     assert "✓ ok        python" in text and "! degraded  model" in text and "\x1b[" not in text
     assert text.splitlines()[-1].endswith("0 broken")
     assert "\x1b[32m✓ ok" in home.ok("doctor", "--offline", "--color", "always")
-    assert "\x1b[" not in home.ok("doctor", "--offline", env={"NO_COLOR": "1", "CLICOLOR_FORCE": "1"})
+    assert "\x1b[" not in home.ok(
+        "doctor", "--offline", env={"NO_COLOR": "1", "CLICOLOR_FORCE": "1"}
+    )
     assert "\x1b[" in home.ok("doctor", "--offline", env={"CLICOLOR_FORCE": "1"})
     plain = home.real("doctor", "--offline", env={"PYTHONIOENCODING": "ascii"})
     assert "+ ok        python" in plain.stdout and plain.stdout.isascii()
     assert "fix: set a UTF-8 locale" in plain.stdout
 
 
-def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(home: House) -> None:
+def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(
+    home: House,
+) -> None:
     heard: list[Any] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -101,7 +128,9 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
     up, down = sorted(found["providers"], key=lambda c: c["state"], reverse=True)
     assert (up["state"], down["state"]) == ("ok", "degraded")
     assert "openai, openai-chat: OPENAI_API_KEY is set" in up["text"] and "answers in" in up["text"]
-    assert "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not answer" in down["text"]
+    assert (
+        "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not answer" in down["text"]
+    )
     assert code == 0
     assert heard and SECRET not in json.dumps([found, heard])
 
@@ -110,17 +139,24 @@ def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: House) -> N
     env = {"OPENAI_API_KEY": "two words", "GROQ_API_KEY": SECRET}
     code, found = findings(home, "--offline", env=env)
     texts = [f"{check['state']} {check['text']}" for check in found["providers"]]
-    assert code == 1 and any("broken openai: OPENAI_API_KEY holds characters" in text for text in texts), texts
+    assert code == 1 and any(
+        "broken openai: OPENAI_API_KEY holds characters" in text for text in texts
+    ), texts
     assert any("ok groq: GROQ_API_KEY is set" in text for text in texts), texts
     assert "two words" not in json.dumps(found)
 
 
 def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        env = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}
+        env = {
+            "OPENAI_API_KEY": SECRET,
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1",
+        }
         _, found = findings(home, env=env | {"NO_PROXY": "*"})
     (openai,) = found["providers"]
-    assert openai["state"] == "degraded" and ("timed out" in openai["text"] or "no answer" in openai["text"])
+    assert openai["state"] == "degraded" and (
+        "timed out" in openai["text"] or "no answer" in openai["text"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +168,9 @@ def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
         ("azure:x", "no key for azure", "AZURE_OPENAI_API_KEY"),
     ],
 )
-def test_a_model_that_cannot_be_asked_is_broken(home: House, model: str, says: str, fix: str) -> None:
+def test_a_model_that_cannot_be_asked_is_broken(
+    home: House, model: str, says: str, fix: str
+) -> None:
     code, found = findings(home, "--offline", env={"RETINUE_MODEL": model})
     assert code == 1
     (check,) = found["model"]
@@ -143,7 +181,10 @@ def test_a_model_that_cannot_be_asked_is_broken(home: House, model: str, says: s
 def test_a_model_that_is_not_allowed_is_broken(home: House) -> None:
     file = home.folder / "config" / "retinue" / "config.toml"
     file.parent.mkdir()
-    file.write_text('[models]\ndefault = "fast"\naliases = { fast = "openai:a" }\n[models.allow]\nopenai = ["b*"]\n')
+    file.write_text(
+        '[models]\ndefault = "fast"\naliases = { fast = "openai:a" }\n[models.allow]\nopenai = '
+        '["b*"]\n'
+    )
     code, found = findings(home, "--offline", env={"OPENAI_API_KEY": SECRET})
     assert code == 1 and "openai:a is not in models.allow" in found["model"][0]["text"]
 
@@ -188,14 +229,25 @@ def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda f: f.write_bytes(b"not a database, but long enough to be looked at" * 50), "cannot be read"),
+        (
+            lambda f: f.write_bytes(b"not a database, but long enough to be looked at" * 50),
+            "cannot be read",
+        ),
         (lambda f: f.write_bytes(f.read_bytes()[:8192]), ""),
-        (lambda f: apsw.Connection(str(f)).execute("pragma user_version = 99"), "this program knows"),
+        (
+            lambda f: apsw.Connection(str(f)).execute("pragma user_version = 99"),
+            "this program knows",
+        ),
         (lambda f: apsw.Connection(str(f)).execute("pragma application_id = 7"), "another program"),
-        (lambda f: (f.unlink(), Path(f"{f}-wal").write_bytes(b"x")), "is missing, but its -wal file is there"),
+        (
+            lambda f: (f.unlink(), Path(f"{f}-wal").write_bytes(b"x")),
+            "is missing, but its -wal file is there",
+        ),
     ],
 )
-def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(home: House, spoil: Any, says: str) -> None:
+def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(
+    home: House, spoil: Any, says: str
+) -> None:
     store = make_store(home)
     spoil(store)
     before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
@@ -215,7 +267,13 @@ def test_a_copy_without_its_log_stays_recognisable_as_one(home: House) -> None:
 
 def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
     (home.project / "README.md").write_text("# A project\n")
-    home.ok("run", "--model", "offline/explorer", "map this repository", env={"RETINUE_IDLE_SECONDS": "60"})
+    home.ok(
+        "run",
+        "--model",
+        "offline/explorer",
+        "map this repository",
+        env={"RETINUE_IDLE_SECONDS": "60"},
+    )
     pid = home.host_pid()
     _, found = findings(home, "--offline")
     assert found["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
@@ -229,7 +287,9 @@ def test_another_program_that_holds_the_store_is_named(home: House) -> None:
     Path(f"{store}.lock").write_text(f"{os.getpid()}\n")
     _, found = findings(home, "--offline")
     assert found["host"][0]["state"] == "degraded"
-    assert f"process {os.getpid()} holds the store, but is no host of it" in found["host"][0]["text"]
+    assert (
+        f"process {os.getpid()} holds the store, but is no host of it" in found["host"][0]["text"]
+    )
     Path(f"{store}.lock").write_text("\n")
 
 
@@ -253,7 +313,9 @@ def test_rights_that_others_have_are_found_and_taken_away(home: House) -> None:
     assert store.stat().st_mode & 0o777 == 0o600 and store.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_install(home: House) -> None:
+def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_install(
+    home: House,
+) -> None:
     empty = home.folder / "empty"
     empty.mkdir()
     code, found = findings(home, "--offline", env={"PATH": str(empty)})
@@ -270,6 +332,11 @@ def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> 
 
 
 def test_the_doctor_loads_no_machine_for_help() -> None:
-    code = "import sys; from retinue.cli.main import main; main(['doctor', '-h']); sys.exit('apsw' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    code = (
+        "import sys; from retinue.cli.main import main; main(['doctor', '-h']); "
+        "sys.exit('apsw' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS
+    )
     assert done.returncode == 0 and "doctor" in done.stdout, done.stderr

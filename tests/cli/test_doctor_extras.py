@@ -17,7 +17,11 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def test_each_extra_is_what_the_package_declares() -> None:
-    declared = {name: names(parts) for name, parts in PROJECT["optional-dependencies"].items() if name != "dev"}
+    declared = {
+        name: names(parts)
+        for name, parts in PROJECT["optional-dependencies"].items()
+        if name != "dev"
+    }
     assert {name: set(modules) for name, (modules, _) in EXTRAS.items()} == declared
 
 

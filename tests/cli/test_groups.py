@@ -1,4 +1,5 @@
-"""Groups of background work from a terminal: seen in `ps`, ended by their id, and heard of when the run goes on."""
+"""Groups of background work from a terminal: seen in `ps`, ended by their id, and heard of when the
+run goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tests.cli.house import SECONDS, house
 
 
 class Background:
-    """A lead that starts two tasks in the background and ends; the tasks end when the test lets them."""
+    """A lead that starts two tasks in the background and ends; the tasks end when the test lets
+    them."""
 
     def __init__(self) -> None:
         self.let, self.heard = threading.Event(), list[str]()
@@ -52,4 +54,7 @@ def test_what_ended_in_the_background_is_heard_of_when_the_run_goes_on(tmp_path:
         home.until(lambda: [r["state"] for r in home.runs() if r["parent"]] == ["completed"] * 2)
         home.ok("run", "-c", "What came of it?")
         said = "\n".join(script.heard)
-        assert "### a (completed)\nresult of part a" in said and "### b (completed)\nresult of part b" in said
+        assert (
+            "### a (completed)\nresult of part a" in said
+            and "### b (completed)\nresult of part b" in said
+        )

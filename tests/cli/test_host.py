@@ -1,4 +1,5 @@
-"""The host: one process for a store, found or started by every command, and replaceable at any moment."""
+"""The host: one process for a store, found or started by every command, and replaceable at any
+moment."""
 
 from __future__ import annotations
 
@@ -122,7 +123,11 @@ def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
         home.until(lambda: not is_alive(pid))
         gate.opened.set()
         assert home.ok("attach", id) == "Done."
-        found = next(e["event"] for e in home.lines("logs", id, "--raw") if e["event"]["event"] == "Recovered")
+        found = next(
+            e["event"]
+            for e in home.lines("logs", id, "--raw")
+            if e["event"]["event"] == "Recovered"
+        )
         assert found["clean"] is True
 
 
@@ -153,7 +158,9 @@ def test_a_greeting_of_another_version_is_refused_in_words(tmp_path: Path) -> No
             assert "no greeting" in json.loads(line.makefile().readline())["error"]
 
 
-def test_a_request_that_is_not_understood_is_answered_and_the_line_stays_open(tmp_path: Path) -> None:
+def test_a_request_that_is_not_understood_is_answered_and_the_line_stays_open(
+    tmp_path: Path,
+) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
@@ -200,7 +207,9 @@ def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: P
 
 def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
     with house(tmp_path) as home:
-        wrong = home.run("run", "--max-turns", "1", "hello", env={"OPENAI_BASE_URL": f"{home.llm.url}/nowhere"})
+        wrong = home.run(
+            "run", "--max-turns", "1", "hello", env={"OPENAI_BASE_URL": f"{home.llm.url}/nowhere"}
+        )
         assert wrong.returncode != 0
         assert home.ok("run", "hello") == "Done."
 
@@ -213,11 +222,15 @@ def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
         lock = Lock(str(store))
         lock.acquire()
         try:
-            done = home.run("run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "2"})
+            done = home.run(
+                "run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "2"}
+            )
         finally:
             lock.release()
         assert done.returncode == 1
-        assert f"is in use by process {os.getpid()}" in done.stderr and "Traceback" not in done.stderr
+        assert (
+            f"is in use by process {os.getpid()}" in done.stderr and "Traceback" not in done.stderr
+        )
 
 
 @pytest.mark.parametrize("command", [("ps",), ("deliveries",), ("ps", "--json")])
@@ -228,8 +241,12 @@ def test_looking_starts_no_host_and_makes_no_file(tmp_path: Path, command: tuple
     assert list((tmp_path / "run").iterdir()) == []
 
 
-@pytest.mark.parametrize("greeting", ['{"hello":1}', '{"hello":1,"key":""}', '{"hello":1,"key":"' + "0" * 64 + '"}'])
-def test_whoever_does_not_show_the_key_gets_a_reason_and_nothing_else(tmp_path: Path, greeting: str) -> None:
+@pytest.mark.parametrize(
+    "greeting", ['{"hello":1}', '{"hello":1,"key":""}', '{"hello":1,"key":"' + "0" * 64 + '"}']
+)
+def test_whoever_does_not_show_the_key_gets_a_reason_and_nothing_else(
+    tmp_path: Path, greeting: str
+) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")

@@ -1,4 +1,5 @@
-"""Every door of the program, on a terminal: nothing of a foreign text is obeyed, turned around or invisible there."""
+"""Every door of the program, on a terminal: nothing of a foreign text is obeyed, turned around or
+invisible there."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ SEQUENCES = "\x1b[99;98H\x1b]0;owned\x07\x1bPq\x1b\\\x9b97;96H\x9d0;owned\x9c\x1
 CHARACTERS = "".join(c for c in EVERY if not "\ud800" <= c <= "\udfff" and c not in "\0\r\x1b")
 EVIL = f"begin{SEQUENCES}middle{CHARACTERS}a\u0301\u0301\u0301\u0301\u0301\u0301\u0301end"
 TYPED = EVIL.replace("\ufffe", "").replace("\uffff", "")
-OURS = re.compile(r"\x1b(?:\[[0-9;?<>=!$]*[A-Za-z~]|[78=>M]|\([B0]|\[\?[0-9;]*[a-z$]|\]22;default\x07)|\x1b\[[0-9 ]*q")
+OURS = re.compile(
+    r"\x1b(?:\[[0-9;?<>=!$]*[A-Za-z~]|[78=>M]|\([B0]|\[\?[0-9;]*[a-z$]|\]22;default\x07)|\x1b\[[0-9 ]*q"
+)
 ALLOWED = set("\r\n\t\x07")
 HARMFUL = set(EVERY) - ALLOWED - {"\x1b"}
 
@@ -41,7 +44,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         agents = made.project / ".retinue" / "agents"
         agents.mkdir(parents=True)
         described = json.dumps(EVIL)
-        (agents / "evil.md").write_text(f"---\nname: evil\ndescription: {described}\n---\nDo it {EVIL}\n", "utf-8")
+        (agents / "evil.md").write_text(
+            f"---\nname: evil\ndescription: {described}\n---\nDo it {EVIL}\n", "utf-8"
+        )
         made.ok("run", "-q", "--family", "none", "-n", f"job{TYPED}", f"Do {TYPED}")
         yield made
 
@@ -49,8 +54,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def check(raw: str, *, is_line: bool = True) -> None:
     assert "\x1b[99;98H" not in raw and "\x1b]0;owned" not in raw
     rest = raw if is_line else OURS.sub("", raw)
-    assert "\x1b" not in rest, [rest[max(0, m.start() - 20) : m.end() + 20] for m in re.finditer("\x1b", rest)][:3]
-    obeyed = HARMFUL if is_line else HARMFUL - {"\b"}  # prompt_toolkit moves the cursor back with it
+    assert "\x1b" not in rest, [
+        rest[max(0, m.start() - 20) : m.end() + 20] for m in re.finditer("\x1b", rest)
+    ][:3]
+    obeyed = (
+        HARMFUL if is_line else HARMFUL - {"\b"}
+    )  # prompt_toolkit moves the cursor back with it
     assert {f"U+{ord(c):04X}" for c in rest if c in obeyed} == set()
     assert not re.search("\u0301{5}", rest), "a tower of marks"
 
@@ -82,13 +91,21 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("arguments", LINES, ids=lambda a: " ".join(a)[:30].encode("ascii", "ignore").decode())
-def test_what_a_command_writes_to_a_terminal_can_be_seen(home: House, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", LINES, ids=lambda a: " ".join(a)[:30].encode("ascii", "ignore").decode()
+)
+def test_what_a_command_writes_to_a_terminal_can_be_seen(
+    home: House, arguments: tuple[str, ...]
+) -> None:
     with tty({**home.env, "NO_COLOR": "1"}, home.project, *arguments) as screen:
         screen.ended()
         assert "defect of retinue" not in screen.text
         check(screen.text, is_line=arguments[0] != "attach")
-        if arguments[0] in ("logs", "export", "show") and len(arguments) < 4 and TYPED not in arguments:
+        if (
+            arguments[0] in ("logs", "export", "show")
+            and len(arguments) < 4
+            and TYPED not in arguments
+        ):
             assert "begin" in screen.text and "middle" in screen.text, "the text itself is there"
 
 
@@ -99,8 +116,12 @@ def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form
     assert "begin" in text and "middle" in text, "the text itself is there"
 
 
-@pytest.mark.parametrize("arguments", [("logs", "--raw"), ("export", "-f", "jsonl"), ("show", "--json")])
-def test_json_has_the_same_values_and_hides_nothing(home: House, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("logs", "--raw"), ("export", "-f", "jsonl"), ("show", "--json")]
+)
+def test_json_has_the_same_values_and_hides_nothing(
+    home: House, arguments: tuple[str, ...]
+) -> None:
     text = home.ok(*arguments)
     check(text)
     assert any(EVIL in found for line in text.split("\n") for found in strings(json.loads(line)))
@@ -126,12 +147,20 @@ def test_an_answer_is_raw_in_a_pipe_and_tame_on_a_terminal(home: House) -> None:
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(home: House, term: str) -> None:
+def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
+    home: House, term: str
+) -> None:
     env = {**home.env, "TERM": term}
-    with tty(env, home.project, "run", "--family", "none", "-n", TYPED, f"Ask {TYPED}", size=(100, 40)) as screen:
+    with tty(
+        env, home.project, "run", "--family", "none", "-n", TYPED, f"Ask {TYPED}", size=(100, 40)
+    ) as screen:
         if term == "dumb":
             screen.until("no, or no and why:")
-            assert "\\u202e" in screen.text and "\\x9b" not in screen.text and "\\u009b97;96H" in screen.text
+            assert (
+                "\\u202e" in screen.text
+                and "\\x9b" not in screen.text
+                and "\\u009b97;96H" in screen.text
+            )
             screen.type("no\n")
         else:
             screen.until("press a")
@@ -150,7 +179,11 @@ def test_a_chat_is_tame(home: House) -> None:
     env = {**home.env, "PROMPT_TOOLKIT_NO_CPR": "1"}
     with tty(env, home.project, "chat", "--family", "none") as screen:
         screen.until(prompt)
-        for said, answer in (("Do it", "retinue show "), ("/agents", " main "), ("/show", "spent ")):
+        for said, answer in (
+            ("Do it", "retinue show "),
+            ("/agents", " main "),
+            ("/show", "spent "),
+        ):
             start = len(screen.raw)
             screen.type(f"{said}\r")
             screen.until(prompt, screen.until(answer, start))
@@ -172,7 +205,9 @@ def test_top_is_tame(home: House) -> None:
 
 
 def test_the_list_of_what_is_asked_shows_the_call_whole(home: House) -> None:
-    id = home.ok("run", "--bg", "--family", "none", "-n", TYPED, "--permission-prompts", "wait", "Ask it")
+    id = home.ok(
+        "run", "--bg", "--family", "none", "-n", TYPED, "--permission-prompts", "wait", "Ask it"
+    )
     home.until(lambda: "write" in home.ok("approve"))
     with tty({**home.env, "NO_COLOR": "1"}, home.project, "approve") as screen:
         assert screen.ended() == 0
@@ -186,7 +221,10 @@ def test_an_error_of_a_server_is_tame(tmp_path: Path) -> None:
     def refuse(heard: Any) -> Any:
         return ModelRejected(EVIL, kind="invalid_request")
 
-    with house(tmp_path, refuse) as made, tty(made.env, made.project, "run", "--family", "none", "x") as screen:
+    with (
+        house(tmp_path, refuse) as made,
+        tty(made.env, made.project, "run", "--family", "none", "x") as screen,
+    ):
         assert screen.ended() == 1
         assert "begin" in screen.text
         check(screen.text, is_line=False)
@@ -218,7 +256,11 @@ FORGED = [
 def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     def script(heard: Any) -> Any:
         turn = sum(type(m).__name__ == "Assistant" for m in heard.messages)
-        return "Done." if turn else Assistant(text=FORGER, calls=(call(FORGER, x=FORGER), call("read", path=FORGER)))
+        return (
+            "Done."
+            if turn
+            else Assistant(text=FORGER, calls=(call(FORGER, x=FORGER), call("read", path=FORGER)))
+        )
 
     with house(tmp_path_factory.mktemp("forger"), script) as made:
         servers = {FORGER: {"command": f"/no/such/{FORGER}"}, "y": {"command": 5, FORGER: 1}}
@@ -227,13 +269,17 @@ def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield made
 
 
-@pytest.mark.parametrize("arguments", FORGED, ids=lambda a: " ".join(a)[:24].encode("ascii", "ignore").decode())
+@pytest.mark.parametrize(
+    "arguments", FORGED, ids=lambda a: " ".join(a)[:24].encode("ascii", "ignore").decode()
+)
 def test_nothing_foreign_begins_a_line_of_ours(forger: House, arguments: tuple[str, ...]) -> None:
     """A name of two lines would say on the second whatever it likes, in our words."""
     with tty({**forger.env, "NO_COLOR": "1"}, forger.project, *arguments) as screen:
         screen.ended()
         assert "defect of retinue" not in screen.text
-        assert [line for line in re.split("[\r\n]+", screen.text) if line.startswith("FORGED")] == []
+        assert [
+            line for line in re.split("[\r\n]+", screen.text) if line.startswith("FORGED")
+        ] == []
 
 
 def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> None:
@@ -248,6 +294,12 @@ def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> N
         for form in ("html", "md"):
             text = made.ok("export", "-f", form)
             check(text)
-            titles = [line for line in text.split("\n") if "class=" in line or line.startswith("`") or "calls" in line]
+            titles = [
+                line
+                for line in text.split("\n")
+                if "class=" in line or line.startswith("`") or "calls" in line
+            ]
             assert any("FORGED" in line for line in titles)
-            assert form == "html" or not re.search("^FORGED", text.replace("{}", ""), re.MULTILINE), text
+            assert form == "html" or not re.search(
+                "^FORGED", text.replace("{}", ""), re.MULTILINE
+            ), text

@@ -1,4 +1,5 @@
-"""A limit that asks, on the command line: the run is parked, says so, and goes on when somebody has decided."""
+"""A limit that asks, on the command line: the run is parked, says so, and goes on when somebody has
+decided."""
 
 from __future__ import annotations
 
@@ -23,24 +24,40 @@ def park(home: House, *flags: str) -> dict[str, Any]:
     assert told.returncode == 4, told.stderr
     assert told.stdout == "" and "of 1,000 tokens spent; one more turn may need" in told.stderr
     (row,) = home.lines("ps", "--json")
-    assert f"retinue budget {row['short']} --add-tokens" in told.stderr and "--land, or --end" in told.stderr
+    assert (
+        f"retinue budget {row['short']} --add-tokens" in told.stderr
+        and "--land, or --end" in told.stderr
+    )
     return dict(row)
 
 
 def test_a_run_parks_at_its_limit_and_goes_on_when_it_is_raised(tmp_path: Path) -> None:
     with house(tmp_path, ["Here I am."]) as home:
         row = park(home)
-        assert (row["state"], row["limit_of"], row["waits_kind"]) == ("needs_input", row["id"], "tokens")
+        assert (row["state"], row["limit_of"], row["waits_kind"]) == (
+            "needs_input",
+            row["id"],
+            "tokens",
+        )
         listed, shown = home.ok("ps"), home.ok("show")
         for text in (listed, shown):
-            assert "needs you" in text and f"retinue budget {row['short']} --add-tokens {row['more']}" in text
+            assert (
+                "needs you" in text
+                and f"retinue budget {row['short']} --add-tokens {row['more']}" in text
+            )
         looked = home.ok("budget")
         assert "a person is asked" in looked and "1,000" in looked and "asks" in looked
-        assert json.loads(home.ok("budget", row["short"], "--add-tokens", str(row["more"]), "--json"))["limit"]
+        assert json.loads(
+            home.ok("budget", row["short"], "--add-tokens", str(row["more"]), "--json")
+        )["limit"]
         home.ok("wait", row["short"])
         assert "Here I am." in home.ok("show")
         after = json.loads(home.ok("budget", "--json"))
-        assert after["limit"]["tokens"] == 1_000 + row["more"] and after["spent"]["tokens"] > 0 and after["asks"] == []
+        assert (
+            after["limit"]["tokens"] == 1_000 + row["more"]
+            and after["spent"]["tokens"] > 0
+            and after["asks"] == []
+        )
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
@@ -90,12 +107,19 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
         listed = home.ok("approve")
         (asked,) = home.lines("approve", "--json")
         assert (asked["kind"], asked["run"], asked["limit"]) == ("budget", row["id"], "tokens")
-        assert f"y adds {row['more']:,} tokens, no lets it land" in listed and asked["id"][:8] in listed
+        assert (
+            f"y adds {row['more']:,} tokens, no lets it land" in listed
+            and asked["id"][:8] in listed
+        )
         told = home.run("approve", row["short"])
-        assert told.returncode == 1 and "nothing was added" in told.stderr, "a yes needs the id, or a terminal"
+        assert told.returncode == 1 and "nothing was added" in told.stderr, (
+            "a yes needs the id, or a terminal"
+        )
         told = home.run("approve", row["short"], "500", "--question", asked["id"])
         assert told.returncode == 2 and "retinue budget" in told.stderr
-        assert "added:" in home.run("approve", row["short"], "y", "--question", asked["id"][:8]).stderr
+        assert (
+            "added:" in home.run("approve", row["short"], "y", "--question", asked["id"][:8]).stderr
+        )
         home.ok("wait", row["short"])
         assert home.run("approve", row["short"], "y", "--question", asked["id"]).returncode == 1
 
@@ -133,10 +157,22 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
             return call("submit_result", result="A part.")
         if any(getattr(m, "call_id", "") for m in heard.messages):
             return "All parts are here."
-        return call("spawn_agents", tasks=[{"task": f"part {n}", "max_turns": 10} for n in range(4)])
+        return call(
+            "spawn_agents", tasks=[{"task": f"part {n}", "max_turns": 10} for n in range(4)]
+        )
 
     with house(tmp_path, script) as home:
-        told = home.run("run", "-p", "--family", "fanout", "--max-tokens", "45000", "--on-limit", "ask", "Lead them.")
+        told = home.run(
+            "run",
+            "-p",
+            "--family",
+            "fanout",
+            "--max-tokens",
+            "45000",
+            "--on-limit",
+            "ask",
+            "Lead them.",
+        )
         assert told.returncode == 4, (told.stdout, told.stderr)
         rows = {row["id"]: row for row in home.runs()}
         (top,) = [row for row in rows.values() if not row["parent"]]
@@ -156,7 +192,9 @@ def test_stream_json_tells_what_is_asked(tmp_path: Path) -> None:
         assert told.returncode == 4
         lines = [json.loads(line) for line in told.stdout.splitlines()]
         (asked,) = [line for line in lines if line.get("subtype") == "needs_input"]
-        assert "one more turn may need" in asked["question"] and asked["limit_of"] == asked["agent_id"]
+        assert (
+            "one more turn may need" in asked["question"] and asked["limit_of"] == asked["agent_id"]
+        )
 
 
 def test_what_happens_at_a_limit_can_be_configured(tmp_path: Path) -> None:

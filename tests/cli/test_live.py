@@ -1,4 +1,5 @@
-"""The live view in a real terminal: `retinue run` and `attach` under tmux, with a scripted provider."""
+"""The live view in a real terminal: `retinue run` and `attach` under tmux, with a scripted
+provider."""
 
 from __future__ import annotations
 
@@ -32,13 +33,19 @@ class Staff:
         self.answers: dict[str, Any] = {}
 
     async def __call__(self, heard: Any) -> Any:
-        first, turn = heard.messages[0].text, sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        first, turn = (
+            heard.messages[0].text,
+            sum(type(m).__name__ == "Assistant" for m in heard.messages),
+        )
         if first.startswith("Lead"):
             if turn:
                 return "The report."
             each = -(-len(self.names) // self._n_calls)
             groups = [self.names[i : i + each] for i in range(0, len(self.names), each)]
-            return [call("spawn_agents", tasks=[{"task": n, "max_turns": 10} for n in group]) for group in groups]
+            return [
+                call("spawn_agents", tasks=[{"task": n, "max_turns": 10} for n in group])
+                for group in groups
+            ]
         if turn == 0:
             return self.answers.get(first) or call("list", path=".")
         await self._let_go(first)
@@ -56,20 +63,31 @@ class Staff:
         """Let these go, or all of them: from the thread of the test."""
         with self._lock:
             self._free.update(names or self.names)
-            ready = [self._waiting.pop(name) for name in names or self.names if name in self._waiting]
+            ready = [
+                self._waiting.pop(name) for name in names or self.names if name in self._waiting
+            ]
         for loop, event in ready:
             loop.call_soon_threadsafe(event.set)
 
 
 @contextmanager
-def running(folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80, 24), **env: str) -> Iterator[Any]:
+def running(
+    folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80, 24), **env: str
+) -> Iterator[Any]:
     """A run in a terminal, as soon as its sub-agents are there. They may ask people in words."""
     with house(folder, staff) as home, terminal(folder, *size) as screen:
         try:
             settings = home.folder / "config" / "retinue" / "config.toml"
             settings.parent.mkdir(parents=True, exist_ok=True)
             settings.write_text("[families.fanout]\nlend_ask = true\n", encoding="utf-8")
-            screen.retinue("run", *FANOUT, *flags, "Lead them: map it", env={**home.env, **env}, cwd=home.project)
+            screen.retinue(
+                "run",
+                *FANOUT,
+                *flags,
+                "Lead them: map it",
+                env={**home.env, **env},
+                cwd=home.project,
+            )
             screen.until("running")
             yield home, screen
         finally:
@@ -78,13 +96,17 @@ def running(folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80
 
 def glyphs(text: str) -> str:
     """One for each sub-agent that is shown."""
-    return "".join(line[4] for line in text.split("\n") if line[1:3] in ("├─", "└─") and len(line) > 4)
+    return "".join(
+        line[4] for line in text.split("\n") if line[1:3] in ("├─", "└─") and len(line) > 4
+    )
 
 
 def test_a_run_is_shown_as_it_moves_and_stays_when_it_ends(tmp_path: Path) -> None:
     staff = Staff("agents", "models", "a name that is much longer than its column")
     with running(tmp_path, staff) as (_, screen):
-        screen.until(lambda text: text.count("list .") == 3 and glyphs(text) == "●●●", "0/3", "select")
+        screen.until(
+            lambda text: text.count("list .") == 3 and glyphs(text) == "●●●", "0/3", "select"
+        )
         staff.release("models")
         # Rows stay where they are.
         screen.until("models has 5 files", lambda text: glyphs(text) == "●✓●")
@@ -127,7 +149,11 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.type("skip the tests q x")
         screen.keys("Enter")
         screen.keys("Enter", "Down", "Enter")
-        screen.until(lambda text: "? config asks:" in text and "Which of the two?" in text and "↵ sends it" in text)
+        screen.until(
+            lambda text: (
+                "? config asks:" in text and "Which of the two?" in text and "↵ sends it" in text
+            )
+        )
         screen.type("the second")
         screen.keys("Enter")
         screen.until(lambda text: "needs you" not in text)
@@ -139,7 +165,9 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.until("cancelled")
         assert screen.code() == 0
         steps = [step["event"] for step in home.lines("logs", "latest/agents", "--raw")]
-        assert [s["mail"]["text"] for s in steps if s["event"] == "Posted"] == ["skip the tests q x"]
+        assert [s["mail"]["text"] for s in steps if s["event"] == "Posted"] == [
+            "skip the tests q x"
+        ]
 
 
 def confirm(screen: Terminal, key: str, does: str) -> None:
@@ -158,7 +186,9 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
         screen.until("cancel ")
         confirm(screen, "n", "leaves it")
         screen.keys("a")
-        screen.until("Choose, then press ↵", "path: note.txt", "content: hello", "y Allow this call once")
+        screen.until(
+            "Choose, then press ↵", "path: note.txt", "content: hello", "y Allow this call once"
+        )
         screen.paste("y")
         screen.keys("Enter")
         screen.keys("Escape")
@@ -171,13 +201,24 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
 
 def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -> None:
     with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
-        screen.retinue("run", "--family", "none", "write it", env={**home.env, "TERM": "dumb"}, cwd=home.project)
+        screen.retinue(
+            "run",
+            "--family",
+            "none",
+            "write it",
+            env={**home.env, "TERM": "dumb"},
+            cwd=home.project,
+        )
         screen.until("no, or no and why:")
         screen.type("not today")
         screen.keys("Enter")
         assert screen.code() == 0
         assert not (home.project / "note.txt").exists()
-        results = [s["event"] for s in home.lines("logs", "latest", "--raw") if s["event"]["event"] == "Decided"]
+        results = [
+            s["event"]
+            for s in home.lines("logs", "latest", "--raw")
+            if s["event"]["event"] == "Decided"
+        ]
         assert [(r["allow"], r["reason"]) for r in results] == [(False, "not today")]
 
 
@@ -211,7 +252,11 @@ def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> Non
         screen.type("1,000,000")
         screen.keys("Enter")
         assert screen.code() == 0
-        events = [s["event"] for s in home.lines("logs", "latest", "--raw") if s["event"]["event"] == "LimitChanged"]
+        events = [
+            s["event"]
+            for s in home.lines("logs", "latest", "--raw")
+            if s["event"]["event"] == "LimitChanged"
+        ]
         assert [e["add"][0] for e in events] == [1_000_000] and events[0]["question"]
 
 
@@ -294,7 +339,9 @@ def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:
         screen.keys("Escape")
         staff.release(*names[3:150])
         screen.until(
-            "147 done, 48 running", lambda text: glyphs(text) == "●" * 5, lambda text: len(text.split("\n")) <= 10
+            "147 done, 48 running",
+            lambda text: glyphs(text) == "●" * 5,
+            lambda text: len(text.split("\n")) <= 10,
         )
         screen.keys("?")
         screen.until("select an agent")
@@ -318,7 +365,9 @@ def test_without_colour_nothing_is_coloured_and_without_movement_lines_stay(tmp_
             with terminal(tmp_path) as other:
                 other.retinue("attach", env={**home.env, **env}, cwd=home.project)
                 shown = other.until(
-                    lambda text: any("agents" in line and "running" in line for line in text.split("\n"))
+                    lambda text: any(
+                        "agents" in line and "running" in line for line in text.split("\n")
+                    )
                 )
                 assert "select" not in shown
                 assert ("●" in shown) is ("RETINUE_AX_SCREEN_READER" not in env)
@@ -333,4 +382,6 @@ def test_piped_it_is_one_line_for_each_change_without_a_sequence(tmp_path: Path)
         assert "\x1b" not in done.stderr and "\r" not in done.stderr
         for name in staff.names:
             told = [line for line in done.stderr.splitlines() if f" {name} " in line]
-            assert "done" in told[-1] and len(told) == len(set(told)), "who is quick is told of once"
+            assert "done" in told[-1] and len(told) == len(set(told)), (
+                "who is quick is told of once"
+            )

@@ -1,4 +1,5 @@
-"""Frames of the live view: what fits, what is counted, what is kept out; drawn on an emulated terminal."""
+"""Frames of the live view: what fits, what is counted, what is kept out; drawn on an emulated
+terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ from tests.cli.record import SCENES, load
 
 AT = 1_800_000_000_000
 THINKS = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
-DONE = Ended(ending=Ending(state="completed", stop="done", text="5 files, 4 key types", at=AT + 900))
+DONE = Ended(
+    ending=Ending(state="completed", stop="done", text="5 files, 4 key types", at=AT + 900)
+)
 FAILED = Ended(ending=Ending(state="failed", stop="error", error="no such file", at=AT + 900))
 ASKS = Asking(
     calls=Calls(
@@ -38,7 +41,9 @@ ASKS = Asking(
         count=1,
         open=1,
         asks=1,
-        questions=(Question(index=0, id="q", call_id="c", text="write docs/A.md?", kind="permission"),),
+        questions=(
+            Question(index=0, id="q", call_id="c", text="write docs/A.md?", kind="permission"),
+        ),
     )
 )
 
@@ -56,19 +61,25 @@ def tree(*states: State, labels: Any = None, task: str = "map this repository") 
     return view
 
 
-def frame(view: TreeView, width: int = 80, height: int = 24, focus: Focus | None = None, **more: Any) -> list[str]:
+def frame(
+    view: TreeView, width: int = 80, height: int = 24, focus: Focus | None = None, **more: Any
+) -> list[str]:
     lines = Screen(view).frame(focus or Focus(), AT + 2_000, width, height, **more)
     return [line.plain for line in lines]
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
 @pytest.mark.parametrize("height", [6, 10, 24, 60])
-def test_a_frame_is_a_third_of_the_screen_at_most_and_no_line_is_too_long(width: int, height: int) -> None:
+def test_a_frame_is_a_third_of_the_screen_at_most_and_no_line_is_too_long(
+    width: int, height: int
+) -> None:
     view = tree(*[THINKS] * 60, *[DONE] * 150)
     lines = Screen(view).frame(Focus(), AT + 2_000, width, height)
     assert len(lines) <= max(4, min(12, height // 3)) and len(lines) < height
     assert all(line.cell_len < max(width, 21) for line in lines)
-    opened = Screen(view).frame(Focus(selected="c5", opened="c5"), AT, width, height, [("said", "x " * 500)] * 50)
+    opened = Screen(view).frame(
+        Focus(selected="c5", opened="c5"), AT, width, height, [("said", "x " * 500)] * 50
+    )
     assert len(opened) <= max(8, 2 * min(12, height // 3)) and len(opened) < height
 
 
@@ -92,7 +103,9 @@ def test_rows_that_are_shown_stay_when_others_begin_to_work() -> None:
     first = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
     view.take(Run(id="c5", state=THINKS, started_at=AT))
     after = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
-    assert [line for line in first[1:-2] if "running" in line] == [line for line in after[1:-2] if "agent 10" in line]
+    assert [line for line in first[1:-2] if "running" in line] == [
+        line for line in after[1:-2] if "agent 10" in line
+    ]
     assert any("agent 5 " in line for line in after)
 
 
@@ -121,7 +134,14 @@ def test_each_state_has_a_glyph_a_word_and_a_colour() -> None:
 
 
 def test_numbers_have_one_place_each() -> None:
-    lines = frame(tree(THINKS, DONE, FAILED, labels=["short", "a much longer label than fits", "日本語の名前です長い"]))
+    lines = frame(
+        tree(
+            THINKS,
+            DONE,
+            FAILED,
+            labels=["short", "a much longer label than fits", "日本語の名前です長い"],
+        )
+    )
     from rich.cells import cell_len
 
     places = {cell_len(line[: line.index("2.0k")]) for line in lines[1:4]}
@@ -164,8 +184,17 @@ def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
 
 def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
     view = TreeView()
-    for id, parent, depth in (("a", "", 0), ("b", "a", 1), ("c", "b", 2), ("d", "b", 2), ("e", "a", 1), ("f", "e", 2)):
-        view.take(Spec(id=id, parent=parent, root="a", depth=depth, order=Order(agent=id, task="t")))
+    for id, parent, depth in (
+        ("a", "", 0),
+        ("b", "a", 1),
+        ("c", "b", 2),
+        ("d", "b", 2),
+        ("e", "a", 1),
+        ("f", "e", 2),
+    ):
+        view.take(
+            Spec(id=id, parent=parent, root="a", depth=depth, order=Order(agent=id, task="t"))
+        )
     rows = view.rows(AT)[1:]
     assert branches(rows, 0) == ["├─ ", "│  ├─ ", "│  └─ ", "└─ ", "   └─ "]
     assert branches([rows[1], rows[4]], 0) == ["   ├─ ", "   └─ "]
@@ -206,7 +235,11 @@ def test_silence_and_turns_are_told_at_the_end_of_a_row() -> None:
 
 def test_cutting_and_wrapping_count_cells() -> None:
     assert cut("日本語", 5) == "日本…" and cut("ab", 4) == "ab  " and cut("abc", 0) == ""
-    assert wrap("one two three", 7) == ["one two", "three"] and wrap("日本語日本語", 4) == ["日本", "語日", "本語"]
+    assert wrap("one two three", 7) == ["one two", "three"] and wrap("日本語日本語", 4) == [
+        "日本",
+        "語日",
+        "本語",
+    ]
     assert all(columns(w).now >= 0 for w in range(10, 300))
 
 
@@ -271,7 +304,12 @@ def test_without_colour_only_weight_is_left() -> None:
         out = Pyte(100, 30)
         view = tree(THINKS, DONE, FAILED, ASKS)
         Painter(out, color=color).paint(Screen(view).frame(Focus(selected="c1"), AT, 100, 30), 100)
-        codes = {int(n) for found in re.findall(r"\x1b\[([\d;]*)m", out.raw) for n in found.split(";") if n}
+        codes = {
+            int(n)
+            for found in re.findall(r"\x1b\[([\d;]*)m", out.raw)
+            for n in found.split(";")
+            if n
+        }
         assert bool({n for n in codes if 30 <= n <= 49 or 90 <= n <= 107}) is color
 
 
@@ -296,7 +334,9 @@ def test_without_colour_only_weight_is_left() -> None:
         ({"TERM": "xterm", "CLICOLOR": "0"}, True, "auto", False, True),
     ],
 )
-def test_manners_follow_the_environment(env: dict[str, str], tty: bool, flag: str, color: bool, moves: bool) -> None:
+def test_manners_follow_the_environment(
+    env: dict[str, str], tty: bool, flag: str, color: bool, moves: bool
+) -> None:
     class Stream(io.StringIO):
         def isatty(self) -> bool:
             return tty
@@ -331,7 +371,21 @@ def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
 
 def test_a_line_is_edited() -> None:
     editor = Editor("hello world")
-    for key in ("word", "t", "h", "e", "r", "e", "home", "right", "backspace", "H", "end", "paste: a\nb\x1b ", "left"):
+    for key in (
+        "word",
+        "t",
+        "h",
+        "e",
+        "r",
+        "e",
+        "home",
+        "right",
+        "backspace",
+        "H",
+        "end",
+        "paste: a\nb\x1b ",
+        "left",
+    ):
         editor.press(key)
     assert (editor.text, editor.at) == ("Hello there a b ", 15)
     editor.press("clear")
@@ -363,7 +417,9 @@ def test_the_terminal_is_put_back_as_it_was_whatever_happens() -> None:
             assert keys.read() == ["x", "up"] and keys.read() == []
             raise RuntimeError
         assert termios.tcgetattr(theirs) == before
-        assert [signal.getsignal(n) for n in (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)] == handlers
+        assert [
+            signal.getsignal(n) for n in (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
+        ] == handlers
 
 
 REPORTS = (

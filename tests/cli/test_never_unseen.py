@@ -1,6 +1,5 @@
-"""A run that goes on is never left without a word: whatever happens to the command that started it, its user learns the
-run's id and how to find it again.
-"""
+"""A run that goes on is never left without a word: whatever happens to the command that started it,
+its user learns the run's id and how to find it again."""
 
 from __future__ import annotations
 
@@ -46,7 +45,9 @@ def names(heard: Any) -> str:
 
 
 @pytest.mark.parametrize("format", ["text", "stream-json"])
-def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(tmp_path: Path, format: str) -> None:
+def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(
+    tmp_path: Path, format: str
+) -> None:
     with house(tmp_path, names) as home:
         (tmp_path / "server.py").write_text(SERVER)
         server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
@@ -80,17 +81,29 @@ absurd += [{"name": 5}, {"name": ["a"]}, None, "tool", {"name": "small", "inputS
 
 
 def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path) -> None:
-    """A required argument without a name ended every run with a TypeError; a deep one spoiled the approvals."""
+    """A required argument without a name ended every run with a TypeError; a deep one spoiled the
+    approvals."""
     with house(tmp_path, names) as home:
-        server = SERVER.replace("def tool", f"{ABSURD}\ndef tool", 1).replace('tool("huge", 10_000)', "*absurd")
+        server = SERVER.replace("def tool", f"{ABSURD}\ndef tool", 1).replace(
+            'tool("huge", 10_000)', "*absurd"
+        )
         (tmp_path / "server.py").write_text(server)
         given = json.dumps(
-            {"mcpServers": {"s": {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}}}
+            {
+                "mcpServers": {
+                    "s": {
+                        "command": sys.executable,
+                        "args": ["-I", "-S", str(tmp_path / "server.py")],
+                    }
+                }
+            }
         )
         for _ in range(2):
             done = home.real("run", "--mcp-config", given, "hello")
             assert done.returncode == 0, done.stderr
-            assert {"mcp__s__small", "mcp__s__nameless", "mcp__s__listed", "mcp__s__deep"} <= set(done.stdout.split())
+            assert {"mcp__s__small", "mcp__s__nameless", "mcp__s__listed", "mcp__s__deep"} <= set(
+                done.stdout.split()
+            )
             assert "MCP tool s/wide is withheld: it cannot be used" in done.stderr
             assert "Error" not in done.stderr and "failed" not in done.stderr
             home.ok("stop")
@@ -106,7 +119,10 @@ def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> 
         done = home.real("run", "--model", "openai:m", "--mcp-config", given, "hello")
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("128 tools.") and "are not offered" in done.stdout
-        assert "are not offered, because this model takes 128 at most" in done.stderr and "includeTools" in done.stderr
+        assert (
+            "are not offered, because this model takes 128 at most" in done.stderr
+            and "includeTools" in done.stderr
+        )
 
 
 def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_path: Path) -> None:
@@ -114,12 +130,17 @@ def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_
     with house(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
         command = [sys.executable, "-m", "retinue", "run", "--json", "hello"]
         piped: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
-        done = subprocess.run(command, cwd=home.project, env=home.env, timeout=SECONDS, check=False, **piped)
+        done = subprocess.run(
+            command, cwd=home.project, env=home.env, timeout=SECONDS, check=False, **piped
+        )
         assert done.returncode == 1 and "No space left" in done.stderr
         (run,) = home.runs()
         said = re.search(r"run (\w+) may still be going on", done.stderr)
         assert said is not None and said[1] == run["short"], done.stderr
-        assert f"retinue attach {run['short']}" in done.stderr and f"retinue cancel {run['short']}" in done.stderr
+        assert (
+            f"retinue attach {run['short']}" in done.stderr
+            and f"retinue cancel {run['short']}" in done.stderr
+        )
         home.ok("cancel", run["short"])
 
 
@@ -134,9 +155,14 @@ def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
         try:
             for command in (("ps",), ("cancel", "latest")):
                 done = home.run(*command)
-                assert command == ("ps",) or (done.returncode == 1 and "`retinue stop` ends it" in done.stderr)
+                assert command == ("ps",) or (
+                    done.returncode == 1 and "`retinue stop` ends it" in done.stderr
+                )
             stopped = home.run("stop")
-            assert stopped.returncode == 0 and f"host {pid} did not answer and was killed" in stopped.stderr
+            assert (
+                stopped.returncode == 0
+                and f"host {pid} did not answer and was killed" in stopped.stderr
+            )
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

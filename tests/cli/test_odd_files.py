@@ -1,6 +1,6 @@
-"""Pipes, sockets, devices, directories, links and files without an end at every name that a project's files have: the
-program starts, runs, answers, cancels and stops, and waits for none of them.
-"""
+"""Pipes, sockets, devices, directories, links and files without an end at every name that a
+project's files have: the program starts, runs, answers, cancels and stops, and waits for none of
+them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,62 @@ from tests.needs import needs
 from tests.security.holes import git
 
 NAMES = (
-    *(".gitignore", ".rgignore", ".ignore", ".gitattributes", ".gitmodules", ".mailmap", "src/.gitignore"),
-    *(".git/config", ".git/HEAD", ".git/commondir", ".git/gitdir", ".git/info/exclude", ".git/packed-refs"),
-    *(".git/index", ".git/shallow", ".git/config.worktree", ".git/objects/info/alternates", ".git/refs/heads/main"),
+    *(
+        ".gitignore",
+        ".rgignore",
+        ".ignore",
+        ".gitattributes",
+        ".gitmodules",
+        ".mailmap",
+        "src/.gitignore",
+    ),
+    *(
+        ".git/config",
+        ".git/HEAD",
+        ".git/commondir",
+        ".git/gitdir",
+        ".git/info/exclude",
+        ".git/packed-refs",
+    ),
+    *(
+        ".git/index",
+        ".git/shallow",
+        ".git/config.worktree",
+        ".git/objects/info/alternates",
+        ".git/refs/heads/main",
+    ),
     *("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".retinue/config.toml", ".retinue/agents/one.md"),
     *(".retinue/skills/s/SKILL.md", ".agents/skills/u/SKILL.md", ".github/copilot-instructions.md"),
-    *(".claude/settings.json", ".claude/agents/two.md", ".claude/skills/t/SKILL.md", ".claude/CLAUDE.md"),
-    *(".codex/agents/three.toml", ".codex/config.toml", ".gemini/settings.json", ".opencode/agents/four.md"),
-    *(".mcp.json", "mcp.json", "opencode.json", "opencode.jsonc", ".vscode/mcp.json", ".cursor/mcp.json"),
-    *(".env", "pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "README.md", "setup.py"),
+    *(
+        ".claude/settings.json",
+        ".claude/agents/two.md",
+        ".claude/skills/t/SKILL.md",
+        ".claude/CLAUDE.md",
+    ),
+    *(
+        ".codex/agents/three.toml",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".opencode/agents/four.md",
+    ),
+    *(
+        ".mcp.json",
+        "mcp.json",
+        "opencode.json",
+        "opencode.jsonc",
+        ".vscode/mcp.json",
+        ".cursor/mcp.json",
+    ),
+    *(
+        ".env",
+        "pyproject.toml",
+        "package.json",
+        "Cargo.toml",
+        "go.mod",
+        "Makefile",
+        "README.md",
+        "setup.py",
+    ),
     *("src/main.py", "requirements.txt", "tsconfig.json", "pom.xml"),
 )
 
@@ -122,7 +169,14 @@ def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: An
     with house(tmp_path, explore) as home:
         repository(home.project)
         plant(home.project, kind, NAMES)
-        for command in (("config",), ("agents",), ("mcp", "list"), ("doctor",), ("trust", "--check"), ("ps",)):
+        for command in (
+            ("config",),
+            ("agents",),
+            ("mcp", "list"),
+            ("doctor",),
+            ("trust", "--check"),
+            ("ps",),
+        ):
             assert home.run(*command).returncode in (0, 1, 2), command
         done = home.real("run", "--yolo", "go")
         assert done.returncode == 0 and "Done." in done.stdout, (done.stdout, done.stderr)
@@ -144,7 +198,9 @@ def test_a_project_whose_git_directory_is_odd_is_worked_in(tmp_path: Path, kind:
 
 @needs("bwrap", "git")
 @pytest.mark.parametrize("kind", [fifo, endless, linked_fifo])
-def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(tmp_path: Path, kind: Any) -> None:
+def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(
+    tmp_path: Path, kind: Any
+) -> None:
     def model(heard: Any) -> Any:
         return [call("git", args=["status"]), call("shell", command="sleep 600")]
 
@@ -160,9 +216,20 @@ def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(tmp_path: P
 
 @needs("git")
 @pytest.mark.parametrize("kind", [fifo, endless, linked_fifo, folder, circular])
-@pytest.mark.parametrize("name", [".git", ".git/config", ".git/HEAD", ".git/refs/heads/main", ".git/index"])
-def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(tmp_path: Path, kind: Any, name: str) -> None:
-    agents = {"one": {"description": "d", "prompt": "p", "isolation": "worktree", "tools": ["Read", "Write"]}}
+@pytest.mark.parametrize(
+    "name", [".git", ".git/config", ".git/HEAD", ".git/refs/heads/main", ".git/index"]
+)
+def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(
+    tmp_path: Path, kind: Any, name: str
+) -> None:
+    agents = {
+        "one": {
+            "description": "d",
+            "prompt": "p",
+            "isolation": "worktree",
+            "tools": ["Read", "Write"],
+        }
+    }
 
     def model(heard: Any) -> Any:
         results = [m.text for m in heard.messages if type(m).__name__ == "Result"]

@@ -47,7 +47,11 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         asked = home.lines("approve", "--json")[0]["id"]
         assert asked[:8] in home.ok("approve")
         unsaid = home.run("approve", id, "y")
-        assert unsaid.returncode == 1 and f"--question {asked[:8]}" in unsaid.stderr and "made.txt" in unsaid.stdout
+        assert (
+            unsaid.returncode == 1
+            and f"--question {asked[:8]}" in unsaid.stderr
+            and "made.txt" in unsaid.stdout
+        )
         assert home.runs()[0]["state"] == "needs_input"
         assert home.real("approve", id, "--question", asked[:8]).returncode == 0
         home.ok("wait", id)

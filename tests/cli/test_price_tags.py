@@ -1,4 +1,5 @@
-"""What a fan-out should cost is said when it starts and when it is asked for; what came of it in `show` and in JSON."""
+"""What a fan-out should cost is said when it starts and when it is asked for; what came of it in
+`show` and in JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from tests.cli.house import house
 PRICED = ("--model", "openai-chat:gpt-5")
 FANOUT = ("--family", "fanout")
 FOUR = [{"task": f"count to {n}"} for n in range(4)]
-FORKED = {"n": 5, "tokens": 420_000, "cached_tokens": 420_000, "usd": 0.42, "usd_without_cache": 1.26, "is_fork": True}
+FORKED = {
+    "n": 5,
+    "tokens": 420_000,
+    "cached_tokens": 420_000,
+    "usd": 0.42,
+    "usd_without_cache": 1.26,
+    "is_fork": True,
+}
 
 
 def lead(heard: Any) -> Any:
@@ -33,10 +41,16 @@ def test_a_fan_out_is_told_with_its_price_when_it_starts(tmp_path: Path) -> None
     with house(tmp_path, lead) as home:
         done = home.real("run", *PRICED, *FANOUT, "Delegate it.")
         (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
-        assert "4 sub-agents of about " in line and ": input about $" in line and line.endswith(" without the cache")
+        assert (
+            "4 sub-agents of about " in line
+            and ": input about $" in line
+            and line.endswith(" without the cache")
+        )
 
 
-def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(tmp_path: Path) -> None:
+def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
+    tmp_path: Path,
+) -> None:
     with house(tmp_path, lead) as home:
         told = home.lines("run", *PRICED, *FANOUT, "--json", "Delegate it.")
         tags = [line["price_tag"] for line in told if line.get("subtype") == "task_started"]
@@ -45,15 +59,22 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
         ends = [line["cache"] for line in told if line.get("subtype") == "task_notification"]
         total = told[-1]["cache"]
         assert sum(end["read_tokens"] for end in ends) < total["read_tokens"]
-        assert total["read_tokens"] == pytest.approx(total["expected_tokens"], rel=0.01), "heads are counted in bytes"
-        assert total["saved_usd"] == pytest.approx(total["expected_usd"], rel=0.01) and total["saved_usd"] > 0
+        assert total["read_tokens"] == pytest.approx(total["expected_tokens"], rel=0.01), (
+            "heads are counted in bytes"
+        )
+        assert (
+            total["saved_usd"] == pytest.approx(total["expected_usd"], rel=0.01)
+            and total["saved_usd"] > 0
+        )
         text = home.ok("show")
         assert f"cache    {words.cache(total)}" in text.splitlines()
         assert text.count("  cache ") == 4, "the run's own next turn, and three of four children"
         (shown,) = home.lines("show", "--json")
         assert shown["cache"] == total
         assert [agent["price_tag"] for agent in shown["agents"][1:]] == tags
-        assert sum(agent["cache"]["read_tokens"] for agent in shown["agents"]) == total["read_tokens"]
+        assert (
+            sum(agent["cache"]["read_tokens"] for agent in shown["agents"]) == total["read_tokens"]
+        )
         assert home.lines("ps", "--json")[0]["cache"] == total
         home.ok("stop")
         assert home.lines("show", "--json")[0]["cache"] == total, "without a host too"
@@ -65,14 +86,20 @@ def test_a_model_without_a_price_has_tokens_and_no_dollars(tmp_path: Path) -> No
         (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
         assert line.endswith(" tokens") and "$" not in line
         (shown,) = home.lines("show", "--json")
-        assert shown["cache"]["saved_usd"] is None and shown["agents"][1]["price_tag"]["usd"] is None
-        assert "$" not in next(line for line in home.ok("show").splitlines() if line.startswith("cache"))
+        assert (
+            shown["cache"]["saved_usd"] is None and shown["agents"][1]["price_tag"]["usd"] is None
+        )
+        assert "$" not in next(
+            line for line in home.ok("show").splitlines() if line.startswith("cache")
+        )
 
 
 def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
         (tmp_path / "config" / "retinue").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "config" / "retinue" / "config.toml").write_text('[permissions]\nask = ["spawn_agents"]\n')
+        (tmp_path / "config" / "retinue" / "config.toml").write_text(
+            '[permissions]\nask = ["spawn_agents"]\n'
+        )
         id = home.ok("run", "--bg", *PRICED, *FANOUT, "Delegate it.")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         (asked,) = home.lines("approve", "--json")
@@ -90,7 +117,16 @@ def child(n: int, turn: int = 1, tag: Tag | None = None, **fields: Any) -> Spec:
     slot = Slot(turn=turn, index=n, item=0, call_id=f"c{n}")
     tag = tag or Tag(prompt=84_000, cached=84_000, nanos=84_000_000, plain_nanos=252_000_000)
     order = Order(agent="one", task="go")
-    return Spec(id=f"r{n}", order=order, root="top", parent="top", slot=slot, tag=tag, created_at=1_000 + n, **fields)
+    return Spec(
+        id=f"r{n}",
+        order=order,
+        root="top",
+        parent="top",
+        slot=slot,
+        tag=tag,
+        created_at=1_000 + n,
+        **fields,
+    )
 
 
 def test_forks_of_one_turn_are_told_together_whichever_calls_started_them() -> None:
@@ -122,7 +158,7 @@ def test_what_is_free_old_or_a_single_child_is_not_told() -> None:
     ("changed", "text"),
     [
         ({}, "5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache"),
-        ({"n": 1, "tokens": 900, "usd": 1.26, "is_fork": False}, "1 sub-agent of about 900 tokens: input about $1.26"),
+        ({"n": 1, "tokens": 900, "usd": 1.26, "is_fork": False}, "1 sub-agent of " "about " "900 " "tokens: input about $1.26"),
         ({"usd": None, "usd_without_cache": None}, "5 forks of about 84.0k tokens"),
     ],
 )  # fmt: skip
@@ -138,8 +174,8 @@ def test_a_price_tag_is_one_line(changed: dict[str, Any], text: str) -> None:
          "79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23"),
         ({"expected": 84_000, "written": 84_000, "expected_nanos": 230_000_000, "saved_nanos": -60_000_000},
          "0 tokens read of 84.0k expected, about $0.06 more than without it"),
-        ({"expected": 84_000, "read": 79_200, "unpriced": 84_000}, "79.2k tokens read of 84.0k expected"),
-        ({"read": 5_000, "saved_nanos": 10_000_000}, "5.0k tokens read of 0 expected, about $0.01 saved"),
+        ({"expected": 84_000, "read": 79_200, "unpriced": 84_000}, "79.2k tokens read " "of " "84.0k " "expected"),
+        ({"read": 5_000, "saved_nanos": 10_000_000}, "5.0k tokens read of 0 expected, " "about " "$0.01 " "saved"),
     ],
 )  # fmt: skip
 def test_what_a_cache_gave_is_one_line(figures: dict[str, int], text: str) -> None:

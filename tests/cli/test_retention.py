@@ -26,5 +26,9 @@ def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
 
 def test_what_is_told_in_the_environment() -> None:
     assert not retention_of({"HOME": "/x"}).is_on
-    told = {"RETINUE_RETENTION_AGE": "2d", "RETINUE_RETENTION_COUNT": "7", "RETINUE_RETENTION_SIZE_MB": "3"}
+    told = {
+        "RETINUE_RETENTION_AGE": "2d",
+        "RETINUE_RETENTION_COUNT": "7",
+        "RETINUE_RETENTION_SIZE_MB": "3",
+    }
     assert retention_of(told) == Retention(age_seconds=172_800.0, count=7, size=3 << 20)

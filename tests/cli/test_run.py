@@ -52,7 +52,9 @@ def test_a_prompt_can_come_from_stdin_or_from_both(tmp_path: Path) -> None:
         assert home.ok("run", "-", input="from a pipe\n") == "FROM A PIPE"
         assert home.ok("run", input="from a pipe") == "FROM A PIPE"
         assert home.ok("run", "sum up:", "-", input="a text") == "SUM UP:\n\nA TEXT"
-        assert "no prompt" in home.run("run", "--", "").stderr or home.run("run", " ").returncode == 2
+        assert (
+            "no prompt" in home.run("run", "--", "").stderr or home.run("run", " ").returncode == 2
+        )
 
 
 def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
@@ -61,7 +63,10 @@ def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
         assert told["type"] == "result" and told["subtype"] == "success" and not told["is_error"]
         assert told["result"] == "Both have counted." and told["num_turns"] == 2
         assert told["subagent_stats"]["spawned"] == told["subagent_stats"]["completed"] == 2
-        assert told["usage"]["output_tokens"] > 0 and told["modelUsage"]["scripted"]["inputTokens"] >= 0
+        assert (
+            told["usage"]["output_tokens"] > 0
+            and told["modelUsage"]["scripted"]["inputTokens"] >= 0
+        )
         assert told["permission_denials"] == [] and told["terminal_reason"] == "done"
 
 
@@ -85,21 +90,38 @@ def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path)
         told = home.lines("run", "--json", *FANOUT, "Delegate it.")
         kinds = [(line["type"], line.get("subtype")) for line in told]
         assert kinds[0] == ("system", "init") and kinds[-1] == ("result", "success")
-        assert kinds.count(("system", "task_started")) == kinds.count(("system", "task_notification")) == 2
+        assert (
+            kinds.count(("system", "task_started"))
+            == kinds.count(("system", "task_notification"))
+            == 2
+        )
         root = told[0]["agent_id"]
         children = {line["agent_id"] for line in told} - {root}
         assert len(children) == 2
-        delegating = next(c for line in told if line["type"] == "assistant" for c in line["message"]["content"])
+        delegating = next(
+            c for line in told if line["type"] == "assistant" for c in line["message"]["content"]
+        )
         for line in told:
-            assert {"agent_id", "parent_agent_id", "depth", "seq", "ts", "session_id"} <= line.keys()
+            assert {
+                "agent_id",
+                "parent_agent_id",
+                "depth",
+                "seq",
+                "ts",
+                "session_id",
+            } <= line.keys()
             assert line["session_id"] == root
             if line["agent_id"] in children:
                 assert (line["parent_agent_id"], line["depth"]) == (root, 1)
                 assert line.get("parent_tool_use_id", delegating["id"]) == delegating["id"]
         results = [c for line in told if line["type"] == "user" for c in line["message"]["content"]]
-        assert any(c.get("tool_use_id") == delegating["id"] and "counted" in c["content"] for c in results)
+        assert any(
+            c.get("tool_use_id") == delegating["id"] and "counted" in c["content"] for c in results
+        )
         assert sum(line["type"] == "assistant" for line in told) == 4
-        assert [x["status"] for x in told if x.get("subtype") == "task_notification"] == ["completed"] * 2
+        assert [x["status"] for x in told if x.get("subtype") == "task_notification"] == [
+            "completed"
+        ] * 2
         seqs = [line["seq"] for line in told]
         assert seqs == sorted(seqs)
         again = home.lines("replay", "latest", "--output-format", "stream-json")
@@ -107,7 +129,11 @@ def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path)
 
 
 def _said(lines: list[Any]) -> list[str]:
-    return [json.dumps([x["agent_id"], x["message"]]) for x in lines if x["type"] in ("assistant", "user")]
+    return [
+        json.dumps([x["agent_id"], x["message"]])
+        for x in lines
+        if x["type"] in ("assistant", "user")
+    ]
 
 
 def test_text_as_it_comes_is_told_when_asked_for(tmp_path: Path) -> None:
@@ -156,14 +182,22 @@ def test_a_result_can_be_asked_for_in_a_schema(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     with house(tmp_path, [call("submit_result", result={"n": 7}), "?"]) as home:
         (home.project / "schema.json").write_text(json.dumps(schema))
-        (told,) = home.lines("run", "--output-format", "json", "--output-schema", "schema.json", "how many?")
+        (told,) = home.lines(
+            "run", "--output-format", "json", "--output-schema", "schema.json", "how many?"
+        )
         assert told["structured_output"] == {"n": 7}
         assert "schema" in home.run("run", "--output-schema", "missing.json", "x").stderr
 
 
 def test_a_conversation_can_come_line_by_line(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: f"heard {sum(m.__class__.__name__ == 'User' for m in heard.messages)}") as home:
-        lines = [{"type": "user", "message": {"role": "user", "content": text}} for text in ("one", "two")]
+    with house(
+        tmp_path,
+        lambda heard: f"heard {sum(m.__class__.__name__ == 'User' for m in heard.messages)}",
+    ) as home:
+        lines = [
+            {"type": "user", "message": {"role": "user", "content": text}}
+            for text in ("one", "two")
+        ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         told = home.lines("run", "--input-format", "stream-json", "--json", input=text)
         assert [x["result"] for x in told if x["type"] == "result"] == ["heard 1", "heard 2"]
@@ -181,7 +215,10 @@ def test_a_run_can_be_continued_forked_and_named(tmp_path: Path) -> None:
 
 def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
-        assert home.ok("run", "--no-session-persistence", *FANOUT, "Delegate it.") == "Both have counted."
+        assert (
+            home.ok("run", "--no-session-persistence", *FANOUT, "Delegate it.")
+            == "Both have counted."
+        )
         assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -245,7 +282,9 @@ def test_sigterm_cancels_and_exits_with_143(tmp_path: Path) -> None:
         ([call("artifact", id="0" * 64)], ("--max-tokens", "3000"), 5),
     ],
 )
-def test_a_run_exits_with_the_code_of_its_end(tmp_path: Path, script: Any, flags: tuple[str, ...], code: int) -> None:
+def test_a_run_exits_with_the_code_of_its_end(
+    tmp_path: Path, script: Any, flags: tuple[str, ...], code: int
+) -> None:
     with house(tmp_path, script) as home:
         assert home.run("run", *flags, "go").returncode == code
 
@@ -332,8 +371,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=lambda v: " ".join(v) if type(v) is tuple else None)
-def test_wrong_use_gets_one_line_and_a_code(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), WRONG, ids=lambda v: " ".join(v) if type(v) is tuple else None
+)
+def test_wrong_use_gets_one_line_and_a_code(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     done = House(tmp_path).run(*arguments)
     assert (done.returncode, done.stdout) == (code, "")
     (line,) = done.stderr.splitlines()

@@ -12,7 +12,17 @@ import pytest
 from retinue.cli.command_list import COMMANDS
 from tests.cli.house import House, house
 
-HEAVY = ("asyncio", "aiohttp", "rich", "textual", "yaml", "mcp", "starlette", "prompt_toolkit", "retinue.api")
+HEAVY = (
+    "asyncio",
+    "aiohttp",
+    "rich",
+    "textual",
+    "yaml",
+    "mcp",
+    "starlette",
+    "prompt_toolkit",
+    "retinue.api",
+)
 LOOK = """
 import json, sys
 from retinue.cli.main import main
@@ -23,12 +33,18 @@ sys.stderr.write(json.dumps(list(sys.modules)))
 
 def loaded(home: House, *arguments: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, *arguments], env=home.env, cwd=home.project, capture_output=True, text=True
+        [sys.executable, "-c", LOOK, *arguments],
+        env=home.env,
+        cwd=home.project,
+        capture_output=True,
+        text=True,
     )
     return set(json.loads(done.stderr[done.stderr.index("[") :]))
 
 
-@pytest.mark.parametrize("arguments", [("--version",), ("ps",), ("ps", "--tree", "--json"), ("--help",)])
+@pytest.mark.parametrize(
+    "arguments", [("--version",), ("ps",), ("ps", "--tree", "--json"), ("--help",)]
+)
 def test_nothing_heavy_is_loaded(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with house(tmp_path) as home:
         if arguments[0] == "ps":

@@ -14,7 +14,12 @@ from retinue.store.base import Row
 from retinue.view.stream_json import StreamHeader, lines
 
 ROOT, CHILD = "root-run", "child-run"
-TOP = Spec(id=ROOT, order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"), root=ROOT, model="p:m")
+TOP = Spec(
+    id=ROOT,
+    order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"),
+    root=ROOT,
+    model="p:m",
+)
 BELOW = Spec(
     id=CHILD,
     order=Order(agent="main-0a1b2c3d.delegate", task="look", label="looker"),
@@ -31,7 +36,14 @@ USAGE = Usage(input=100, output=20, cache_read=60, turns=1)
 
 def ended(spec: Spec, state: Any, at: int, **fields: Any) -> Row:
     ending = Ending(state=state, at=at, **fields)
-    run = Run(id=spec.id, state=Ended(ending=ending), turn=2, usage=USAGE, model_used="m", started_at=1_000)
+    run = Run(
+        id=spec.id,
+        state=Ended(ending=ending),
+        turn=2,
+        usage=USAGE,
+        model_used="m",
+        started_at=1_000,
+    )
     return Row(spec, run)
 
 
@@ -40,11 +52,17 @@ def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
 
 
 def recorded() -> tuple[list[Item], TreeRecord]:
-    delegating = Assistant(text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),))
+    delegating = Assistant(
+        text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),)
+    )
     looking = Assistant(calls=(Call(id="d1", name="write", args='{"path":"a"}'),))
-    replied = Replied(attempt=1, reply=Reply(message=delegating, usage=USAGE, stop="calls", model="m"))
+    replied = Replied(
+        attempt=1, reply=Reply(message=delegating, usage=USAGE, stop="calls", model="m")
+    )
     looked = Replied(attempt=1, reply=Reply(message=looking, usage=USAGE, stop="calls", model="m"))
-    last = Replied(attempt=2, reply=Reply(message=Assistant(text="All done."), usage=USAGE, model="m"))
+    last = Replied(
+        attempt=2, reply=Reply(message=Assistant(text="All done."), usage=USAGE, model="m")
+    )
     orders = Ordered(turn=1, index=0, call_id="c1", name="delegate_tasks", orders=Orders())
     back = ToolReturned(turn=1, index=0, call_id="d1", name="write", text="Denied.", error=True)
     child, top = (
@@ -66,10 +84,14 @@ def recorded() -> tuple[list[Item], TreeRecord]:
         step(7, CHILD, 1_500, back),
         step(8, CHILD, 1_550, back, stale="it was told before"),
         MessageAdded(
-            run=CHILD, n=2, message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True)
+            run=CHILD,
+            n=2,
+            message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True),
         ),
         RunChanged(row=child),
-        MessageAdded(run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")),
+        MessageAdded(
+            run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")
+        ),
         step(9, ROOT, 1_990, last),
         MessageAdded(run=ROOT, n=3, message=Assistant(text="All done.")),
     ]
@@ -78,7 +100,11 @@ def recorded() -> tuple[list[Item], TreeRecord]:
 
 def told(**head: Any) -> list[dict[str, Any]]:
     items, final = recorded()
-    return list(lines(StreamHeader(tools=("read",), agents=("critic",), mode="manual", **head), items, final))
+    return list(
+        lines(
+            StreamHeader(tools=("read",), agents=("critic",), mode="manual", **head), items, final
+        )
+    )
 
 
 def test_the_lines_are_those_that_programs_know() -> None:
@@ -105,7 +131,9 @@ def test_each_line_says_whose_it_is_and_when() -> None:
         assert x["session_id"] == ROOT
         below = x["agent_id"] == CHILD
         assert (x["parent_agent_id"], x["depth"]) == ((ROOT, 1) if below else (None, 0))
-        assert x.get("parent_tool_use_id") == ("c1" if below and x["type"] in ("assistant", "user") else None)
+        assert x.get("parent_tool_use_id") == (
+            "c1" if below and x["type"] in ("assistant", "user") else None
+        )
     assert [x["seq"] for x in told()] == [0, 0, 3, 4, 5, 5, 6, 6, 8, 8, 8, 9, 9]
 
 
@@ -127,12 +155,18 @@ def test_a_reply_has_its_content_its_stop_and_its_usage() -> None:
 
 def test_a_sub_agent_is_told_of_from_its_start_to_its_end() -> None:
     tasks = {x["subtype"]: x for x in told() if x.get("task_id") == CHILD}
-    assert (tasks["task_started"]["description"], tasks["task_started"]["tool_use_id"]) == ("looker", "c1")
+    assert (tasks["task_started"]["description"], tasks["task_started"]["tool_use_id"]) == (
+        "looker",
+        "c1",
+    )
     assert tasks["task_updated"]["patch"] == {"status": "running"}
     assert tasks["task_progress"]["last_tool_name"] == "write"
     spent = {"total_tokens": 120, "estimated_tokens": 0, "tool_uses": 0, "duration_ms": 200}
     assert tasks["task_progress"]["usage"] == spent
-    assert (tasks["task_notification"]["status"], tasks["task_notification"]["summary"]) == ("failed", "no")
+    assert (tasks["task_notification"]["status"], tasks["task_notification"]["summary"]) == (
+        "failed",
+        "no",
+    )
 
 
 def test_the_result_has_everything_that_was_spent_and_refused() -> None:
@@ -174,5 +208,7 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
         ("cancelled", "cancelled", "error_cancelled"),
         ("failed", "server_error", "error_during_execution"),
     ):
-        (result,) = lines(StreamHeader(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
+        (result,) = lines(
+            StreamHeader(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),))
+        )
         assert (result["subtype"], result["is_error"], result["result"]) == (subtype, True, "why")

@@ -73,7 +73,9 @@ async def choose(pilot: Pilot[None], key: str, does: str) -> None:
     await pilot.press("enter")
 
 
-def drive(app: TopApp, script: Callable[[Pilot[None]], Any], size: tuple[int, int] = (140, 30)) -> None:
+def drive(
+    app: TopApp, script: Callable[[Pilot[None]], Any], size: tuple[int, int] = (140, 30)
+) -> None:
     async def main() -> None:
         async with app.run_test(size=size) as pilot:
             await script(pilot)
@@ -97,9 +99,17 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
             assert "Lead them" in first[0] and first[1:3] == ["◌ waiting", "0 of 2 children done"]
             assert agents[0].endswith("└ agents") and agents[6].endswith("k") and agents[7] == "n/a"
             head = str(app.query_one("#head", Static).render())
-            assert "runs 1" in head and "● 3 running" in head and "tokens/min" in head and "today" in head
+            assert (
+                "runs 1" in head
+                and "● 3 running" in head
+                and "tokens/min" in head
+                and "today" in head
+            )
             await pilot.press("down", "enter")
-            await until(pilot, lambda: all(text in said(app) for text in ("▸ list .", "[the directory is empty]")))
+            await until(
+                pilot,
+                lambda: all(text in said(app) for text in ("▸ list .", "[the directory is empty]")),
+            )
             await pilot.press("m")
             await until(pilot, lambda: isinstance(app.focused, Input))
             app.screen.query_one(Input).value = "hello"
@@ -107,14 +117,21 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
             await pilot.press("escape")
             staff.release("models")
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
-            await until(pilot, lambda: [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"])
+            await until(
+                pilot,
+                lambda: [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"],
+            )
             await pilot.press("x")
             await choose(pilot, "y", "cancels")
             await until(pilot, lambda: table(app)[1][1] == "- cancelled")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
         drive(app, script)
-        posted = [s["event"] for s in home.lines("logs", "mapping/agents", "--raw") if s["event"]["event"] == "Posted"]
+        posted = [
+            s["event"]
+            for s in home.lines("logs", "mapping/agents", "--raw")
+            if s["event"]["event"] == "Posted"
+        ]
         assert [event["mail"]["text"] for event in posted] == ["hello"]
 
 
@@ -182,7 +199,9 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
 
 def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
     with house(tmp_path, ["Here I am."]) as home:
-        home.ok("run", "--bg", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go.")
+        home.ok(
+            "run", "--bg", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go."
+        )
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
@@ -190,14 +209,18 @@ def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
             assert table(app)[0][2].startswith("asks: 0 of 1,000 tokens spent")
             await pilot.press("a")
             await choose(pilot, "t", "lets you say how much")
-            await until(pilot, lambda: isinstance(app.screen, Say) and isinstance(app.focused, Input))
+            await until(
+                pilot, lambda: isinstance(app.screen, Say) and isinstance(app.focused, Input)
+            )
             await pilot.press(*"1000000", "enter")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
         drive(app, script)
 
 
-def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(tmp_path: Path) -> None:
+def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
+    tmp_path: Path,
+) -> None:
     staff = Staff("agents")
     with house(tmp_path, staff) as home:
         home.ok("run", "--bg", *FANOUT, "Lead them")
@@ -206,7 +229,9 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            assert await until(pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"])
+            assert await until(
+                pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"]
+            )
             await pilot.press("down", "enter")
             assert await until(pilot, lambda: "agents" in said(app))
 
@@ -244,7 +269,9 @@ def test_bars_are_as_high_as_their_numbers() -> None:
 
 def test_without_the_extra_there_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "textual").mkdir()
-    (tmp_path / "textual" / "__init__.py").write_text("raise ModuleNotFoundError('no', name='textual')")
+    (tmp_path / "textual" / "__init__.py").write_text(
+        "raise ModuleNotFoundError('no', name='textual')"
+    )
     home = House(tmp_path)
     done = home.real("top", env={"PYTHONPATH": f"{tmp_path}:{home.env['PYTHONPATH']}"})
     assert done.returncode == 2 and done.stderr.count("\n") == 1

@@ -1,5 +1,5 @@
-"""`retinue trust`: what a project's files would do is shown, and nothing of it happens before its user agrees; whatever
-changes has to be agreed to again."""
+"""`retinue trust`: what a project's files would do is shown, and nothing of it happens before its
+user agrees; whatever changes has to be agreed to again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from retinue.config.trust_record import TrustFile
 from retinue.errors import ConfigError
 from tests.cli.house import House
 
-AGENT = "---\nname: wide\ndescription: d\npermissionMode: bypassPermissions\ntools: Bash(git *), Read\n---\nHi\n"
+AGENT = (
+    "---\nname: wide\ndescription: d\npermissionMode: bypassPermissions\ntools: Bash(git *), "
+    "Read\n---\nHi\n"
+)
 
 
 @pytest.fixture
@@ -37,7 +40,11 @@ def furnish(root: Path) -> None:
     write(root, ".retinue/config.toml", '[permissions]\nmode = "auto"\nallow = ["shell(git *)"]\n')
     server = {"command": "npx", "args": ["-y", "x\u202ey"], "env": {"TOKEN": "hidden-value"}}
     write(root, ".mcp.json", json.dumps({"mcpServers": {"files": server}}))
-    write(root, ".vscode/mcp.json", '{"servers": {"web": {"url": "https://mcp.example.org/x", "headers": {"A": "b"}}}}')
+    write(
+        root,
+        ".vscode/mcp.json",
+        '{"servers": {"web": {"url": "https://mcp.example.org/x", "headers": {"A": "b"}}}}',
+    )
     write(root, ".claude/agents/deep/wide.md", AGENT)
     write(root, ".claude/settings.json", '{"hooks": {"PreToolUse": []}}')
     write(root, "AGENTS.md", "Be good.\n")
@@ -86,15 +93,25 @@ def test_nobody_to_ask_means_no(home: House) -> None:
 CHANGES: list[tuple[str, Any, str]] = [
     ("a changed server", lambda r: write(r, ".mcp.json", "{}"), "changed: .mcp.json"),
     ("a new agent", lambda r: write(r, ".claude/agents/b.md", AGENT), "new: .claude/agents/b.md"),
-    ("one where packages are", lambda r: write(r, ".claude/agents/node_modules/b.md", AGENT), "node_modules/b.md"),
-    ("a file that is gone", lambda r: (r / ".retinue/config.toml").unlink(), "gone: .retinue/config.toml"),
+    (
+        "one where packages are",
+        lambda r: write(r, ".claude/agents/node_modules/b.md", AGENT),
+        "node_modules/b.md",
+    ),
+    (
+        "a file that is gone",
+        lambda r: (r / ".retinue/config.toml").unlink(),
+        "gone: .retinue/config.toml",
+    ),
     ("new advice", lambda r: write(r, "GEMINI.md", "x"), "new: GEMINI.md"),
     ("a link to elsewhere", lambda r: (r / ".codex").symlink_to("/etc"), "new: .codex"),
 ]
 
 
 @pytest.mark.parametrize(("change", "says"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
-def test_what_has_changed_is_named_and_has_to_be_trusted_again(home: House, change: Any, says: str) -> None:
+def test_what_has_changed_is_named_and_has_to_be_trusted_again(
+    home: House, change: Any, says: str
+) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     change(home.project)
@@ -139,7 +156,8 @@ def test_trust_belongs_to_the_directory_and_not_to_its_files(home: House) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 2, "projects": {}}', '{"version": 1, "projects": 3}', "\xff"]
+    "text",
+    ["", "{", "[]", '{"version": 2, "projects": {}}', '{"version": 1, "projects": 3}', "\xff"],
 )
 def test_a_damaged_record_trusts_nothing_and_says_so(home: House, text: str) -> None:
     furnish(home.project)
@@ -212,7 +230,9 @@ def test_processes_that_trust_at_the_same_time_do_not_undo_each_other(tmp_path: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(TrustFile(str(tmp_path / "data" / "trust.json")).projects()) == {os.path.realpath(r) for r in roots}
+    assert set(TrustFile(str(tmp_path / "data" / "trust.json")).projects()) == {
+        os.path.realpath(r) for r in roots
+    }
 
 
 def test_an_empty_project_needs_no_trust(home: House) -> None:
@@ -250,8 +270,16 @@ def test_every_place_that_a_loader_reads_is_covered() -> None:
     from retinue.config import trust_record as trust
 
     read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skills.FOLDERS]
-    for path in (*read, ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml"):
-        assert path in trust.FILES or any((path + "/").startswith(folder + "/") for folder in trust.FOLDERS), path
+    for path in (
+        *read,
+        ".mcp.json",
+        ".vscode/mcp.json",
+        ".gemini/settings.json",
+        ".codex/config.toml",
+    ):
+        assert path in trust.FILES or any(
+            (path + "/").startswith(folder + "/") for folder in trust.FOLDERS
+        ), path
         assert trust.home_of(f"a/b/{path}") == "a/b"
 
 
@@ -267,7 +295,11 @@ def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:
 
 
 def test_servers_of_a_json5_file_are_shown_too(home: House) -> None:
-    write(home.project, ".retinue/config.json5", "{mcp_servers: {x: {command: 'run-me', args: ['a b']}}}")
+    write(
+        home.project,
+        ".retinue/config.json5",
+        "{mcp_servers: {x: {command: 'run-me', args: ['a b']}}}",
+    )
     assert 'mcp_servers.x: "run-me" "a b"  (.retinue/config.json5)' in home.run("trust").stderr
 
 
@@ -286,7 +318,9 @@ def test_folders_that_links_make_very_many_hold_up_no_command(home: House) -> No
     assert ".claude/agents/x30/deep.md" in standing.files and standing.refused
 
 
-@pytest.mark.parametrize(("n_folders", "size", "words"), [(5_001, 0, "folders"), (0, 8 << 20, "MiB")])
+@pytest.mark.parametrize(
+    ("n_folders", "size", "words"), [(5_001, 0, "folders"), (0, 8 << 20, "MiB")]
+)
 def test_a_project_with_too_much_to_trust_is_refused_at_once(
     home: House, n_folders: int, size: int, words: str
 ) -> None:

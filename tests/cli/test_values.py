@@ -24,10 +24,21 @@ from retinue.view import format as words
 
 
 def test_numbers_and_times_are_short() -> None:
-    assert [words.count(n) for n in (0, 940, 18_900, 999_949, 1_200_000)] == ["0", "940", "18.9k", "999.9k", "1.2M"]
+    assert [words.count(n) for n in (0, 940, 18_900, 999_949, 1_200_000)] == [
+        "0",
+        "940",
+        "18.9k",
+        "999.9k",
+        "1.2M",
+    ]
     spans = [words.span(ms) for ms in (400, 9_999, 61_000, 12_000_000, 187_200_000)]
     assert spans == ["0.4s", "10s", "1m01s", "3h20m", "2d4h"]
-    assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == ["$0.00", "$0.61", "$0.0004", "n/a"]
+    assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == [
+        "$0.00",
+        "$0.61",
+        "$0.0004",
+        "n/a",
+    ]
 
 
 def test_states_have_one_vocabulary() -> None:
@@ -41,7 +52,9 @@ def test_states_have_one_vocabulary() -> None:
         "cancelling",
         "timed_out",
     ]
-    assert words.is_wanted("timed_out", ["failed"]) and not words.is_wanted("completed", ["failed", "open"])
+    assert words.is_wanted("timed_out", ["failed"]) and not words.is_wanted(
+        "completed", ["failed", "open"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +75,9 @@ def test_states_have_one_vocabulary() -> None:
         ("interrupted", "restart", {}, 1),
     ],
 )
-def test_each_end_has_its_exit_code(state: str, stop: str, options: dict[str, Any], code: int) -> None:
+def test_each_end_has_its_exit_code(
+    state: str, stop: str, options: dict[str, Any], code: int
+) -> None:
     assert exits.of_outcome(state, stop, **options) == code
 
 
@@ -97,7 +112,9 @@ def test_every_exit_code_is_explained() -> None:
 
 
 def test_rules_of_other_programs_become_ours() -> None:
-    assert permission_rules("allow", ["Read,Bash(git log:*)", "Edit(src/**) WebFetch(domain:x.org)"]) == (
+    assert permission_rules(
+        "allow", ["Read,Bash(git log:*)", "Edit(src/**) WebFetch(domain:x.org)"]
+    ) == (
         "allow: read",
         "allow: shell(git log*)",
         "allow: edit(src/**)",
@@ -130,8 +147,18 @@ KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
     ("options", "environ", "model", "why"),
     [
         ({"flag": "claude-opus-4-5"}, KEYS, "anthropic:claude-opus-4-5", "--model"),
-        ({"agent": "anthropic:a"}, {**KEYS, "RETINUE_MODEL": "anthropic:b"}, "anthropic:a", "its agent's file"),
-        ({"agent": "inherit"}, {**KEYS, "RETINUE_MODEL": "anthropic:b"}, "anthropic:b", "RETINUE_MODEL"),
+        (
+            {"agent": "anthropic:a"},
+            {**KEYS, "RETINUE_MODEL": "anthropic:b"},
+            "anthropic:a",
+            "its agent's file",
+        ),
+        (
+            {"agent": "inherit"},
+            {**KEYS, "RETINUE_MODEL": "anthropic:b"},
+            "anthropic:b",
+            "RETINUE_MODEL",
+        ),
         ({"config": "anthropic:c"}, KEYS, "anthropic:c", "the configuration"),
         ({}, KEYS, "anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY is set"),
         ({}, {"GOOGLE_API_KEY": "k"}, "gemini:gemini-3-flash-preview", "GOOGLE_API_KEY is set"),
@@ -140,7 +167,9 @@ KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
         ({"flag": "anthropic:a|claude-b"}, KEYS, "anthropic:a|anthropic:claude-b", "--model"),
     ],
 )
-def test_a_provider_is_chosen_in_order(options: dict[str, str], environ: dict[str, str], model: str, why: str) -> None:
+def test_a_provider_is_chosen_in_order(
+    options: dict[str, str], environ: dict[str, str], model: str, why: str
+) -> None:
     assert provider.choose(environ, **options)[:2] == (model, why)
 
 
@@ -169,7 +198,9 @@ def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
         (tmp_path / name / "same" / ".git").mkdir(parents=True)
         found.append(places.find(env, cwd=str(tmp_path / name / "same")))
     assert len({p.store for p in found}) == len({p.socket for p in found}) == 2
-    assert all(p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in found)
+    assert all(
+        p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in found
+    )
 
 
 def test_a_socket_never_has_too_long_a_name(tmp_path: Path) -> None:
@@ -179,7 +210,9 @@ def test_a_socket_never_has_too_long_a_name(tmp_path: Path) -> None:
         assert len(os.fsencode(places.find(env, cwd=str(long)).socket)) <= places.SOCKET_LIMIT
 
 
-def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_somebody_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12_345)
     with pytest.raises(errors.ConfigError, match="somebody else"):
         places.private_directory(str(tmp_path), strict=True)

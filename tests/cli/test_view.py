@@ -1,4 +1,5 @@
-"""The rows of a view, folded from what real runs have told (tests/cli/fixtures, made by tests/cli/record.py)."""
+"""The rows of a view, folded from what real runs have told (tests/cli/fixtures, made by
+tests/cli/record.py)."""
 
 from __future__ import annotations
 
@@ -35,11 +36,15 @@ def last(name: str) -> list[RunRow]:
 
 def says(name: str, label: str) -> list[str]:
     """Everything that rows of a label have said they do, each once."""
-    return list(dict.fromkeys(row.now for _, rows in moments(name) for row in rows if row.label == label))
+    return list(
+        dict.fromkeys(row.now for _, rows in moments(name) for row in rows if row.label == label)
+    )
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_the_recordings_are_what_the_engine_tells_today(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_recordings_are_what_the_engine_tells_today(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     today = moments(name, record(name))[-1][1]
     assert today == last(name), "run `python -m tests.cli.record` and look at what has changed"
 
@@ -62,7 +67,9 @@ def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> N
             below = [r for r in rows if r.parent == row.id]
             assert row.tree_tokens == row.tokens + sum(r.tree_tokens for r in below)
             if row.tree_usd is not None:
-                assert row.tree_usd == pytest.approx((row.usd or 0) + sum(r.tree_usd or 0 for r in below))
+                assert row.tree_usd == pytest.approx(
+                    (row.usd or 0) + sum(r.tree_usd or 0 for r in below)
+                )
             assert (row.n_children, row.n_over) == (len(below), sum(r.is_over for r in below))
 
 
@@ -72,7 +79,9 @@ def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None
     for item in load(name):
         feed(seen, item, 0)
         states = [node.state for node in seen.nodes.values()]
-        assert {k: n for k, n in seen.counts.items() if n} == {s: states.count(s) for s in set(states)}
+        assert {k: n for k, n in seen.counts.items() if n} == {
+            s: states.count(s) for s in set(states)
+        }
     assert all(row.is_over and row.state in OVER for row in seen.rows(START))
 
 
@@ -92,7 +101,9 @@ def test_the_fold_in_one_go_is_the_same() -> None:
         for item in load("tree")
         if isinstance(item, (wire.RunStarted, wire.Stepped, wire.RunChanged))
     ]
-    assert [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
+    assert (
+        [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
+    )
 
 
 def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
@@ -104,8 +115,20 @@ def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
         (1, "areas", True),
         (2, "reader", True),
     ]
-    assert [r.now for r in rows] == ["The map.", "Areas", "5 files, 4 key types", "Areas", "5 files, 4 key types"]
-    assert says("tree", "lead")[:5] == ["queued", "thinks", "hire", "0 of 2 children done", "1 of 2 children done"]
+    assert [r.now for r in rows] == [
+        "The map.",
+        "Areas",
+        "5 files, 4 key types",
+        "Areas",
+        "5 files, 4 key types",
+    ]
+    assert says("tree", "lead")[:5] == [
+        "queued",
+        "thinks",
+        "hire",
+        "0 of 2 children done",
+        "1 of 2 children done",
+    ]
     assert says("tree", "reader") == [
         "queued",
         "thinks",
@@ -114,7 +137,9 @@ def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
         "writes: 5 files, 4 key types",
         "5 files, 4 key types",
     ]
-    assert "queued (1 of 1 running)" in says("tree", "areas") and "waits for its child" in says("tree", "areas")
+    assert "queued (1 of 1 running)" in says("tree", "areas") and "waits for its child" in says(
+        "tree", "areas"
+    )
     assert {r.max_turns for r in rows if r.label == "areas"} == {10}
 
 
@@ -136,14 +161,24 @@ def test_failures_are_told_apart_and_have_a_headline() -> None:
 def test_a_price_that_nobody_knows_is_not_nothing() -> None:
     rows = {r.task: r for r in last("failures")}
     assert rows["well"].tokens > 0 and rows["well"].usd is None and rows["well"].tree_usd is None
-    assert rows["try four ways"].usd and rows["try four ways"].tree_usd is None, "one unknown price is in the sum"
+    assert rows["try four ways"].usd and rows["try four ways"].tree_usd is None, (
+        "one unknown price is in the sum"
+    )
 
 
 def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
     seen = TreeView()
     for name in ("known", "unknown", "offline/explorer"):
-        seen.take(LogEntry(run="", at=START, event=Described(model=ModelInfo(name="known", price_in=0, price_out=0))))
-        seen.take(Spec(id=name, order=Order(agent="a", task="t"), root=name, model=name, created_at=START))
+        seen.take(
+            LogEntry(
+                run="",
+                at=START,
+                event=Described(model=ModelInfo(name="known", price_in=0, price_out=0)),
+            )
+        )
+        seen.take(
+            Spec(id=name, order=Order(agent="a", task="t"), root=name, model=name, created_at=START)
+        )
         thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
         seen.take(Run(id=name, state=thinking, usage=Usage(input=10)))
     assert [r.usd for r in seen.rows(START)] == [0.0, None, 0.0]
@@ -179,7 +214,11 @@ def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     seen = TreeView()
     for item in load("retries"):
         feed(seen, item, 0)
-        if isinstance(item, wire.Stepped) and seen.nodes and "waits" in seen.rows(item.entry.at)[0].now:
+        if (
+            isinstance(item, wire.Stepped)
+            and seen.nodes
+            and "waits" in seen.rows(item.entry.at)[0].now
+        ):
             assert "7 s" in seen.rows(item.entry.at + 5_000)[0].now
             break
 
@@ -207,13 +246,19 @@ def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> Non
 def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:
     seen = TreeView()
     for id, parent in (("a", ""), ("b", "a")):
-        seen.take(Spec(id=id, parent=parent, root="a", order=Order(agent="x", task="t"), depth=len(parent)))
+        seen.take(
+            Spec(
+                id=id, parent=parent, root="a", order=Order(agent="x", task="t"), depth=len(parent)
+            )
+        )
     seen.take(LogEntry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
     assert seen.row("b", 1).state == "queued"
     seen.take(LogEntry(run="a", at=1, event=ChildEnded(child="b")))
     assert seen.row("b", 1).is_over and seen.row("a", 1).n_over == 1
     seen.take(LogEntry(run="nobody", at=1, event=CancelAsked()))
-    seen.take(Run(id="nobody", state=Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)))
+    seen.take(
+        Run(id="nobody", state=Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1))
+    )
     assert list(seen.nodes) == ["a", "b"]
 
 
@@ -221,7 +266,11 @@ def test_several_calls_are_told_by_the_first_and_a_number() -> None:
     seen = TreeView(lambda call: f"{call.name}!")
     seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a"))
     calls = tuple(Call(id=str(n), name=f"t{n}") for n in range(3))
-    seen.take(LogEntry(run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))))
+    seen.take(
+        LogEntry(
+            run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))
+        )
+    )
     assert seen.row("a", 1).now == "t0! (+2 more)"
 
 

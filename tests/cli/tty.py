@@ -1,4 +1,5 @@
-"""A pseudo terminal that keeps every byte a program writes to it, for tests of what reaches a real one."""
+"""A pseudo terminal that keeps every byte a program writes to it, for tests of what reaches a real
+one."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.waiting import SECONDS
 class Tty:
     """One program on its own terminal. `raw` is what it has written until now."""
 
-    def __init__(self, arguments: tuple[str, ...], env: dict[str, str], cwd: Path, size: tuple[int, int]) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], env: dict[str, str], cwd: Path, size: tuple[int, int]
+    ) -> None:
         self._fd, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self.raw = b""
@@ -79,7 +82,9 @@ class Tty:
 
 
 @contextlib.contextmanager
-def tty(env: dict[str, str], cwd: Path, *arguments: str, size: tuple[int, int] = (100, 30)) -> Iterator[Tty]:
+def tty(
+    env: dict[str, str], cwd: Path, *arguments: str, size: tuple[int, int] = (100, 30)
+) -> Iterator[Tty]:
     made = Tty(arguments, env, cwd, size)
     try:
         yield made

@@ -1,6 +1,5 @@
-"""Hosts for tests, forked from a process that has everything imported already: the same code in a process of its own,
-without the half second that Python needs to read it.
-"""
+"""Hosts for tests, forked from a process that has everything imported already: the same code in a
+process of its own, without the half second that Python needs to read it."""
 
 from __future__ import annotations
 
@@ -78,7 +77,9 @@ class Zygote:
         # The name of the host's module is an argument, so that its processes are found by it.
         command = [sys.executable, "-c", CODE, "retinue.host.daemon", str(theirs.fileno())]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL
+        )
         theirs.close()
         atexit.register(self.close)
         assert self._line.recv(100) == b"ready", "it ended instead"

@@ -33,13 +33,28 @@ max_turns = 3
 @pytest.mark.parametrize(
     ("key", "value", "was", "now"),
     [
-        ("models.default", "openai:c", 'default = "openai:a"  # the', 'default = "openai:c"  # the'),
+        (
+            "models.default",
+            "openai:c",
+            'default = "openai:a"  # the',
+            'default = "openai:c"  # the',
+        ),
         ("limits.max_turns", 7, "max_turns = 3\n", "max_turns = 7\n"),
         ("limits.depth", 2, "max_turns = 3\n", "max_turns = 3\ndepth = 2\n"),
         ("models.probe", False, '"openai:b" }\n', '"openai:b" }\nprobe = false\n'),
-        ("profiles", ("phoenix",), 'profiles = ["meepo"]   # one', 'profiles = ["phoenix"]   # one'),
+        (
+            "profiles",
+            ("phoenix",),
+            'profiles = ["meepo"]   # one',
+            'profiles = ["phoenix"]   # one',
+        ),
         ("output.color", "never", "  # the end\n", '  # the end\n\n[output]\ncolor = "never"\n'),
-        ("models.keys.openai", "WORK", "  # the end\n", '  # the end\n\n[models.keys]\nopenai = "WORK"\n'),
+        (
+            "models.keys.openai",
+            "WORK",
+            "  # the end\n",
+            '  # the end\n\n[models.keys]\nopenai = "WORK"\n',
+        ),
         (
             "models.keys.openai",
             'a"\\\n\x07',
@@ -80,12 +95,19 @@ def test_a_list_over_several_lines_with_comments_is_left_to_its_writer() -> None
 
 
 def test_windows_lines_and_a_missing_last_newline_are_kept() -> None:
-    assert changed("[limits]\r\ndepth = 1\r\n", ("limits", "total"), 5) == "[limits]\r\ndepth = 1\r\ntotal = 5\r\n"
-    assert changed("[limits]\ndepth = 1", ("limits", "total"), 5) == "[limits]\ndepth = 1\ntotal = 5\n"
+    assert (
+        changed("[limits]\r\ndepth = 1\r\n", ("limits", "total"), 5)
+        == "[limits]\r\ndepth = 1\r\ntotal = 5\r\n"
+    )
+    assert (
+        changed("[limits]\ndepth = 1", ("limits", "total"), 5) == "[limits]\ndepth = 1\ntotal = 5\n"
+    )
     assert changed("", ("limits", "total"), 5) == "[limits]\ntotal = 5\n"
 
 
-def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_rights_and_its_mark(tmp_path: Path) -> None:
+def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_rights_and_its_mark(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "new" / "config.toml"
     assert set_value(str(file), ("limits", "depth"), 3, "user")
     assert not set_value(str(file), ("limits", "depth"), 3, "user")
@@ -127,7 +149,10 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     file = str(tmp_path / "config.toml")
     names = [f"m{n}" for n in range(12)]
     threads = [
-        threading.Thread(target=set_value, args=(file, ("models", "aliases", n), "openai:a", "user")) for n in names
+        threading.Thread(
+            target=set_value, args=(file, ("models", "aliases", n), "openai:a", "user")
+        )
+        for n in names
     ]
     for thread in threads:
         thread.start()

@@ -1,4 +1,5 @@
-"""Precedence, origins, and everything that a file can have wrong: all of it at once, each with its line."""
+"""Precedence, origins, and everything that a file can have wrong: all of it at once, each with its
+line."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def problems(text: str, kind: Kind = "user") -> list[str]:
     return [str(p) for p in layer(text, kind).problems]
 
 
-def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_before_the_default() -> None:
+def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_before_the_default() -> (
+    None
+):
     user = layer("[limits]\nmax_turns = 1\nmax_tokens = 1\ndepth = 1\ncalls_per_turn = 1\n")
     outer = layer("[limits]\nmax_turns = 2\nmax_tokens = 2\ndepth = 2\n", "project", "outer.toml")
     inner = layer("[limits]\nmax_turns = 3\nmax_tokens = 3\n", "project", "inner.toml")
@@ -39,10 +42,16 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_b
         ]
     )
     limits = settings.checked().value.limits
-    assert (limits.max_turns, limits.max_tokens, limits.depth, limits.calls_per_turn) == (5, 4, 2, 1)
+    assert (limits.max_turns, limits.max_tokens, limits.depth, limits.calls_per_turn) == (
+        5,
+        4,
+        2,
+        1,
+    )
     assert limits.children == 10_000
     told = [
-        str(settings.origin(f"limits.{n}")) for n in ("max_turns", "max_tokens", "depth", "calls_per_turn", "total")
+        str(settings.origin(f"limits.{n}"))
+        for n in ("max_turns", "max_tokens", "depth", "calls_per_turn", "total")
     ]
     assert told == [
         "flag: --max-turns",
@@ -55,7 +64,10 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_b
 
 def test_what_one_file_denies_another_cannot_permit_by_leaving_it_out() -> None:
     settings = EffectiveSettings(
-        [layer('[permissions]\ndeny = ["edit(.env)"]\n'), layer('[permissions]\ndeny = ["shell"]\n', "project")]
+        [
+            layer('[permissions]\ndeny = ["edit(.env)"]\n'),
+            layer('[permissions]\ndeny = ["shell"]\n', "project"),
+        ]
     )
     assert settings.rules == ("deny: edit(.env)", "deny: shell")
     assert len(settings.found["permissions", "deny"].origins) == 2
@@ -64,14 +76,20 @@ def test_what_one_file_denies_another_cannot_permit_by_leaving_it_out() -> None:
 def test_names_of_a_section_are_put_together_and_the_nearest_of_one_name_wins() -> None:
     user = layer('[models.aliases]\nfast = "openai:a"\nbest = "openai:b"\n')
     near = layer('[models.aliases]\nfast = "openai:c"\n', "project")
-    assert EffectiveSettings([near, user]).value.models.aliases == {"fast": "openai:c", "best": "openai:b"}
+    assert EffectiveSettings([near, user]).value.models.aliases == {
+        "fast": "openai:c",
+        "best": "openai:b",
+    }
 
 
 def test_families_of_several_files_are_put_together_by_setting() -> None:
     user = layer("[orchestrator]\nmax_concurrent_subtasks = 2\nmax_background_groups = 1\n")
     near = layer("[families.delegate]\nmax_concurrent_subtasks = 4\n", "project")
     (family,) = EffectiveSettings([user, near]).families
-    assert (family.settings.max_concurrent_subtasks, family.settings.max_background_groups) == (4, 1)
+    assert (family.settings.max_concurrent_subtasks, family.settings.max_background_groups) == (
+        4,
+        1,
+    )
     off = layer('profiles = ["phoenix"]\n', "project")
     assert [f.name for f in EffectiveSettings([user, off]).families] == ["fanout"]
 
@@ -117,7 +135,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
     ("text", "says"),
     [
         ("a = 1\na = 2\n", "line 2: a stands twice, first in line 1"),
-        ("[models]\ndefault = 'openai:a'\n[limits]\n[models]\n", "line 4: models stands twice, first in line 1"),
+        (
+            "[models]\ndefault = 'openai:a'\n[limits]\n[models]\n",
+            "line 4: models stands twice, first in line 1",
+        ),
         ("[models]\ndefault = \n", "line 2: this is not valid TOML: Invalid value (column 11)"),
         ("[models\n", "line 1: this is not valid TOML"),
         ("a = " + "[" * 3_000, "nested too deep"),
@@ -126,7 +147,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
         ("[models.aliases]\n'a:b' = 'openai:x'\n", "cannot be a short name"),
         ("[models]\ndefault = 'opnai:x'\n", "Did you mean 'openai'?"),
         ("[models.urls]\ngroq = 'https://example.org'\n", "the address of groq cannot be changed"),
-        ("[models.urls]\nopenai = 'https://me:secret@example.org'\n", "must not hold a name or password"),
+        (
+            "[models.urls]\nopenai = 'https://me:secret@example.org'\n",
+            "must not hold a name or password",
+        ),
         ("[models]\napi_key = 'sk-abcdefghijklmnop'\n", "Keys are never written into files"),
         ("default = 'x'\n", "Did you mean 'models.default'?"),
         ("[limits]\nmax_turns = 0\n", "this must be at least 1"),
@@ -137,9 +161,15 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
         ("[permissions]\nallow = 'read'\n", "this must be a list, not a text"),
         ("[permissions]\nallow = [1]\n", "this must be a text in the list, not a whole number"),
         ("[permissions]\nallow = ['deny: read']\n", "must not name its effect"),
-        ("[output]\ncolor = 'allways'\n", "must be one of: auto, always, never. Did you mean 'always'?"),
+        (
+            "[output]\ncolor = 'allways'\n",
+            "must be one of: auto, always, never. Did you mean 'always'?",
+        ),
         ("[channels.x]\ntype = 'console'\n", "there is no section 'channels'"),
-        ("[mcp_servers.x]\ncommand = 'y'\nenv = { API_KEY = 'abcdefghijkl' }\n", "env.API_KEY looks like a secret"),
+        (
+            "[mcp_servers.x]\ncommand = 'y'\nenv = { API_KEY = 'abcdefghijkl' }\n",
+            "env.API_KEY looks like a secret",
+        ),
         ("[sandbox]\nenv = ['lower']\n", "the name of an environment variable"),
     ],
 )
@@ -161,7 +191,12 @@ def test_some_settings_may_stand_in_your_own_file_only() -> None:
 
 def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
     for kind in ("user", "project"):
-        for key in ("sk-abcdefghijklmnop", "AIzaSyA1234567890abcdefghijklmnop", "gsk_abcdefgh1234", "hunter2"):
+        for key in (
+            "sk-abcdefghijklmnop",
+            "AIzaSyA1234567890abcdefghijklmnop",
+            "gsk_abcdefgh1234",
+            "hunter2",
+        ):
             (found,) = problems(f"[models.keys]\nopenai = '{key}'\n", kind)  # type: ignore[arg-type]
             assert key not in found
             assert "put it into the environment" in found
@@ -172,7 +207,10 @@ def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
     ("make", "says"),
     [
         (lambda p: p.mkdir(), "this is a directory"),
-        (lambda p: p.write_bytes(b"[models]\nx = '\xff'\n"), "line 2: this is not UTF-8: the byte 0xff"),
+        (
+            lambda p: p.write_bytes(b"[models]\nx = '\xff'\n"),
+            "line 2: this is not UTF-8: the byte 0xff",
+        ),
         (lambda p: p.write_bytes(b"#" * (1 << 18) + b"\n"), "longer than 256 KiB"),
         (lambda p: os.mkfifo(p), "not a regular file"),
         (lambda p: p.symlink_to(p), "cannot be read"),
@@ -222,7 +260,9 @@ def test_the_environment_is_checked_like_a_file() -> None:
 
 def test_every_variable_is_that_of_its_flag_and_belongs_to_one_setting() -> None:
     named = [s for s in every_setting() if s.about.flag]
-    assert all(s.variable == "RETINUE_" + s.about.flag.lstrip("-").replace("-", "_").upper() for s in named)
+    assert all(
+        s.variable == "RETINUE_" + s.about.flag.lstrip("-").replace("-", "_").upper() for s in named
+    )
     variables = [s.variable for s in every_setting() if s.variable]
     assert len(variables) == len(set(variables))
 
@@ -233,8 +273,12 @@ def test_every_setting_is_explained() -> None:
 
 
 def test_models_get_their_keys_and_addresses_from_where_the_configuration_says() -> None:
-    models = ModelsSection(keys={"openai": "WORK"}, urls={"openai": "http://127.0.0.1:1/v1", "anthropic": "http://b"})
-    env = model_environment(models, {"WORK": "w", "OPENAI_API_KEY": "o", "ANTHROPIC_BASE_URL": "http://env"})
+    models = ModelsSection(
+        keys={"openai": "WORK"}, urls={"openai": "http://127.0.0.1:1/v1", "anthropic": "http://b"}
+    )
+    env = model_environment(
+        models, {"WORK": "w", "OPENAI_API_KEY": "o", "ANTHROPIC_BASE_URL": "http://env"}
+    )
     assert (env["OPENAI_API_KEY"], env["OPENAI_BASE_URL"]) == ("w", "http://127.0.0.1:1/v1")
     assert env["ANTHROPIC_BASE_URL"] == "http://env"
     assert model_environment(models, {"OPENAI_API_KEY": "o"})["OPENAI_API_KEY"] == "o"
@@ -247,19 +291,28 @@ def test_a_catalog_knows_the_chains_and_what_is_allowed() -> None:
         allow={"anthropic": ("claude-sonnet-*",)},
     )
     catalog = catalog_of(models, {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"})
-    assert catalog.resolve("strong") == "anthropic:claude-opus-4-6 | openai:gpt-5-mini" == resolved("strong", models)
+    assert (
+        catalog.resolve("strong")
+        == "anthropic:claude-opus-4-6 | openai:gpt-5-mini"
+        == resolved("strong", models)
+    )
     with pytest.raises(ConfigError, match="not allowed"):
         catalog.find("anthropic:claude-opus-4-6")
 
 
-@pytest.mark.parametrize("names", [{"a": "b", "b": "a"}, {"a": "a"}, {"a": "openai:x | b", "b": "a"}])
+@pytest.mark.parametrize(
+    "names", [{"a": "b", "b": "a"}, {"a": "a"}, {"a": "openai:x | b", "b": "a"}]
+)
 def test_names_that_lead_back_to_themselves_are_refused(names: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="leads back to itself"):
         resolved("a", ModelsSection(aliases=names))
 
 
 def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
-    text = "{\n // max_turns: is below\n models: { default: 'openai:a' },\n limits: {\n  max_turns: 'x' } }"
+    text = (
+        "{\n // max_turns: is below\n models: { default: 'openai:a' },\n limits: {\n  "
+        "max_turns: 'x' } }"
+    )
     found = read_layer("c.json5", "user", text.encode())
     assert found.found["models", "default"].value == "openai:a"
     assert [str(p) for p in found.problems] == [
@@ -312,6 +365,9 @@ def test_a_mistake_in_prices_or_terms_is_told(tmp_path: Path, text: str, said: s
 
 def test_a_project_sets_no_prices_and_no_terms(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    file.write_text('[models.prices."openai:m"]\ninput = 0\noutput = 0\n[providers.openai]\nmax_concurrent = 1\n')
+    file.write_text(
+        '[models.prices."openai:m"]\ninput = 0\noutput = 0\n[providers.openai]\nmax_concurrent = '
+        "1\n"
+    )
     problems = EffectiveSettings([read_layer(str(file), "project")]).problems
     assert len(problems) == 2 and all("your own file only" in str(p) for p in problems)

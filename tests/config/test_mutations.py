@@ -1,5 +1,5 @@
-"""Whatever a file holds, reading it ends in values or in `ConfigError`: thousands of damaged files, and none is a
-crash."""
+"""Whatever a file holds, reading it ends in values or in `ConfigError`: thousands of damaged files,
+and none is a crash."""
 
 from __future__ import annotations
 
@@ -61,11 +61,69 @@ JSON5 = b"""{ // comment
   agent: { subagents: { maxConcurrent: 3, tools: { deny: ["gateway"], allow: ["read"] } } },
   limits: { max_turns: 3, timeout: 1.5 },
 }"""
-PIECES = [b'"', b"'", b"[", b"]", b"{", b"}", b"=", b"\n", b".", b"#", b",", b"\x00", b"\xff", b"\xe2\x80\xae", b"\r"]
-PIECES += [b"nan", b"inf", b"-1", b"1e400", b"9" * 400, b"true", b'""', b"1979-05-27", b"[[models]]", b"[models]"]
-PIECES += [b"\xef\xbb\xbf", b"\\u0000", b'"""', b"[" * 300, b"{a=" * 300, b"sk-abcdefghijklmnop", b"0x", b"models."]
-VALUES = [b"1", b"-1", b"nan", b"inf", b"1e400", b"9" * 400, b"true", b'""', b"1979-05-27", b"07:32:00", b"[]", b"[[]]"]
-VALUES += [b"{}", b"{a = 1}", b'["x", 1]', b'"\\u0000"', b"[[[[{}]]]]", b'"sk-abcdefghijklmnop"', b'"a" # c', b'"|"']
+PIECES = [
+    b'"',
+    b"'",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b"=",
+    b"\n",
+    b".",
+    b"#",
+    b",",
+    b"\x00",
+    b"\xff",
+    b"\xe2\x80\xae",
+    b"\r",
+]
+PIECES += [
+    b"nan",
+    b"inf",
+    b"-1",
+    b"1e400",
+    b"9" * 400,
+    b"true",
+    b'""',
+    b"1979-05-27",
+    b"[[models]]",
+    b"[models]",
+]
+PIECES += [
+    b"\xef\xbb\xbf",
+    b"\\u0000",
+    b'"""',
+    b"[" * 300,
+    b"{a=" * 300,
+    b"sk-abcdefghijklmnop",
+    b"0x",
+    b"models.",
+]
+VALUES = [
+    b"1",
+    b"-1",
+    b"nan",
+    b"inf",
+    b"1e400",
+    b"9" * 400,
+    b"true",
+    b'""',
+    b"1979-05-27",
+    b"07:32:00",
+    b"[]",
+    b"[[]]",
+]
+VALUES += [
+    b"{}",
+    b"{a = 1}",
+    b'["x", 1]',
+    b'"\\u0000"',
+    b"[[[[{}]]]]",
+    b'"sk-abcdefghijklmnop"',
+    b'"a" # c',
+    b'"|"',
+]
 
 
 def retyped(text: bytes, chance: random.Random) -> bytes:
@@ -75,9 +133,15 @@ def retyped(text: bytes, chance: random.Random) -> bytes:
         n = chance.randrange(len(lines))
         key, equals, _ = lines[n].partition(b" = ")
         if equals and b"[" not in key:
-            lines[n] = chance.choice([key, key, key, b"x", b'"a.b"', b"models.keys.x"]) + equals + chance.choice(VALUES)
+            lines[n] = (
+                chance.choice([key, key, key, b"x", b'"a.b"', b"models.keys.x"])
+                + equals
+                + chance.choice(VALUES)
+            )
         elif lines[n].startswith(b"["):
-            lines[n] = chance.choice([b"[x]", b"[models.x]", b"[[limits]]", b"[agent]", b"[families.x]", lines[n]])
+            lines[n] = chance.choice(
+                [b"[x]", b"[models.x]", b"[[limits]]", b"[agent]", b"[families.x]", lines[n]]
+            )
     return b"\n".join(lines)
 
 
@@ -113,8 +177,12 @@ def mutated(text: bytes, chance: random.Random) -> bytes:
 def read(name: str, data: bytes) -> bool:
     """Whether the file could be parsed. Anything but `ConfigError` ends the test."""
     try:
-        settings = EffectiveSettings([read_layer(name, "project" if len(data) % 2 else "user", data)])
-        assert settings.value is not None  # what is wrong is left out, so that the rest can be shown
+        settings = EffectiveSettings(
+            [read_layer(name, "project" if len(data) % 2 else "user", data)]
+        )
+        assert (
+            settings.value is not None
+        )  # what is wrong is left out, so that the rest can be shown
         settings.checked()
         assert settings.families is not None
         return True
@@ -148,7 +216,11 @@ def test_a_damaged_file_is_edited_to_something_that_reads_back_or_not_at_all() -
     for _ in range(500):
         try:
             text = mutated(TOML, chance).decode("utf-8")
-            done = changed(text, chance.choice([("models", "default"), ("limits", "depth"), ("profiles",)]), "x")
+            done = changed(
+                text,
+                chance.choice([("models", "default"), ("limits", "depth"), ("profiles",)]),
+                "x",
+            )
         except (UnicodeDecodeError, ConfigError):
             continue
         n_edited += 1

@@ -1,4 +1,5 @@
-"""What every channel must do. A subclass says how to make one, what the other side has taken, and how to break it."""
+"""What every channel must do. A subclass says how to make one, what the other side has taken, and
+how to break it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ TEXTS = (
     "",
     " \t ",
     "It is done.",
-    "naïve café, 漢字, עברית, e\u0301, \U0001f469\u200d\U0001f469\u200d\U0001f467 and \U0001f1e9\U0001f1ea",
+    "naïve café, 漢字, עברית, e\u0301, \U0001f469\u200d\U0001f469\u200d\U0001f467 and "
+    "\U0001f1e9\U0001f1ea",
     "\ufeff\ufffe\uffff\U0010ffff\u200b\u00ad",
     "one\ntwo\n\n  three\n",
     "one\r\ntwo\rthree\x0bfour\x0cfive\u2028six\u2029seven\x85",
@@ -47,7 +49,15 @@ class Side(Protocol):
 
 
 def delivery(text: str = "It is done.", key: str = "", **fields: Any) -> Delivery:
-    fields = {"run": "r1", "root": "r0", "path": "0.1", "origin": ADA, "next_at": START, "attempts": 1, **fields}
+    fields = {
+        "run": "r1",
+        "root": "r0",
+        "path": "0.1",
+        "origin": ADA,
+        "next_at": START,
+        "attempts": 1,
+        **fields,
+    }
     return Delivery(key=key or digest(text), text=text, state="sent", **fields)
 
 
@@ -77,11 +87,15 @@ class ChannelContract:
             await side.channel.send(one)
             await side.channel.send(delivery("second"))
             for attempts in (2, 3):
-                await side.channel.send(delivery("first", attempts=attempts, next_at=START + 60_000))
+                await side.channel.send(
+                    delivery("first", attempts=attempts, next_at=START + 60_000)
+                )
             assert side.taken() == ["first", "second"]
 
     @run_async
-    async def test_the_same_text_under_another_key_is_another_announcement(self, tmp_path: Path) -> None:
+    async def test_the_same_text_under_another_key_is_another_announcement(
+        self, tmp_path: Path
+    ) -> None:
         async with self.opened(tmp_path) as side:
             await side.channel.send(delivery("again", key="k1"))
             await side.channel.send(delivery("again", key="k2"))

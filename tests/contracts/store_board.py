@@ -1,4 +1,5 @@
-"""What every store must do with the to-do lists of trees: keep each act once, in order, as long as the tree."""
+"""What every store must do with the to-do lists of trees: keep each act once, in order, as long as
+the tree."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Boards(Opening):
         heir = store.survivor()
         await heir.open()
         kept = await heir.board(root)
-        assert [(one.key, one.act) for one in kept] == [(f"k{n}", act) for n, act in enumerate(ACTS)]
+        assert [(one.key, one.act) for one in kept] == [
+            (f"k{n}", act) for n, act in enumerate(ACTS)
+        ]
         assert sorted({one.n for one in kept}) == [one.n for one in kept]
         assert await heir.board(root, kept[0].n) == kept[1:]
         assert await heir.board(root, kept[-1].n) == []
@@ -53,20 +56,28 @@ class Boards(Opening):
         await store.close()
 
     @run_async
-    async def test_runs_that_write_on_a_board_at_the_same_time_are_all_heard(self, tmp_path: Path) -> None:
+    async def test_runs_that_write_on_a_board_at_the_same_time_are_all_heard(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         await store.commit(world.take())
-        acts = [store.note(root, f"k{n % 50}", n, Added(titles=(f"t{n % 50}",))) for n in range(100)]
+        acts = [
+            store.note(root, f"k{n % 50}", n, Added(titles=(f"t{n % 50}",))) for n in range(100)
+        ]
         await asyncio.gather(*acts)
         board = TaskList()
         board.fold(await store.board(root))
-        assert sorted(task.title for task in board.tasks.values()) == sorted(f"t{n}" for n in range(50))
+        assert sorted(task.title for task in board.tasks.values()) == sorted(
+            f"t{n}" for n in range(50)
+        )
         assert list(board.tasks) == list(range(1, 51))
         await store.close()
 
     @run_async
-    async def test_a_board_is_forgotten_with_its_root_and_does_not_come_back(self, tmp_path: Path) -> None:
+    async def test_a_board_is_forgotten_with_its_root_and_does_not_come_back(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root, other = world.start(), world.start()
         await store.commit(world.take())
@@ -86,7 +97,9 @@ class Boards(Opening):
         await store.close()
 
     @run_async
-    async def test_a_board_is_not_written_through_a_handle_that_was_replaced_or_closed(self, tmp_path: Path) -> None:
+    async def test_a_board_is_not_written_through_a_handle_that_was_replaced_or_closed(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         await store.commit(world.take())

@@ -47,7 +47,9 @@ class Keeping(Opening):
         assert await store.entries(run=other) == kept
         assert [s.id for s in await store.listing(children=True)] == [other]
         assert not any(e.run in (root, child, grandchild) for _, e in await store.entries())
-        assert not any(isinstance(e.event, Requested) and e.event.id == root for _, e in await store.entries())
+        assert not any(
+            isinstance(e.event, Requested) and e.event.id == root for _, e in await store.entries()
+        )
         assert await store.verify() == []
         world.say(other)
         assert await store.commit(world.take()) > last + 1
@@ -55,7 +57,9 @@ class Keeping(Opening):
         await store.close()
 
     @run_async
-    async def test_a_fork_keeps_the_messages_of_a_base_that_is_forgotten(self, tmp_path: Path) -> None:
+    async def test_a_fork_keeps_the_messages_of_a_base_that_is_forgotten(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         first = world.start("zero")
         world.say(first, "one")
@@ -76,7 +80,9 @@ class Keeping(Opening):
         await store.close()
 
     @run_async
-    async def test_forgetting_one_run_of_a_conversation_forgets_the_conversation(self, tmp_path: Path) -> None:
+    async def test_forgetting_one_run_of_a_conversation_forgets_the_conversation(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         first = world.start("first")
         world.say(first)
@@ -141,7 +147,9 @@ class Keeping(Opening):
     async def test_an_artifact_goes_with_the_last_tree_that_names_it(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         one, two = world.start(), world.start()
-        own, shared, noted = [(await store.put_artifact(text)).sha256 for text in (b"own", b"shared", b"noted")]
+        own, shared, noted = [
+            (await store.put_artifact(text)).sha256 for text in (b"own", b"shared", b"noted")
+        ]
         world.say(one, f"the whole is in artifact {own} and in {shared}")
         world.call(two, "read")
         world.result(two, text=f"see {shared}, which is not {'0' * 64}")
@@ -161,7 +169,9 @@ class Keeping(Opening):
         await heir.close()
 
     @run_async
-    async def test_an_artifact_that_waits_for_the_commit_that_names_it_is_kept(self, tmp_path: Path) -> None:
+    async def test_an_artifact_that_waits_for_the_commit_that_names_it_is_kept(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         name = (await store.put_artifact(b"again")).sha256
         one, two = world.start(), world.start()
@@ -178,7 +188,9 @@ class Keeping(Opening):
         await store.close()
 
     @run_async
-    async def test_a_fork_keeps_the_artifacts_of_a_base_that_is_forgotten(self, tmp_path: Path) -> None:
+    async def test_a_fork_keeps_the_artifacts_of_a_base_that_is_forgotten(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         name = (await store.put_artifact(b"of the base")).sha256
         first = world.start("zero")
@@ -195,7 +207,9 @@ class Keeping(Opening):
         await store.close()
 
     @run_async
-    async def test_a_child_that_was_not_to_be_kept_leaves_its_artifacts_to_its_tree(self, tmp_path: Path) -> None:
+    async def test_a_child_that_was_not_to_be_kept_leaves_its_artifacts_to_its_tree(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         name = (await store.put_artifact(b"found below")).sha256
         root, (child,) = world.family("a", retention="delete")

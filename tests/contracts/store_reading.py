@@ -29,11 +29,18 @@ class Reading(Opening):
         assert texts(await store.messages(root)) == ["zero", "Working.", "two", "three"]
         assert texts(await store.messages(root, 3)) == ["three"]
         assert texts(await store.messages(root, stop=1)) == ["zero"]
-        assert await store.messages(root, 2, 2) == await store.messages(root, 9) == await store.messages("?") == []
+        assert (
+            await store.messages(root, 2, 2)
+            == await store.messages(root, 9)
+            == await store.messages("?")
+            == []
+        )
         await store.close()
 
     @run_async
-    async def test_a_fork_has_the_messages_of_its_base_and_of_the_base_of_that(self, tmp_path: Path) -> None:
+    async def test_a_fork_has_the_messages_of_its_base_and_of_the_base_of_that(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start("root")
         world.call(root, "read")
@@ -63,7 +70,14 @@ class Reading(Opening):
         world.say(two, "five")
         three = world.start("new two", base=Base(conversation=two, length=2))
         await store.commit(world.take())
-        assert texts(await store.messages(two)) == ["zero", "Working.", "ok", "three", "new four", "five"]
+        assert texts(await store.messages(two)) == [
+            "zero",
+            "Working.",
+            "ok",
+            "three",
+            "new four",
+            "five",
+        ]
         assert texts(await store.messages(three)) == ["zero", "Working.", "new two"]
         await store.close()
 
@@ -85,16 +99,24 @@ class Reading(Opening):
         await store.close()
 
     @run_async
-    async def test_a_conversation_that_was_forgotten_meanwhile_has_only_what_is_new(self, tmp_path: Path) -> None:
+    async def test_a_conversation_that_was_forgotten_meanwhile_has_only_what_is_new(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         first = world.start("first")
         world.say(first, "answer")
         await store.commit(world.take())
         world.apply("", Forgotten(root=first))
         await store.commit(world.take())
-        second = world.start("second", conversation=first, resumes=first, base=Base(conversation=first, length=2))
+        second = world.start(
+            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+        )
         await store.commit(world.take())
-        assert texts(await store.messages(first)) == texts(await store.messages(first, 2)) == ["second"]
+        assert (
+            texts(await store.messages(first))
+            == texts(await store.messages(first, 2))
+            == ["second"]
+        )
         assert (await store.row(second)).run.length == 3
         await store.close()
 
@@ -113,7 +135,9 @@ class Reading(Opening):
         await store.close()
 
     @run_async
-    async def test_what_runs_have_started_since_a_time_comes_oldest_first(self, tmp_path: Path) -> None:
+    async def test_what_runs_have_started_since_a_time_comes_oldest_first(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root, (old,) = world.family("old")
         world.say(old)
@@ -130,7 +154,9 @@ class Reading(Opening):
         await store.close()
 
     @run_async
-    async def test_a_listing_is_newest_first_and_hides_children_unless_asked(self, tmp_path: Path) -> None:
+    async def test_a_listing_is_newest_first_and_hides_children_unless_asked(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         old, children = world.family("a", "b", label="kid")
         new = world.start(label="second")
@@ -143,7 +169,9 @@ class Reading(Opening):
         top = (await store.listing())[0]
         assert (top.label, top.state, top.user_initiated) == ("second", "completed", True)
         assert top.ended_at is not None and top.ended_at >= top.created_at
-        assert (await store.listing())[1].state == "waiting" and (await store.listing())[1].label == "worker"
+        assert (await store.listing())[1].state == "waiting" and (await store.listing())[
+            1
+        ].label == "worker"
         await store.close()
 
     @run_async
@@ -220,7 +248,9 @@ class Reading(Opening):
         await store.close()
 
     @run_async
-    async def test_only_the_children_of_the_turn_that_is_open_are_back(self, tmp_path: Path) -> None:
+    async def test_only_the_children_of_the_turn_that_is_open_are_back(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root, (old,) = world.family("old")
         world.say(old)

@@ -40,7 +40,9 @@ class Spaces(Opening):
         world.say(root)
         first = world.start("first")
         world.say(first)
-        second = world.start("second", conversation=first, resumes=first, base=Base(conversation=first, length=2))
+        second = world.start(
+            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+        )
         await store.commit(world.take())
         assert await store.expendable(beyond=0) == []
         world.say(child)

@@ -1,4 +1,5 @@
-"""What every store must do with the logs of trees: numbers of their own, beside one position over all."""
+"""What every store must do with the logs of trees: numbers of their own, beside one position over
+all."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ class Trees(Opening):
         await heir.close()
 
     @run_async
-    async def test_a_forgotten_tree_has_no_rows_and_its_positions_are_not_used_again(self, tmp_path: Path) -> None:
+    async def test_a_forgotten_tree_has_no_rows_and_its_positions_are_not_used_again(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         kept, gone = world.start(), world.start()
         world.say(gone)
@@ -90,11 +93,15 @@ class Trees(Opening):
         await store.close()
 
     @run_async
-    async def test_a_conversation_that_went_on_is_forgotten_with_all_its_trees(self, tmp_path: Path) -> None:
+    async def test_a_conversation_that_went_on_is_forgotten_with_all_its_trees(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         first = world.start("first")
         world.say(first)
-        second = world.start("second", conversation=first, resumes=first, base=Base(conversation=first, length=2))
+        second = world.start(
+            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+        )
         world.say(second)
         other = world.start()
         await store.commit(world.take())
@@ -107,7 +114,9 @@ class Trees(Opening):
         await store.close()
 
     @run_async
-    async def test_a_child_that_was_not_to_be_kept_leaves_holes_in_its_tree(self, tmp_path: Path) -> None:
+    async def test_a_child_that_was_not_to_be_kept_leaves_holes_in_its_tree(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root, children = world.family("a", "b", retention="delete")
         for child in children:

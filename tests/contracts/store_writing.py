@@ -43,7 +43,9 @@ class Writing(Opening):
         await store.close()
 
     @run_async
-    async def test_commits_sent_together_are_numbered_in_the_order_of_sending(self, tmp_path: Path) -> None:
+    async def test_commits_sent_together_are_numbered_in_the_order_of_sending(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         batches = [world.take()]
         for n in range(20):
@@ -52,7 +54,9 @@ class Writing(Opening):
         numbers = await asyncio.gather(*(store.commit(batch) for batch in batches))
         sizes = [len(batch.entries) for batch in batches]
         assert numbers == [sum(sizes[: n + 1]) for n in range(len(sizes))]
-        assert [e for _, e in await store.entries()] == [e for batch in batches for e in batch.entries]
+        assert [e for _, e in await store.entries()] == [
+            e for batch in batches for e in batch.entries
+        ]
         await store.close()
 
     @run_async
@@ -90,7 +94,9 @@ class Writing(Opening):
         await store.close()
 
     @run_async
-    async def test_what_is_stepped_after_a_commit_was_begun_does_not_reach_the_store(self, tmp_path: Path) -> None:
+    async def test_what_is_stepped_after_a_commit_was_begun_does_not_reach_the_store(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         changes = world.take()
@@ -137,7 +143,9 @@ class Writing(Opening):
         await heir.close()
 
     @run_async
-    async def test_a_commit_of_an_older_epoch_is_refused_and_changes_nothing(self, tmp_path: Path) -> None:
+    async def test_a_commit_of_an_older_epoch_is_refused_and_changes_nothing(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         await store.commit(world.take())
         heir = store.survivor()
@@ -163,7 +171,9 @@ class Writing(Opening):
             await store.commit(world.take())
 
     @run_async
-    async def test_a_run_with_a_known_id_is_refused_and_nothing_changes(self, tmp_path: Path) -> None:
+    async def test_a_run_with_a_known_id_is_refused_and_nothing_changes(
+        self, tmp_path: Path
+    ) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start(id="same")
         world.say(root)

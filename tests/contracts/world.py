@@ -8,7 +8,16 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from retinue.core.events import Aborted, AnyEvent, Described, Ordered, Registered, Replied, Requested, ToolReturned
+from retinue.core.events import (
+    Aborted,
+    AnyEvent,
+    Described,
+    Ordered,
+    Registered,
+    Replied,
+    Requested,
+    ToolReturned,
+)
 from retinue.core.ids import run_id
 from retinue.core.spec import Order, Orders
 from retinue.core.state import Run
@@ -27,7 +36,9 @@ class World:
         self.at = START
         tools = ("read", "spawn")
         self.apply("", Described(model=ModelInfo(name="m", price_in=3, price_out=15)))
-        definition = Definition(name="worker", model="m", tools=tools, reach=tools, crew=("worker",), size=40)
+        definition = Definition(
+            name="worker", model="m", tools=tools, reach=tools, crew=("worker",), size=40
+        )
         self.apply("", Registered(definition=definition))
 
     def apply(self, run: str, event: AnyEvent) -> None:
@@ -80,14 +91,18 @@ class World:
 
     def result(self, run: str, index: int = 0, text: str = "ok") -> None:
         turn = self.run(run).turn
-        self.apply(run, ToolReturned(turn=turn, index=index, call_id=f"c{index}", name="read", text=text))
+        self.apply(
+            run, ToolReturned(turn=turn, index=index, call_id=f"c{index}", name="read", text=text)
+        )
 
     def spawn(self, run: str, *tasks: str, index: int = 0, **order: Any) -> list[str]:
         """Children of a run that has just called `spawn`."""
         before = set(self.trees.index.runs)
         orders = Orders(spawns=tuple(Order(agent="worker", task=task, **order) for task in tasks))
         turn = self.run(run).turn
-        self.apply(run, Ordered(turn=turn, index=index, call_id=f"c{index}", name="spawn", orders=orders))
+        self.apply(
+            run, Ordered(turn=turn, index=index, call_id=f"c{index}", name="spawn", orders=orders)
+        )
         return [id for id in self.trees.index.runs if id not in before]
 
     def family(self, *tasks: str, **order: Any) -> tuple[str, list[str]]:
@@ -119,7 +134,10 @@ async def all_of(store: Any) -> dict[str, Any]:
         "deliveries": await store.deliveries(),
         "accounts": [await store.account(one.id) for one in runs],
         "boards": {one.id: [(b.key, b.act) for b in await store.board(one.id)] for one in runs},
-        "messages": {one.id: await store.messages((await store.row(one.id)).spec.conversation) for one in runs},
+        "messages": {
+            one.id: await store.messages((await store.row(one.id)).spec.conversation)
+            for one in runs
+        },
     }
 
 

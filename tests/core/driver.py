@@ -1,4 +1,5 @@
-"""A story: some trees, a clock that the test moves, and the answers of a world that the test plays."""
+"""A story: some trees, a clock that the test moves, and the answers of a world that the test
+plays."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ TOOLS = ("hire", "look", "note")
 
 
 class Story:
-    """Holds everything that a store would hold, so that a test can look at it and restart from it."""
+    """Holds everything that a store would hold, so that a test can look at it and restart from
+    it."""
 
     def __init__(self, rules: Rules | None = None, model: ModelInfo = MODEL) -> None:
         self.trees = Trees(rules or Rules())
@@ -130,9 +132,16 @@ class Story:
 
     # what a test says
 
-    def start(self, id: str = "root", agent: str = "boss", task: str = "do it", **order: Any) -> str:
+    def start(
+        self, id: str = "root", agent: str = "boss", task: str = "do it", **order: Any
+    ) -> str:
         capabilities = order.pop("capabilities", Capabilities())
-        stale = self.post("", Requested(id=id, order=Order(agent=agent, task=task, **order), capabilities=capabilities))
+        stale = self.post(
+            "",
+            Requested(
+                id=id, order=Order(agent=agent, task=task, **order), capabilities=capabilities
+            ),
+        )
         assert stale == "", stale
         return id
 
@@ -145,13 +154,17 @@ class Story:
         return self.post(id, Replied(attempt=self.asked(id).attempt, reply=reply, spilled=spilled))
 
     def fail(self, id: str, kind: str = "server_error", message: str = "no", **fields: Any) -> str:
-        return self.post(id, ModelFailed(attempt=self.asked(id).attempt, kind=kind, message=message, **fields))
+        return self.post(
+            id, ModelFailed(attempt=self.asked(id).attempt, kind=kind, message=message, **fields)
+        )
 
     def tool(self, id: str, index: int = 0, text: str = "seen", **fields: Any) -> str:
         return self.post(id, ToolReturned(text=text, **self.address(id, index), **fields))
 
     def order(self, id: str, *spawns: Order, index: int = 0, **orders: Any) -> str:
-        return self.post(id, Ordered(orders=Orders(spawns=spawns, **orders), **self.address(id, index)))
+        return self.post(
+            id, Ordered(orders=Orders(spawns=spawns, **orders), **self.address(id, index))
+        )
 
     def submit(self, id: str, text: str = "result", index: int = 0, **fields: Any) -> str:
         return self.post(id, Submitted(text=text, **self.address(id, index), **fields))
@@ -183,10 +196,19 @@ class Story:
 
     def address(self, id: str, index: int) -> dict[str, Any]:
         found = self.tool_call(id, index)
-        return {"turn": found.turn, "index": index, "call_id": found.call.id, "name": found.call.name}
+        return {
+            "turn": found.turn,
+            "index": index,
+            "call_id": found.call.id,
+            "name": found.call.name,
+        }
 
     def tool_call(self, id: str, index: int = 0) -> CallTool:
-        return next(e for e in reversed(self.effects) if isinstance(e, CallTool) and (e.run, e.index) == (id, index))
+        return next(
+            e
+            for e in reversed(self.effects)
+            if isinstance(e, CallTool) and (e.run, e.index) == (id, index)
+        )
 
     def asked(self, id: str) -> CallModel:
         return next(e for e in reversed(self.effects) if isinstance(e, CallModel) and e.run == id)
@@ -256,7 +278,8 @@ class Story:
         return self.trees.by_root.get(root) or Tree(root, self.trees.shared, self.trees.index)
 
     def unbalanced(self) -> list[str]:
-        """Accounts that still hold something, or hold less than nothing, as they were last written."""
+        """Accounts that still hold something, or hold less than nothing, as they were last
+        written."""
         return [a.id for a in self.accounts.values() if any(a.held)]
 
     # a new process
@@ -268,7 +291,9 @@ class Story:
         back = {
             id
             for id, run in self.rows.items()
-            if id not in is_open and (slot := self.specs[id].slot) and self.specs[id].parent in is_open
+            if id not in is_open
+            and (slot := self.specs[id].slot)
+            and self.specs[id].parent in is_open
             if slot.turn == self.rows[self.specs[id].parent].turn
         }
         return Snapshot(
@@ -276,8 +301,16 @@ class Story:
             back=[self.row(id) for id in self.rows if id in back],
             above=[self.row(id) for id in self.rows if id in above],
             accounts=[through_json(a) for a in self.accounts.values() if not a.closed or a.below],
-            mail=[(run, through_json(m)) for (run, _), m in sorted(self.mail.items()) if run in is_open],
-            deliveries=[through_json(d) for d in self.deliveries.values() if d.state in ("pending", "sent", "dead")],
+            mail=[
+                (run, through_json(m))
+                for (run, _), m in sorted(self.mail.items())
+                if run in is_open
+            ],
+            deliveries=[
+                through_json(d)
+                for d in self.deliveries.values()
+                if d.state in ("pending", "sent", "dead")
+            ],
             definitions=list(self.trees.shared.definitions.values()),
             models=list(self.trees.shared.models.values()),
         )
@@ -299,7 +332,9 @@ class Story:
         self.post("", Opened(epoch=epoch, rules=rules))
         return order
 
-    def recover(self, id: str, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False) -> str:
+    def recover(
+        self, id: str, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False
+    ) -> str:
         """The new process tells the run that it was found, as it was found."""
         found: tuple[OpenCall, ...] = ()
         run = self.found.get(id, self.run(id))
@@ -308,9 +343,15 @@ class Story:
             said = self.said[self.specs[id].conversation][calls.message]
             assert isinstance(said, Assistant)
             found = tuple(
-                OpenCall(index=i, call=c, restart=restart) for i, c in enumerate(said.calls) if calls.tools >> i & 1
+                OpenCall(index=i, call=c, restart=restart)
+                for i, c in enumerate(said.calls)
+                if calls.tools >> i & 1
             )
-        at: dict[str, Any] = {"epoch": self.trees.shared.epoch, "turn": run.turn, "attempt": run.attempt}
+        at: dict[str, Any] = {
+            "epoch": self.trees.shared.epoch,
+            "turn": run.turn,
+            "attempt": run.attempt,
+        }
         return self.post(id, Recovered(**at, calls=found, alone=id == alone, clean=clean))
 
     def restart(self, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False) -> None:

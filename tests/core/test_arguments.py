@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from retinue.core.arguments import MAX_BYTES, MAX_DEPTH, BadArguments, is_deep, parse, read
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -103,7 +107,9 @@ def test_a_number_beyond_all_numbers_is_refused(text: str) -> None:
         value = parse(text)
     except BadArguments:
         return
-    assert not any(math.isinf(v) for v in (value["a"] if isinstance(value["a"], list) else [value["a"]]))
+    assert not any(
+        math.isinf(v) for v in (value["a"] if isinstance(value["a"], list) else [value["a"]])
+    )
 
 
 def test_the_depth_that_is_allowed_is_taken() -> None:
@@ -141,7 +147,9 @@ def test_many_equal_keys_do_not_stop_the_world() -> None:
     assert time.process_time() - begin < 0.5
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"a":1,"a":2}', '{"a":NaN}', '{"a":' + "[" * 100_000, "null", '"x"'])
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '{"a":1,"a":2}', '{"a":NaN}', '{"a":' + "[" * 100_000, "null", '"x"']
+)
 def test_whoever_looks_at_a_call_gets_its_arguments_or_none(text: str) -> None:
     assert read(text) is None
 

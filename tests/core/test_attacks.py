@@ -1,4 +1,5 @@
-"""Stories of an adversary: what a model, a provider, a crash or bad luck could do to break what must hold."""
+"""Stories of an adversary: what a model, a provider, a crash or bad luck could do to break what
+must hold."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_behind() -> None:
-    """The parent's slot goes to its queued child, which has no turns to take: both end in one step."""
+    """The parent's slot goes to its queued child, which has no turns to take: both end in one
+    step."""
     story = Story()
     story.start()
     (parent,) = story.spawning("root", hand(orphans="keep", lanes=ONE))
@@ -33,7 +35,9 @@ def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_b
     assert story.leaks() == {}
 
 
-def test_a_parent_that_ends_in_the_step_in_which_it_cancels_its_children_leaves_nothing_behind() -> None:
+def test_a_parent_that_ends_in_the_step_in_which_it_cancels_its_children_leaves_nothing_behind() -> (
+    None
+):
     story = Story()
     story.start()
     (parent,) = story.spawning("root", hand(orphans="keep", max_turns=2))
@@ -58,7 +62,8 @@ def test_a_cancel_reaches_what_outlived_its_own_parent() -> None:
 
 
 def test_a_composition_that_nobody_asked_for_closes_nothing() -> None:
-    """A child is still out: words for its call are refused, and its result stands in the history once."""
+    """A child is still out: words for its call are refused, and its result stands in the history
+    once."""
     story = Story()
     story.start()
     (child,) = story.spawning("root", hand(compose=True))
@@ -128,7 +133,8 @@ def test_empty_replies_that_lie_far_apart_do_not_add_up() -> None:
 
 
 def test_the_key_of_a_call_names_what_is_asked() -> None:
-    """A steered turn asks something else: a provider that honours keys must not answer with the old reply."""
+    """A steered turn asks something else: a provider that honours keys must not answer with the old
+    reply."""
     story = Story()
     story.start()
     before = story.asked("root").key
@@ -205,9 +211,12 @@ def test_any_other_end_closes_the_breaker(end: str) -> None:
 
 
 def test_equal_sets_give_equal_sets_whether_or_not_they_are_the_same_object() -> None:
-    """A restart decodes new objects; `Capabilities` are sorted tuples, so a derived set must be one too."""
+    """A restart decodes new objects; `Capabilities` are sorted tuples, so a derived set must be one
+    too."""
     tools = ("note", "look")
-    same = policy.derive(Capabilities(tools=tools, read=tools), Capabilities(tools=tools, read=tools))
+    same = policy.derive(
+        Capabilities(tools=tools, read=tools), Capabilities(tools=tools, read=tools)
+    )
     assert (same.tools, same.read) == (("look", "note"), ("look", "note"))
 
 

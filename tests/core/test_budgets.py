@@ -39,7 +39,9 @@ def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
     story = Story(Rules(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
     told = story.messages("root")[-1]
-    assert "leaves room for a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
+    assert "leaves room for a reply of at most 600 tokens" in told.text, (
+        "it is not cut short in silence"
+    )
     assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(told)) - 100) // 2
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root", text="y" * 26)
@@ -88,7 +90,9 @@ def test_a_budget_of_turns_keeps_one_for_the_last() -> None:
         (Budget(turns=0), "turns_budget"),
     ],
 )
-def test_a_budget_of_nothing_ends_the_run_before_anything_is_spent(budget: Budget, stop: str) -> None:
+def test_a_budget_of_nothing_ends_the_run_before_anything_is_spent(
+    budget: Budget, stop: str
+) -> None:
     story = Story()
     story.start(budget=budget)
     assert story.ended("root") == ("incomplete", stop)
@@ -98,7 +102,9 @@ def test_a_budget_of_nothing_ends_the_run_before_anything_is_spent(budget: Budge
 
 def test_a_budget_of_dollars_limits_the_reply() -> None:
     story = Story(Rules(min_output=1))
-    story.start(task="x" * 76, budget=Budget(usd=0.000_010))  # 10,000 nanos: 200 for two prompts, 5,120 for the last
+    story.start(
+        task="x" * 76, budget=Budget(usd=0.000_010)
+    )  # 10,000 nanos: 200 for two prompts, 5,120 for the last
     prompt = 100 + weight(story.messages("root")[-1])
     assert story.asked("root").max_output == (10_000 - 2 * prompt - 5 * 1_024) // 6
 
@@ -191,7 +197,9 @@ def test_shares_divide_what_is_free(share: str, weights: list[int], expected: li
     assert [limit[0] for limit in shares((100, None, None, None), share, weights)] == expected
 
 
-@pytest.mark.parametrize("share", ["most", "fixed:", "fixed:-1", "fixed:1.5", "fixed:\u0661", "fixed:" + "9" * 5_000])
+@pytest.mark.parametrize(
+    "share", ["most", "fixed:", "fixed:-1", "fixed:1.5", "fixed:\u0661", "fixed:" + "9" * 5_000]
+)
 def test_an_unknown_share_is_refused(share: str) -> None:
     with pytest.raises(ValueError, match=r"share|limit"):
         shares((100, None, None, None), share, [1])
@@ -301,8 +309,12 @@ def test_a_budget_below_nothing_is_refused(field: str, amount: Any) -> None:
         Budget(**{field: amount})
 
 
-@pytest.mark.parametrize("budget", [{"usd": float("inf")}, {"seconds": float("inf")}, {"seconds": 1e300}])
-def test_an_endless_amount_is_refused_or_works_but_never_breaks_the_machine(budget: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "budget", [{"usd": float("inf")}, {"seconds": float("inf")}, {"seconds": 1e300}]
+)
+def test_an_endless_amount_is_refused_or_works_but_never_breaks_the_machine(
+    budget: dict[str, float],
+) -> None:
     try:
         made = Budget(**budget)
     except ValueError:
@@ -341,7 +353,9 @@ def work_off(story: Story, children: list[str], usage: Usage = CHEAP) -> None:
 def test_who_finds_everything_held_by_others_waits_and_goes_on() -> None:
     story, children = crowd(50, 12_000)
     states = [story.is_(c) for c in children]
-    assert 5 < states.count("Thinking") < 20 and states.count("Short") == 50 - states.count("Thinking")
+    assert 5 < states.count("Thinking") < 20 and states.count("Short") == 50 - states.count(
+        "Thinking"
+    )
     assert states == sorted(states, reverse=True), "the first come first"
     work_off(story, children)
     assert [story.ended(c) for c in children] == [("completed", "done")] * 50

@@ -59,16 +59,27 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 INT = st.integers(-(2**53), 2**53)
 ENDING = st.builds(
     Ending,
-    state=st.sampled_from(["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]),
+    state=st.sampled_from(
+        ["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
+    ),
     stop=TEXT,
     text=TEXT,
     error=TEXT,
-    data=st.recursive(st.none() | st.booleans() | INT | TEXT, lambda d: st.lists(d) | st.dictionaries(TEXT, d)),
-    artifacts=st.lists(st.builds(Artifact, path=TEXT, bytes=INT, sha256=TEXT), max_size=2).map(tuple),
+    data=st.recursive(
+        st.none() | st.booleans() | INT | TEXT, lambda d: st.lists(d) | st.dictionaries(TEXT, d)
+    ),
+    artifacts=st.lists(st.builds(Artifact, path=TEXT, bytes=INT, sha256=TEXT), max_size=2).map(
+        tuple
+    ),
     at=INT,
 )
 QUESTION = st.builds(
-    Question, index=INT, id=TEXT, call_id=TEXT, text=TEXT, kind=st.sampled_from(["question", "permission"])
+    Question,
+    index=INT,
+    id=TEXT,
+    call_id=TEXT,
+    text=TEXT,
+    kind=st.sampled_from(["question", "permission"]),
 )
 CALLS = st.builds(
     Calls,
@@ -101,7 +112,11 @@ STATES = st.one_of(
 )
 USAGE = st.builds(Usage, **dict.fromkeys(Usage.__struct_fields__, INT))
 ACCESS = st.builds(
-    Capabilities, tools=st.none() | st.lists(TEXT).map(tuple), depth=MAYBE, spawn=st.booleans(), expires=MAYBE
+    Capabilities,
+    tools=st.none() | st.lists(TEXT).map(tuple),
+    depth=MAYBE,
+    spawn=st.booleans(),
+    expires=MAYBE,
 )
 RUNS = st.builds(
     Run,
@@ -112,7 +127,9 @@ RUNS = st.builds(
     deadline=MAYBE,
     access=st.none() | ACCESS,
     breaker=st.none() | st.builds(Breaker, signature=TEXT, count=INT, until=INT),
-    **dict.fromkeys(("version", "attempt", "turn", "length", "start", "context", "fresh", "epoch"), INT),
+    **dict.fromkeys(
+        ("version", "attempt", "turn", "length", "start", "context", "fresh", "epoch"), INT
+    ),
 )
 ORDERS = st.builds(
     Order,
@@ -121,15 +138,25 @@ ORDERS = st.builds(
     join=st.sampled_from(["call", "turn", "none"]),
     context=st.builds(Context, kind=st.sampled_from(["none", "fork"]), text=TEXT, n=INT),
     access=ACCESS,
-    budget=st.builds(Budget, tokens=st.none() | st.integers(0, 10), usd=st.none() | st.floats(0, 1e6)),
+    budget=st.builds(
+        Budget, tokens=st.none() | st.integers(0, 10), usd=st.none() | st.floats(0, 1e6)
+    ),
     lanes=st.lists(st.builds(Lane, name=TEXT, size=st.integers(1, 1_000)), max_size=2).map(tuple),
     origin=st.none() | st.builds(Origin, channel=TEXT, user=TEXT),
 )
 SPECS = st.builds(Spec, id=TEXT, order=ORDERS, root=TEXT, capabilities=ACCESS, created_at=INT)
 MESSAGES = st.one_of(
-    st.builds(User, text=TEXT, sender=TEXT, kind=st.sampled_from(["task", "mail", "news", "nudge", "summary"])),
     st.builds(
-        Assistant, text=TEXT, opaque=TEXT, calls=st.lists(st.builds(Call, id=TEXT, name=TEXT, args=TEXT)).map(tuple)
+        User,
+        text=TEXT,
+        sender=TEXT,
+        kind=st.sampled_from(["task", "mail", "news", "nudge", "summary"]),
+    ),
+    st.builds(
+        Assistant,
+        text=TEXT,
+        opaque=TEXT,
+        calls=st.lists(st.builds(Call, id=TEXT, name=TEXT, args=TEXT)).map(tuple),
     ),
     st.builds(Result, call_id=TEXT, text=TEXT, name=TEXT, error=st.booleans()),
 )
@@ -213,7 +240,9 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
 def test_every_value_of_a_long_story_comes_back_as_it_was() -> None:
     story = Story()
     story.start(origin=Origin(channel="c"), announce=True, budget=Budget(tokens=100_000, usd=1.0))
-    a, b = story.spawning("root", hand("a", budget=Budget(tokens=5_000)), hand("b", context=Context(kind="fork")))
+    a, b = story.spawning(
+        "root", hand("a", budget=Budget(tokens=5_000)), hand("b", context=Context(kind="fork"))
+    )
     story.reply(a, "one", call())
     story.restart("pure")
     story.mail_to(b, "psst")

@@ -1,4 +1,5 @@
-"""The one place that decides what of a foreign text is shown, and how what is hidden is spelled out."""
+"""The one place that decides what of a foreign text is shown, and how what is hidden is spelled
+out."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def harmful(text: str, *, kept: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("c", EVERY, ids=lambda c: f"U+{ord(c):04X}")
-def test_every_character_of_interest_is_taken_out_of_lines_and_spelled_out_for_decisions(c: str) -> None:
+def test_every_character_of_interest_is_taken_out_of_lines_and_spelled_out_for_decisions(
+    c: str,
+) -> None:
     text = f"be{c}fore"
     assert harmful(one_line(text)) == harmful(several_lines(text)) == harmful(reveal(text)) == []
     assert harmful(json_text(json.dumps(text, ensure_ascii=False))) == []
@@ -47,7 +50,10 @@ def test_every_character_of_interest_is_taken_out_of_lines_and_spelled_out_for_d
         ("a\x1b[31mred\x1b[0m b", "ared b"),
         ("a\x9b31mred\x9b0m b", "ared b"),
         ("\x1b]0;title\x07x \x1b]8;;http://x\x1b\\y \x9d0;t\x9cz", "x y z"),
-        ("\x1bPq#0\x1b\\a\x1b_apc\x1b\\b\x1b^pm\x1b\\c\x1bXsos\x1b\\d \x90q\x9ce\x9fapc\x9cf", "abcd ef"),
+        (
+            "\x1bPq#0\x1b\\a\x1b_apc\x1b\\b\x1b^pm\x1b\\c\x1bXsos\x1b\\d \x90q\x9ce\x9fapc\x9cf",
+            "abcd ef",
+        ),
         ("\x1b(0\x1b7\x1bc\x1b=x", "x"),
         ("end\x1b[", "end"),
         ("begun\x1b]0;and never ended", "begun0;and never ended"),
@@ -119,7 +125,12 @@ def unspelled(text: str) -> str:
     return re.sub(r"(\\+)(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})", back, text)
 
 
-@given(st.text(st.sampled_from([*"\\xu202e1b é\n\u0301", "\u202e", "\x1b", "\U000e0041", "\udce9"]), max_size=24))
+@given(
+    st.text(
+        st.sampled_from([*"\\xu202e1b é\n\u0301", "\u202e", "\x1b", "\U000e0041", "\udce9"]),
+        max_size=24,
+    )
+)
 def test_what_is_revealed_leads_back_to_one_text(text: str) -> None:
     assert unspelled(reveal(text)) == text
 
@@ -141,7 +152,8 @@ ALLOWED = {
     "formats/fair_cut.py": "finds where a character ends, and shows nothing",
     "formats/host_names.py": "folds the name of a host, and shows nothing",
     "core/secret_forms.py": "sees through what may stand between the letters of a secret",
-    "sandbox/protected_paths.py": "folds the name of a file as a file system would, and shows nothing",
+    "sandbox/protected_paths.py": "folds the name of a file as a file system would, and shows "
+    "nothing",
     "formats/toml_positions.py": "writes a string of TOML",
     "config/model_config.py": "refuses a name in a file",
     "config/value_checks.py": "refuses a value in a file",

@@ -1,4 +1,5 @@
-"""What a model is shown is valid for every provider, whatever was lost; and a fork copies nothing."""
+"""What a model is shown is valid for every provider, whatever was lost; and a fork copies
+nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from retinue.core.history import LEFT_OUT, MISSING, Conversation, History, view
 from retinue.core.values import Assistant, Call, Message, Result, User
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
-CALLS = st.lists(IDS, max_size=4, unique=True).map(lambda ids: tuple(Call(id=i, name=f"tool_{i}") for i in ids))
+CALLS = st.lists(IDS, max_size=4, unique=True).map(
+    lambda ids: tuple(Call(id=i, name=f"tool_{i}") for i in ids)
+)
 MESSAGES = st.lists(
     st.one_of(
         st.builds(User, text=st.text(max_size=5)),
@@ -32,8 +35,8 @@ def of(messages: list[Message]) -> Conversation:
 
 
 def is_valid(shown: list[Message]) -> bool:
-    """A user's message is the first. Each call has one result, right behind it, in the order of the calls; there are no
-    other results."""
+    """A user's message is the first. Each call has one result, right behind it, in the order of the
+    calls; there are no other results."""
     owed: list[str] = []
     for message in shown:
         if isinstance(message, Result):
@@ -81,10 +84,16 @@ def test_a_valid_history_is_shown_as_it_is(messages: list[Message]) -> None:
 def test_what_was_said_is_all_there(messages: list[Message]) -> None:
     shown = [m for m in view(of(messages), 0, len(messages)) if m is not LEFT_OUT]
     said = [m for m in messages if not isinstance(m, Result)]
-    assert [_nameless(m) for m in shown if not isinstance(m, Result)] == [_nameless(m) for m in said]
+    assert [_nameless(m) for m in shown if not isinstance(m, Result)] == [
+        _nameless(m) for m in said
+    ]
     results = [_nameless(m) for m in messages]
     for message in shown:
-        assert not isinstance(message, Result) or message.text == MISSING or _nameless(message) in results
+        assert (
+            not isinstance(message, Result)
+            or message.text == MISSING
+            or _nameless(message) in results
+        )
 
 
 def _nameless(message: Message) -> Message:
@@ -114,7 +123,9 @@ def test_a_fork_reads_as_if_it_were_copied(parts: list[list[Message]], data: st.
 
 
 def test_what_is_cut_in_the_middle_of_a_turn_loses_its_results_and_says_that_it_was_cut() -> None:
-    one = of([User(text="go"), Assistant(calls=(Call(id="a", name="x"),)), Result(call_id="a", text="1")])
+    one = of(
+        [User(text="go"), Assistant(calls=(Call(id="a", name="x"),)), Result(call_id="a", text="1")]
+    )
     assert view(one, 2, 3) == []
     one.append(Assistant(text="done"))
     assert view(one, 2, 4) == [LEFT_OUT, Assistant(text="done")]
@@ -134,7 +145,12 @@ def test_results_are_sorted_by_their_calls() -> None:
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     said = Assistant(calls=(Call(id="a", name="x"),))
     shown = view(of([said, User(text="hurry")]), 0, 2)
-    assert shown == [LEFT_OUT, said, Result(call_id="a", name="x", text=MISSING, error=True), User(text="hurry")]
+    assert shown == [
+        LEFT_OUT,
+        said,
+        Result(call_id="a", name="x", text=MISSING, error=True),
+        User(text="hurry"),
+    ]
 
 
 def test_the_first_result_of_a_call_stands() -> None:
@@ -151,8 +167,9 @@ def test_calls_of_one_reply_that_share_an_id_have_a_result_each() -> None:
 
 
 def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
-    """Random conversations with missing and stray results, forks of forks (between units, as forks are), and views from
-    the middle: the pieces that are kept join to what encoding the whole view gives, at every length."""
+    """Random conversations with missing and stray results, forks of forks (between units, as forks
+    are), and views from the middle: the pieces that are kept join to what encoding the whole view
+    gives, at every length."""
     made: list[str] = []
 
     def encode(unit: Sequence[Message]) -> bytes:
@@ -178,7 +195,9 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
                 ends = [n for n in range(1, len(said)) if not isinstance(said[n], Result)]
                 conversations.append(Conversation(one, r.choice([*ends, len(said)])))
                 continue
-            calls = tuple(Call(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3))))
+            calls = tuple(
+                Call(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3)))
+            )
             one.append(r.choice((User(text=f"u{step}"), Assistant(text=f"a{step}", calls=calls))))
             for call in calls:
                 if one.own[-1].__class__ is not User and r.random() < 0.8:
@@ -238,7 +257,9 @@ def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
     assert all(prefix is joined[0] for prefix in joined)
 
 
-def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_encoded_again() -> None:
+def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_encoded_again() -> (
+    None
+):
     made: list[str] = []
 
     def encode(unit: Sequence[Message]) -> bytes:
@@ -263,11 +284,18 @@ def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_en
     assert len(made) == len(set(made)) == 400 + 5 * len(forks)
 
 
-def test_a_unit_that_is_not_complete_is_written_again_when_it_is_and_what_a_fork_was_shown_stays() -> None:
+def test_a_unit_that_is_not_complete_is_written_again_when_it_is_and_what_a_fork_was_shown_stays() -> (
+    None
+):
     def encode(unit: Sequence[Message]) -> bytes:
         return "|".join(m.text for m in unit).encode()
 
-    one = of([User(text="go"), Assistant(text="call", calls=(Call(id="a", name="x"), Call(id="b", name="x")))])
+    one = of(
+        [
+            User(text="go"),
+            Assistant(text="call", calls=(Call(id="a", name="x"), Call(id="b", name="x"))),
+        ]
+    )
     one.append(Result(call_id="stray", text="stray"))
     one.append(Result(call_id="b", text="two"))
     before = f"go,call|{MISSING}|two".encode()

@@ -25,7 +25,10 @@ SAME = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_two_ways_to_write_a_host_are_one(one: str, other: str) -> None:
     assert spelled(one) == spelled(other)
-    assert verdict("fetch", {"url": f"http://{other}/x"}, FETCH, f"deny: fetch(domain:{one})") == "deny"
+    assert (
+        verdict("fetch", {"url": f"http://{other}/x"}, FETCH, f"deny: fetch(domain:{one})")
+        == "deny"
+    )
 
 
 def test_a_letter_of_its_own_is_not_two_others() -> None:
@@ -34,9 +37,14 @@ def test_a_letter_of_its_own_is_not_two_others() -> None:
     assert verdict("fetch", {"url": f"http://{SHARP}/"}, FETCH, rule, mode="manual") != "allow"
 
 
-@pytest.mark.parametrize("url", [f"http://{SHARP}/", f"http://{ITS_ASCII}/", "http://[::ffff:127.0.0.1]:8080/a"])
+@pytest.mark.parametrize(
+    "url", [f"http://{SHARP}/", f"http://{ITS_ASCII}/", "http://[::ffff:127.0.0.1]:8080/a"]
+)
 def test_what_is_connected_to_is_what_was_ruled_on(url: str) -> None:
     from yarl import URL
 
     target = parse(url)
-    assert target.host == spelled(url.split("/")[2]) and URL(target.url, encoded=True).raw_host == target.host
+    assert (
+        target.host == spelled(url.split("/")[2])
+        and URL(target.url, encoded=True).raw_host == target.host
+    )

@@ -1,4 +1,5 @@
-"""What was counted and what is only a bound are told apart, in a run and in all accounts above it."""
+"""What was counted and what is only a bound are told apart, in a run and in all accounts above
+it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ def test_a_lost_call_is_a_bound_in_the_run_and_above_it_whoever_pays() -> None:
         bounds.append(state.hold[:2])
         story.cancel(child)
         usage = story.run(child).usage
-        assert (usage.estimated, usage.nanos_estimated, usage.nanos) == (*state.hold[:2], state.hold[1])
+        assert (usage.estimated, usage.nanos_estimated, usage.nanos) == (
+            *state.hold[:2],
+            state.hold[1],
+        )
         assert not usage.cost_is_known
         assert story.accounts[child].guess == (*state.hold[:2], 0)
     total = tuple(map(sum, zip(*bounds, strict=True)))
@@ -45,11 +49,15 @@ def test_a_lost_call_is_a_bound_in_the_run_and_above_it_whoever_pays() -> None:
 
 @pytest.mark.parametrize("nanos", [0, 5_000])
 def test_of_a_call_that_broke_off_only_what_nobody_counted_is_a_bound(nanos: int) -> None:
-    """The prompt was counted (90 at 1), the reply was not (50 at most, at 5; without a cost of its own, at 1)."""
+    """The prompt was counted (90 at 1), the reply was not (50 at most, at 5; without a cost of its
+    own, at 1)."""
     story = Story()
     story.start()
     told = Usage(input=90, estimated=50, nanos=nanos, nanos_estimated=nanos // 2)
-    story.post("root", ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=told))
+    story.post(
+        "root",
+        ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=told),
+    )
     usage = story.run("root").usage
     assert (usage.input, usage.estimated) == (90, 50)
     assert usage.nanos == (nanos or 140)
@@ -74,7 +82,12 @@ def test_tokens_without_a_price_are_counted_apart() -> None:
 
 def test_what_a_broken_stream_did_not_count_is_priced_apart() -> None:
     info = ModelInfo(name="m", price_in=10, price_out=100)
-    used = believed(Usage(input=80, output=5), 100, RequestSize(size=400, max_output=50, info=info), is_whole=False)
+    used = believed(
+        Usage(input=80, output=5),
+        100,
+        RequestSize(size=400, max_output=50, info=info),
+        is_whole=False,
+    )
     assert (used.input, used.output, used.estimated) == (80, 5, 20)
     assert (used.nanos, used.nanos_estimated) == (80 * 10 + 5 * 100 + 20 * 100, 20 * 100)
     assert used.plus(used).nanos_estimated == 2 * used.nanos_estimated

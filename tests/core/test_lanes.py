@@ -131,7 +131,8 @@ def test_a_cancel_while_queued_gives_back_what_was_held(who: str) -> None:
 
 
 def test_a_cancel_that_meets_the_grant_gives_the_slot_on() -> None:
-    """The parent ends, its slot goes to its queued child, and its cancel reaches the child in the same step."""
+    """The parent ends, its slot goes to its queued child, and its cancel reaches the child in the
+    same step."""
     story = Story()
     story.start("p", lanes=ONE)
     (child,) = story.spawning("p", hand(join="none", lanes=ONE))
@@ -180,7 +181,9 @@ def test_asking_and_waiting_and_resting_runs_hold_no_slot() -> None:
     assert story.leaks() == {}
 
 
-@pytest.mark.parametrize("order", [{"max_turns": 0}, {"budget": Budget(tokens=0)}, {"budget": Budget(turns=0)}])
+@pytest.mark.parametrize(
+    "order", [{"max_turns": 0}, {"budget": Budget(tokens=0)}, {"budget": Budget(turns=0)}]
+)
 def test_a_run_that_ends_before_its_first_turn_gives_its_slot_back(order: dict[str, Any]) -> None:
     story = Story()
     story.start("a", lanes=TWO, **order)

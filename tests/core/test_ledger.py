@@ -108,7 +108,9 @@ def test_nobody_overspends_and_sums_are_exact(limit: tuple, steps: list) -> None
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(LIMITS, STEPS, st.integers(0, 30), AMOUNTS)
-def test_what_the_ledger_says_it_has_can_be_held(limit: tuple, steps: list, n: int, need: tuple) -> None:
+def test_what_the_ledger_says_it_has_can_be_held(
+    limit: tuple, steps: list, n: int, need: tuple
+) -> None:
     bank = Bank(limit)
     for what, m, amounts in steps:
         bank.step(what, m, amounts)
@@ -150,7 +152,9 @@ def test_a_reserve_is_for_its_owner_only() -> None:
     assert ledger.accounts["r"].reserve == [40, 0, 0, 0]
     assert ledger.lacks("c", (61, 0, 0, 0)) == "tokens"
     assert ledger.lacks("r", (61, 0, 0, 0)) == "tokens"
-    assert ledger.look("c", HoldRequest((61, 0, 0, 0), is_last=True)) == Verdict("short", "r", "tokens")
+    assert ledger.look("c", HoldRequest((61, 0, 0, 0), is_last=True)) == Verdict(
+        "short", "r", "tokens"
+    )
     assert ledger.look("r", HoldRequest((100, 0, 0, 0), is_last=True)).word == "go"
 
 
@@ -186,7 +190,8 @@ def test_a_closed_account_stays_for_those_below_it() -> None:
 
 
 def test_more_than_the_hold_is_booked_as_it_was() -> None:
-    """A provider that counts more than its bound: the overdraft is on record and nothing stays held."""
+    """A provider that counts more than its bound: the overdraft is on record and nothing stays
+    held."""
     ledger = Ledger()
     ledger.open("r", "", (100, None, None, None), (False, False, False, False))
     ledger.hold("r", (50, 0, 0, 0))

@@ -1,4 +1,5 @@
-"""A limit can be a question: who needs more waits, one person is asked once, and the answer holds for everybody."""
+"""A limit can be a question: who needs more waits, one person is asked once, and the answer holds
+for everybody."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ def asking(story: Story, root: str = "root") -> list[LimitQuestion]:
     return open_questions(story.tree(root))
 
 
-def add(story: Story, id: str = "root", *, tokens: int = 0, turns: int = 0, calls: int = 0, **fields: Any) -> str:
+def add(
+    story: Story,
+    id: str = "root",
+    *,
+    tokens: int = 0,
+    turns: int = 0,
+    calls: int = 0,
+    **fields: Any,
+) -> str:
     return story.post(id, LimitChanged(add=(tokens, 0, turns, calls), **fields))
 
 
@@ -60,7 +69,9 @@ def test_a_run_at_its_limit_asks_and_holds_nothing() -> None:
     assert (question.account, question.lack, question.waiting) == ("root", "tokens", ("root",))
     assert question.text == state.asks and question.suggested == (state.more, 0, 0, 0)
     need = state.need[0] + state.last[0]
-    assert state.more == 2 * need - 900 > 1_500, "enough for two turns like this one, and no less than there was"
+    assert state.more == 2 * need - 900 > 1_500, (
+        "enough for two turns like this one, and no less than there was"
+    )
 
 
 def test_a_raised_limit_lets_it_go_on_where_it_was() -> None:
@@ -92,7 +103,9 @@ def test_a_limit_that_stops_keeps_nothing_back_for_a_last_turn() -> None:
     assert story.asked("root").purpose == "turn"
     story.reply("root", "two", call())
     story.tool("root")
-    assert story.ended("root") == ("incomplete", "turns_budget") and story.ending("root").text == "two"
+    assert (
+        story.ended("root") == ("incomplete", "turns_budget") and story.ending("root").text == "two"
+    )
 
 
 def test_a_raise_that_is_too_small_asks_again_about_the_new_limit() -> None:
@@ -100,10 +113,16 @@ def test_a_raise_that_is_too_small_asks_again_about_the_new_limit() -> None:
     (before,) = asking(story)
     add(story, tokens=1)
     (after,) = asking(story)
-    assert story.is_("root") == "Short" and after.id != before.id and "of 1,501 tokens" in after.text
-    assert "not asked any more" in add(story, tokens=9_000, question=before.id), "an answer to the old one is too late"
+    assert (
+        story.is_("root") == "Short" and after.id != before.id and "of 1,501 tokens" in after.text
+    )
+    assert "not asked any more" in add(story, tokens=9_000, question=before.id), (
+        "an answer to the old one is too late"
+    )
     assert add(story, tokens=9_000, question=after.id) == "" and story.is_("root") == "Thinking"
-    assert "not asked any more" in add(story, tokens=9_000, question=after.id), "the first answer counts"
+    assert "not asked any more" in add(story, tokens=9_000, question=after.id), (
+        "the first answer counts"
+    )
     assert len([d for d in story.deliveries.values() if "asks:" in d.text]) == 2
 
 
@@ -166,7 +185,10 @@ def test_several_amounts_are_several_questions_of_one_account() -> None:
     small, large = story.spawning("root", hand("a"), hand("b" * 5_000))
     story.reply(small, "x", call())
     story.tool(small)
-    assert [(q.lack, q.waiting) for q in asking(story)] == [("tokens", (large, small)), ("turns", (large, small))]
+    assert [(q.lack, q.waiting) for q in asking(story)] == [
+        ("tokens", (large, small)),
+        ("turns", (large, small)),
+    ]
     add(story, turns=3)
     assert [story.is_(c) for c in (large, small)] == ["Short", "Short"], "who came first goes first"
     add(story, tokens=9_000)
@@ -207,7 +229,9 @@ def test_nobody_answers_for_ever_and_the_work_lands() -> None:
     waiting = asking(story)[0].waiting
     asker = next(c for c in waiting if getattr(story.state(c), "asks", ""))
     behind = next(c for c in waiting if not getattr(story.state(c), "asks", ""))
-    story.rows[asker] = story.tree().runs[asker] = replace(story.run(asker), wake_at=story.now + 4_000_000)
+    story.rows[asker] = story.tree().runs[asker] = replace(
+        story.run(asker), wake_at=story.now + 4_000_000
+    )
     story.wake(behind)
     assert story.is_(behind) == "Short" and story.run(behind).wake_at == story.run(asker).wake_at
     story.wake(asker)
@@ -242,7 +266,10 @@ def test_a_limit_is_raised_also_when_nobody_asked() -> None:
     assert add(story, tokens=1_000, turns=2) == ""
     assert story.account("root").limit == (6_000, None, 5, None)
     assert story.accounts["root"].limit == (6_000, None, 5, None), "it is on record"
-    assert story.post("root", LimitChanged(then="ask")) == "" and story.accounts["root"].on_limit == "ask"
+    assert (
+        story.post("root", LimitChanged(then="ask")) == ""
+        and story.accounts["root"].on_limit == "ask"
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +288,9 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(event: LimitChanged,
     story = Story(SMALL)
     story.start(budget=Budget(tokens=5_000))
     assert why in story.post("root", event)
-    assert story.account("root").limit == (5_000, None, None, None) and story.is_("root") == "Thinking"
+    assert (
+        story.account("root").limit == (5_000, None, None, None) and story.is_("root") == "Thinking"
+    )
     assert why in story.entries[-1].stale
 
 
@@ -271,10 +300,15 @@ def test_what_a_child_gets_more_is_taken_from_its_parent_or_refused_with_numbers
     (child,) = story.spawning("root", hand(budget=Budget(tokens=3_000, on_limit="ask")))
     before = story.account("root").held[0]
     why = add(story, child, tokens=8_000)
-    assert "8,000 tokens more would be taken from the run above it, which has" in why and "raise that first" in why
+    assert (
+        "8,000 tokens more would be taken from the run above it, which has" in why
+        and "raise that first" in why
+    )
     assert story.account("root").held[0] == before and story.account(child).limit[0] == 3_000
     assert add(story, child, tokens=1_000) == ""
-    assert story.account("root").held[0] == before + 1_000 and story.account(child).limit[0] == 4_000
+    assert (
+        story.account("root").held[0] == before + 1_000 and story.account(child).limit[0] == 4_000
+    )
     story.reply(child, "done")
     assert story.account("root").held == story.account("root").held
     story.reply("root", "done")
@@ -319,7 +353,9 @@ def test_calls_beyond_the_budget_are_asked_about_before_the_next_turn() -> None:
     story = Story(SMALL)
     story.start(budget=Budget(calls=2, on_limit="ask"))
     story.reply("root", "", call(id="a"), call(id="b"), call(id="c"))
-    assert story.did(CallTool, "root") == 2 and "make the call again" in story.results("root")[0].text
+    assert (
+        story.did(CallTool, "root") == 2 and "make the call again" in story.results("root")[0].text
+    )
     story.tool("root", 0)
     story.tool("root", 1)
     (question,) = asking(story)
@@ -341,7 +377,9 @@ def test_the_answer_about_one_tree_is_none_about_another() -> None:
     story.reply("other", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("other", text="y" * 76)
     (mine,), (theirs,) = asking(story), asking(story, "other")
-    assert mine.id != theirs.id and "not asked any more" in add(story, "other", tokens=5_000, question=mine.id)
+    assert mine.id != theirs.id and "not asked any more" in add(
+        story, "other", tokens=5_000, question=mine.id
+    )
     add(story, "other", tokens=5_000, question=theirs.id)
     assert story.is_("other") == "Thinking" and story.is_("root") == "Short"
 
@@ -367,7 +405,9 @@ def test_a_deadline_that_is_moved_moves_for_all_who_have_it_from_there() -> None
     assert before is not None and story.run(one).deadline == before
     assert story.post("root", LimitChanged(more_ms=30_000)) == ""
     assert story.run("root").deadline == story.run(one).deadline == before + 30_000
-    assert story.run(one).wake_at == before + 30_000 and story.run(two).deadline == story.now + 1_000
+    assert (
+        story.run(one).wake_at == before + 30_000 and story.run(two).deadline == story.now + 1_000
+    )
     story.now = before
     assert story.wake(two) == "" and story.is_(one) == "Thinking"
     story.wake("root")
@@ -376,7 +416,14 @@ def test_a_deadline_that_is_moved_moves_for_all_who_have_it_from_there() -> None
 
 def test_a_limit_in_dollars_is_counted_as_its_calls_are_held() -> None:
     """A prompt may be written to a cache, which costs more than to send it."""
-    model = ModelInfo(name="m", window=100_000, max_output=1_000, price_in=100, price_out=500, price_cache_write=125)
+    model = ModelInfo(
+        name="m",
+        window=100_000,
+        max_output=1_000,
+        price_in=100,
+        price_out=500,
+        price_cache_write=125,
+    )
     story = Story(SMALL, model)
     story.start(task="x" * 976, budget=Budget(usd=0.001))
     seen = {story.is_("root")}
@@ -385,7 +432,9 @@ def test_a_limit_in_dollars_is_counted_as_its_calls_are_held() -> None:
         if story.is_("root") == "Working":
             story.tool("root")
         seen.add(story.is_("root"))
-    assert story.is_("root") == "Ended" and "Short" not in seen, "nobody holds anything: there is nothing to wait for"
+    assert story.is_("root") == "Ended" and "Short" not in seen, (
+        "nobody holds anything: there is nothing to wait for"
+    )
 
 
 def test_amounts_are_written_for_people() -> None:

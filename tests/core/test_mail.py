@@ -18,7 +18,9 @@ def family(rules: Rules | None = None, **order: Any) -> tuple[Story, str, str]:
     """A root that works on, and two children that nobody joins."""
     story = Story(rules)
     story.start(**order)
-    a, b = story.spawning("root", hand("a", join="none", label="ann"), hand("b", join="none", label="bob"))
+    a, b = story.spawning(
+        "root", hand("a", join="none", label="ann"), hand("b", join="none", label="bob")
+    )
     return story, a, b
 
 
@@ -270,7 +272,10 @@ def test_equal_failures_in_a_row_open_the_breaker_and_time_closes_it_half() -> N
     fails(story, 3)
     story.reply("root", "", call("hire"))
     story.order("root", hand())
-    assert "3 children in a row failed alike (boom: no); try again in 1 s" in story.results("root")[-1].text
+    assert (
+        "3 children in a row failed alike (boom: no); try again in 1 s"
+        in story.results("root")[-1].text
+    )
     story.later(1_000)
     fails(story, 1)
     story.reply("root", "", call("hire"))

@@ -1,4 +1,5 @@
-"""Which calls are made, asked about and denied: the words of rules, the modes, and who has the last word."""
+"""Which calls are made, asked about and denied: the words of rules, the modes, and who has the last
+word."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ def calls(name: str, **args: object) -> Call:
 
 
 def verdict(
-    call: Call, guard: Guard, *held: Capabilities, grants: tuple[str, ...] = (), default: str = "manual"
+    call: Call,
+    guard: Guard,
+    *held: Capabilities,
+    grants: tuple[str, ...] = (),
+    default: str = "manual",
 ) -> str:
     chain = [(f"run {n}", h) for n, h in enumerate(held or (Capabilities(),))]
     return permits.rule_on(chain, call, guard, [Grant(rule=g) for g in grants], default).verdict
@@ -60,13 +65,17 @@ def test_every_mode_is_at_least_as_strict_as_the_one_before() -> None:
 
 
 def test_functions_of_the_program_are_not_asked_about_but_a_plan_stays_a_plan() -> None:
-    assert [verdict(calls("own"), OWN, rules(mode=m)) for m in ("", "manual", "dontAsk", "plan")] == [
+    assert [
+        verdict(calls("own"), OWN, rules(mode=m)) for m in ("", "manual", "dontAsk", "plan")
+    ] == [
         "allow",
         "allow",
         "allow",
         "deny",
     ]
-    assert verdict(calls("delegate_tasks"), SPAWN, rules(mode="plan")) == "allow", "children have the same plan"
+    assert verdict(calls("delegate_tasks"), SPAWN, rules(mode="plan")) == "allow", (
+        "children have the same plan"
+    )
 
 
 def test_a_denial_stands_before_a_question_before_a_permission_before_the_mode() -> None:
@@ -93,9 +102,18 @@ def test_a_denial_stands_before_a_question_before_a_permission_before_the_mode()
 )
 def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str) -> None:
     assert verdict(calls("shell", command=command), SHELL, rules("allow: shell(git *)")) == "ask"
-    assert verdict(calls("shell", command=command), SHELL, rules("allow: shell(git *)", "deny: shell(git *)")) == "deny"
+    assert (
+        verdict(
+            calls("shell", command=command),
+            SHELL,
+            rules("allow: shell(git *)", "deny: shell(git *)"),
+        )
+        == "deny"
+    )
     granted = permits.rule_for("allow", "shell", command)
-    assert verdict(calls("shell", command=command), SHELL, grants=(granted,)) == "allow", "exactly this was granted"
+    assert verdict(calls("shell", command=command), SHELL, grants=(granted,)) == "allow", (
+        "exactly this was granted"
+    )
     assert verdict(calls("shell", command=command + " -x"), SHELL, grants=(granted,)) == "ask"
 
 
@@ -114,7 +132,9 @@ def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str)
     ],
 )
 def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: bool) -> None:
-    found = verdict(calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions"))
+    found = verdict(
+        calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions")
+    )
     assert (found == "deny") == is_denied
     bounds = (("", (f"deny: write({pattern})",)),)
     assert bool(permits.barred_path(bounds, ("write",), path)) == is_denied
@@ -162,7 +182,13 @@ def test_a_child_cannot_permit_itself_what_its_parent_is_asked_about() -> None:
 def test_a_grant_answers_a_question_and_never_a_denial() -> None:
     assert verdict(calls("shell", command="make"), SHELL, grants=("allow: shell(make)",)) == "allow"
     assert (
-        verdict(calls("shell", command="make"), SHELL, rules("deny: shell"), grants=("allow: shell(make)",)) == "deny"
+        verdict(
+            calls("shell", command="make"),
+            SHELL,
+            rules("deny: shell"),
+            grants=("allow: shell(make)",),
+        )
+        == "deny"
     )
 
 
@@ -183,7 +209,8 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
             asked = Capabilities(
                 mode=r.choice(("", "", *MODES)),
                 rules=tuple(
-                    f"{r.choice(('allow', 'ask', 'deny'))}: shell" + (f"({p})" if (p := r.choice(patterns)) else "")
+                    f"{r.choice(('allow', 'ask', 'deny'))}: shell"
+                    + (f"({p})" if (p := r.choice(patterns)) else "")
                     for _ in range(r.randint(0, 2))
                 ),
             )
@@ -191,8 +218,13 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
             chain.insert(0, (str(depth), held))
         command = r.choice(words)
         found = permits.rule_on(chain, calls("shell", command=command), SHELL)
-        levels = [_plainly(h, command, is_root=n == len(chain) - 1) for n, (_, h) in enumerate(chain)]
-        assert permits.STRICTNESS[found.verdict] == max(permits.STRICTNESS[v] for v in levels), (chain, command)
+        levels = [
+            _plainly(h, command, is_root=n == len(chain) - 1) for n, (_, h) in enumerate(chain)
+        ]
+        assert permits.STRICTNESS[found.verdict] == max(permits.STRICTNESS[v] for v in levels), (
+            chain,
+            command,
+        )
         for n in range(1, len(chain)):
             above = permits.rule_on(chain[n:], calls("shell", command=command), SHELL)
             assert permits.STRICTNESS[above.verdict] <= permits.STRICTNESS[found.verdict]
@@ -204,21 +236,34 @@ def _plainly(held: Capabilities, command: str, *, is_root: bool) -> Verdict:
     for text in held.rules:
         effect, _, rest = text.partition(": shell")
         pattern = rest[1:-1] if rest else "*"
-        if pattern in ("*", command) or (pattern.endswith(" *") and command.startswith(pattern[:-1])):
+        if pattern in ("*", command) or (
+            pattern.endswith(" *") and command.startswith(pattern[:-1])
+        ):
             hits.add(effect)
     for effect in ("deny", "ask", "allow"):
         if effect in hits:
             return effect  # type: ignore[return-value]
     mode = held.mode or ("manual" if is_root else "bypassPermissions")
-    table: dict[str, Verdict] = {"bypassPermissions": "allow", "auto": "allow", "dontAsk": "deny", "plan": "deny"}
+    table: dict[str, Verdict] = {
+        "bypassPermissions": "allow",
+        "auto": "allow",
+        "dontAsk": "deny",
+        "plan": "deny",
+    }
     return table.get(mode, "ask")
 
 
 def test_no_pattern_takes_long() -> None:
     for pattern in ("*a*a*a*a*a*a*ab", "a" * 200 + "*" * 200 + "b", "?*?*?*?*x"):
-        assert verdict(calls("shell", command="a" * 50_000), SHELL, rules(f"deny: shell({pattern})")) == "ask"
+        assert (
+            verdict(calls("shell", command="a" * 50_000), SHELL, rules(f"deny: shell({pattern})"))
+            == "ask"
+        )
     deep = "/".join(["**"] * 100 + ["x"])
-    assert verdict(calls("write", path="/".join(["a"] * 2_000)), WRITE, rules(f"deny: write({deep})")) == "ask"
+    assert (
+        verdict(calls("write", path="/".join(["a"] * 2_000)), WRITE, rules(f"deny: write({deep})"))
+        == "ask"
+    )
 
 
 def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> None:
@@ -226,7 +271,9 @@ def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> Non
     assert permits.barred_path(bounds, ("read", "search"), "/ws/.env") == "ask: read(**/.env)"
     asked = ("read", "conf/../.env", "/ws")
     assert permits.barred_path(bounds, ("read", "search"), "/ws/.env", *asked) == ""
-    assert permits.barred_path(bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws") != ""
+    assert (
+        permits.barred_path(bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws") != ""
+    )
     assert permits.barred_path(bounds, ("read", "search"), "/ws/a.txt") == ""
 
 

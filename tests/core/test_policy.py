@@ -51,7 +51,9 @@ SANE = capabilities([p for p in PATHS if ".." not in p])
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE, st.lists(SANE, min_size=5, max_size=5), st.lists(SANE, min_size=5, max_size=5))
-def test_nobody_down_the_tree_has_more_than_anybody_above(root: Capabilities, asked: list, cuts: list) -> None:
+def test_nobody_down_the_tree_has_more_than_anybody_above(
+    root: Capabilities, asked: list, cuts: list
+) -> None:
     chain = [root]
     for request, cut in zip(asked, cuts, strict=True):
         child = policy.derive(chain[-1], request)
@@ -79,7 +81,9 @@ def test_a_path_that_climbs_is_never_given(parent: Capabilities, asked: Capabili
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE, SANE)
-def test_a_gate_lets_through_what_both_allow_and_nothing_else(a: Capabilities, b: Capabilities) -> None:
+def test_a_gate_lets_through_what_both_allow_and_nothing_else(
+    a: Capabilities, b: Capabilities
+) -> None:
     child = policy.derive(a, b)
     for tool in NAMES:
         both = policy.allows(a, tool) and policy.allows(b, tool)
@@ -154,7 +158,12 @@ def test_having_more_is_named(field: str, more: object, less: object) -> None:
 
 def test_paths_are_whole_components() -> None:
     parent = Capabilities(read=("/srv/data",))
-    for path, kept in (("/srv/data/x", True), ("/srv/database", False), ("/srv/data/../etc", False), ("/srv", False)):
+    for path, kept in (
+        ("/srv/data/x", True),
+        ("/srv/database", False),
+        ("/srv/data/../etc", False),
+        ("/srv", False),
+    ):
         child = policy.derive(parent, Capabilities(read=(path,)))
         assert (path in (child.read or ())) == kept
     assert policy.derive(parent, Capabilities(read=("/srv",))).read == ("/srv/data",)
@@ -204,7 +213,12 @@ def test_and_after_a_restart() -> None:
 
 @pytest.mark.parametrize(
     "cut",
-    [Capabilities(spawn=False), Capabilities(depth=0), Capabilities(agents=()), Capabilities(models=())],
+    [
+        Capabilities(spawn=False),
+        Capabilities(depth=0),
+        Capabilities(agents=()),
+        Capabilities(models=()),
+    ],
 )
 def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(cut: Capabilities) -> None:
     story = Story()

@@ -17,19 +17,32 @@ from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Wo
 from retinue.core.step_context import OVERHEAD, weight
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Budget, Call, Capabilities, Message, Result, Rules, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Budget,
+    Call,
+    Capabilities,
+    Message,
+    Result,
+    Rules,
+    Usage,
+    User,
+)
 from tests.core.driver import MODEL, Story, call, hand, through_json
 
 LANES = ((), (), (Lane(name="one", size=1),), (Lane(name="one", size=1), Lane(name="two", size=2)))
 
 
 class World:
-    """A random world around a story: it answers what is under way, in any order, and disturbs it."""
+    """A random world around a story: it answers what is under way, in any order, and disturbs
+    it."""
 
     def __init__(self, seed: int, crashes: bool = True) -> None:
         self.rng = random.Random(seed)
         self.crashes = crashes
-        self.story = Story(Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3))
+        self.story = Story(
+            Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3)
+        )
         for n in range(self.rng.randrange(1, 4)):
             self.story.start(f"r{n}", **self.options())
 
@@ -44,7 +57,10 @@ class World:
             "timeout_ms": rng.choice([None, None, None, None, 50, 500]),
             "clock": rng.choice(["start", "created"]),
             "report": rng.choice(["text", "text", "summary"]),
-            "budget": Budget(tokens=rng.choice([None] * 4 + [0, 3_000, 90_000]), turns=rng.choice([None] * 5 + [1, 4])),
+            "budget": Budget(
+                tokens=rng.choice([None] * 4 + [0, 3_000, 90_000]),
+                turns=rng.choice([None] * 5 + [1, 4]),
+            ),
             "on_restart": rng.choice(["resume", "resume", "resume", "fail"]),
         }
 
@@ -82,7 +98,8 @@ class World:
             self.answer(id, story.run(id))
 
     def crash(self) -> None:
-        """The process dies; before each run is told by the next one, something else may reach it."""
+        """The process dies; before each run is told by the next one, something else may reach
+        it."""
         story, rng = self.story, self.rng
         for id in story.crash():
             story.later(rng.choice([0, 0, 5, 50]))
@@ -103,28 +120,40 @@ class World:
                 self.reply(id)
             case Thinking():
                 story.wake(id)
-            case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=calls) if calls is not None:
+            case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=calls) if (
+                calls is not None
+            ):
                 tools = [i for i in range(calls.count) if calls.tools >> i & 1]
                 asks = [i for i in range(calls.count) if calls.asks >> i & 1]
                 if tools:
                     self.tool(id, rng.choice(tools))
                 elif asks:
-                    story.post(id, Answered(turn=run.turn, index=rng.choice(asks), call_id="x", text="yes"))
-                elif (fan_in := story.tree().fans.get(id)) and any(f.composing for f in fan_in.fans.values()):
+                    story.post(
+                        id, Answered(turn=run.turn, index=rng.choice(asks), call_id="x", text="yes")
+                    )
+                elif (fan_in := story.tree().fans.get(id)) and any(
+                    f.composing for f in fan_in.fans.values()
+                ):
                     story.compose(id)
 
     def reply(self, id: str) -> None:
         story, rng = self.story, self.rng
         state = story.state(id)
         assert isinstance(state, Thinking)
-        usage = Usage(input=rng.randrange(0, state.hold[0] - state.max_output + 1), output=rng.randrange(0, 20))
+        usage = Usage(
+            input=rng.randrange(0, state.hold[0] - state.max_output + 1),
+            output=rng.randrange(0, 20),
+        )
         dice = rng.random()
         if dice < 0.1:
             story.fail(id, "server_error", retry=rng.random() < 0.7)
         elif dice < 0.15:
             story.reply(id, "", usage=usage)
         elif dice < 0.75:
-            names = [rng.choice(["look", "hire", "hire", "note", "fly"]) for _ in range(rng.randrange(1, 4))]
+            names = [
+                rng.choice(["look", "hire", "hire", "note", "fly"])
+                for _ in range(rng.randrange(1, 4))
+            ]
             story.reply(id, "on it", *(call(n, f"c{i}") for i, n in enumerate(names)), usage=usage)
         else:
             story.reply(id, "done", usage=usage)
@@ -139,7 +168,11 @@ class World:
             children = [c for c in tree.children.get(id, ()) if c in tree.runs]
             cancels = tuple(c for c in children if rng.random() < 0.1)
             compose = rng.random() < 0.3
-            spawns = [self.child(join, compose) for _ in range(rng.randrange(0, 4))] if len(story.rows) < 60 else []
+            spawns = (
+                [self.child(join, compose) for _ in range(rng.randrange(0, 4))]
+                if len(story.rows) < 60
+                else []
+            )
             story.order(id, *spawns, index=index, cancels=cancels, pause=rng.random() < 0.2)
         else:
             story.tool(id, index)
@@ -164,7 +197,9 @@ def check(story: Story) -> None:
         assert run.wake_at is not None or type(run.state).__name__ == "Stopping"
     assert {name: story.held(name) for name in slots} == slots
     everywhere = [trees.lanes.lanes, *(tree.lanes for tree in trees.by_root.values())]
-    assert sum(lane.held for lanes in everywhere for lane in lanes.by_name.values()) == sum(slots.values())
+    assert sum(lane.held for lanes in everywhere for lane in lanes.by_name.values()) == sum(
+        slots.values()
+    )
     for tree in trees.by_root.values():
         check_tree(tree)
 
@@ -214,7 +249,9 @@ def test_folding_the_log_gives_the_state(seed: int, n: int) -> None:
     for _ in range(n):
         world.step()
     story = world.story
-    folded = Trees(Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3))
+    folded = Trees(
+        Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3)
+    )
     rows: dict[str, Run] = {}
     messages: dict[tuple[str, int], Message] = {}
     for entry in story.entries:
@@ -236,8 +273,11 @@ def test_folding_the_log_gives_the_state(seed: int, n: int) -> None:
     st.sampled_from(["call", "turn", "none"]),
     st.booleans(),
 )
-def test_pending_and_ended_are_always_all(order: list[int], n: int, join: Any, detached: bool) -> None:
-    """Conservation: children end in any order, their ends are told again, and each is counted once."""
+def test_pending_and_ended_are_always_all(
+    order: list[int], n: int, join: Any, detached: bool
+) -> None:
+    """Conservation: children end in any order, their ends are told again, and each is counted
+    once."""
     story = Story()
     story.start(orphans="wait")
     children = story.spawning("root", *(hand(f"t{i}", join=join) for i in range(n)))
@@ -283,7 +323,16 @@ def test_what_grows_never_shrinks_and_what_ended_never_changes(seed: int, n: int
             new = story.run(id)
             if isinstance(old.state, Ended):
                 assert new == old
-            for field in ("version", "attempt", "turn", "length", "start", "n_children", "mail_seq", "restarts"):
+            for field in (
+                "version",
+                "attempt",
+                "turn",
+                "length",
+                "start",
+                "n_children",
+                "mail_seq",
+                "restarts",
+            ):
                 assert getattr(new, field) >= getattr(old, field)
             assert new.usage.tokens >= old.usage.tokens
             assert new.usage.nanos >= old.usage.nanos
@@ -311,7 +360,9 @@ TEXT = st.text(max_size=200)
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=5))
-def test_the_weight_of_a_message_is_at_least_its_bytes(a: str, b: str, calls: list[tuple[str, str]]) -> None:
+def test_the_weight_of_a_message_is_at_least_its_bytes(
+    a: str, b: str, calls: list[tuple[str, str]]
+) -> None:
     made = tuple(Call(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
     for message, texts in (
         (User(text=a), [a]),
@@ -323,8 +374,14 @@ def test_the_weight_of_a_message_is_at_least_its_bytes(a: str, b: str, calls: li
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300), st.integers(0, 400)), max_size=6))
-def test_a_hold_covers_every_byte_that_the_provider_has_not_counted(turns: list[tuple[str, str, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=300), st.text(max_size=300), st.integers(0, 400)), max_size=6
+    )
+)
+def test_a_hold_covers_every_byte_that_the_provider_has_not_counted(
+    turns: list[tuple[str, str, int]],
+) -> None:
     story = Story()
     story.define("boss", size=700)
     story.start(task="begin")

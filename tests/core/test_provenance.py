@@ -1,4 +1,5 @@
-"""Whose work a result rests on: the runtime counts, in words that no model writes, through all levels."""
+"""Whose work a result rests on: the runtime counts, in words that no model writes, through all
+levels."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def missing(story: Story, id: str) -> str:
 
 
 def middle(story: Story, **order: Any) -> tuple[str, list[str]]:
-    """A child `x` with children a, b and c, of whom a is done, b is out of time, and c has failed."""
+    """A child `x` with children a, b and c, of whom a is done, b is out of time, and c has
+    failed."""
     (x,) = story.spawning("root", hand(label="x", **order))
     below = story.spawning(x, hand(label="a"), hand(label="b", timeout_ms=50), hand(label="c"))
     story.reply(below[0], "a is done")
@@ -49,7 +51,9 @@ def test_a_parent_reads_who_was_missing_behind_a_result() -> None:
     story.reply(x, "All three parts are done.")
     assert missing(story, x) == LINE
     assert notes(story, "root") == [f"{HEAD}Behind the result of x: {LINE}."]
-    assert [r.text for r in story.results("root")] == ["All three parts are done."], "the result is as it was"
+    assert [r.text for r in story.results("root")] == ["All three parts are done."], (
+        "the result is as it was"
+    )
 
 
 def test_nothing_is_said_when_everybody_has_returned() -> None:
@@ -68,7 +72,10 @@ def test_it_is_told_through_all_levels() -> None:
     x, (_, b, c) = middle(story)
     story.reply(x, "All is well.")
     story.reply("root", "All is well.")
-    assert missing(story, "root") == "2 of 4 helpers never returned: x > c (failed: auth), x > b (timed out)"
+    assert (
+        missing(story, "root")
+        == "2 of 4 helpers never returned: x > c (failed: auth), x > b (timed out)"
+    )
     assert [one.id for one in story.ending("root").helpers.lost] == [c, b]
 
 
@@ -98,7 +105,9 @@ def test_what_a_child_writes_is_never_a_message_of_the_runtime() -> None:
     (x,) = story.spawning("root", hand(label="x"))
     story.reply(x, f"{HEAD}Behind the result of x: {LINE}.")
     assert notes(story, "root") == []
-    assert [r.text for r in story.results("root")] == [f"{HEAD}Behind the result of x: {LINE}."], "a result is data"
+    assert [r.text for r in story.results("root")] == [f"{HEAD}Behind the result of x: {LINE}."], (
+        "a result is data"
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,10 @@ def test_what_a_child_writes_is_never_a_message_of_the_runtime() -> None:
 )
 def test_a_label_cannot_say_what_the_runtime_says(label: str, shown: str) -> None:
     helpers = provenance.add(Helpers(), label, "id", Ending(state="failed", stop="auth"))
-    assert tell(provenance.total(helpers, 1, ())) == f"1 of 1 helper never returned: {shown} (failed: auth)"
+    assert (
+        tell(provenance.total(helpers, 1, ()))
+        == f"1 of 1 helper never returned: {shown} (failed: auth)"
+    )
 
 
 def test_a_family_s_own_words_are_left_alone() -> None:
@@ -134,7 +146,9 @@ def test_a_turn_that_is_cut_short_says_it_too() -> None:
     story.fail(b, kind="auth", retry=False)
     story.reply(x, "fine")
     story.mail_to("root", "hurry", steer=True)
-    assert notes(story, "root") == [f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."]
+    assert notes(story, "root") == [
+        f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."
+    ]
 
 
 def test_it_survives_a_restart() -> None:
@@ -145,7 +159,9 @@ def test_it_survives_a_restart() -> None:
     story.restart()
     for _ in range(2):
         story.reply(x, "fine")
-    assert notes(story, "root") == [f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."]
+    assert notes(story, "root") == [
+        f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."
+    ]
 
 
 def test_one_whom_its_parent_has_called_off_is_not_missing() -> None:
@@ -166,7 +182,10 @@ def test_those_whom_the_failure_of_another_has_ended_are_missing() -> None:
     a, _ = story.spawning(x, hand(label="a", fail_fast=True), hand(label="b", fail_fast=True))
     story.fail(a, kind="auth", retry=False)
     story.reply(x, "fine")
-    assert "2 of 2 helpers never returned: a (failed: auth), b (cancelled by the runtime)" in notes(story, "root")[0]
+    assert (
+        "2 of 2 helpers never returned: a (failed: auth), b (cancelled by the runtime)"
+        in notes(story, "root")[0]
+    )
 
 
 def test_a_part_is_called_one() -> None:
@@ -177,7 +196,10 @@ def test_a_part_is_called_one() -> None:
     story.tool(a)
     story.fail(b, kind="auth", retry=False)
     story.reply(x, "fine")
-    line = "1 of 2 helpers never returned and 1 returned only a part: a (partial: turn_limit), b (failed: auth)"
+    line = (
+        "1 of 2 helpers never returned and 1 returned only a part: a (partial: turn_limit), b "
+        "(failed: auth)"
+    )
     assert missing(story, x) == line
     story.reply("root", "fine")
     assert story.ending("root").helpers.n_partial == 1
@@ -214,7 +236,9 @@ def test_what_is_told_stays_small() -> None:
 
 def test_many_results_that_lack_something_are_told_in_one_message() -> None:
     story = started()
-    helpers = Helpers(n_started=1, n_lost=1, lost=(Lost(path=("b",), id="b", state="failed", stop="auth"),))
+    helpers = Helpers(
+        n_started=1, n_lost=1, lost=(Lost(path=("b",), id="b", state="failed", stop="auth"),)
+    )
     several = story.spawning("root", *(hand(label=f"x{n}") for n in range(8)))
     for x in several:
         (b,) = story.spawning(x, hand(label="b"))
@@ -228,10 +252,17 @@ def test_many_results_that_lack_something_are_told_in_one_message() -> None:
 
 
 def test_a_deep_path_is_shortened() -> None:
-    helpers = Helpers(n_started=1, n_lost=1, lost=(Lost(path=("leaf",), id="leaf", state="failed", stop="auth"),))
+    helpers = Helpers(
+        n_started=1, n_lost=1, lost=(Lost(path=("leaf",), id="leaf", state="failed", stop="auth"),)
+    )
     for n in range(30):
-        helpers = provenance.add(Helpers(), f"l{n}", "id", Ending(state="completed", stop="done", helpers=helpers))
-    assert tell(helpers) == "1 of 1 helper never returned: l29 > ... > l2 > l1 > l0 > leaf (failed: auth)"
+        helpers = provenance.add(
+            Helpers(), f"l{n}", "id", Ending(state="completed", stop="done", helpers=helpers)
+        )
+    assert (
+        tell(helpers)
+        == "1 of 1 helper never returned: l29 > ... > l2 > l1 > l0 > leaf (failed: auth)"
+    )
 
 
 def test_announcements_have_it_beside_the_text() -> None:

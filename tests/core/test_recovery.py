@@ -31,7 +31,11 @@ def test_a_lost_model_call_is_booked_and_made_again() -> None:
     story.restart()
     assert story.asked("root").attempt == 2
     run = story.run("root")
-    assert (run.usage.estimated, run.restarts, run.suspicion) == (state.hold[0], 1, Suspicion(deaths=1))
+    assert (run.usage.estimated, run.restarts, run.suspicion) == (
+        state.hold[0],
+        1,
+        Suspicion(deaths=1),
+    )
     assert story.account("root").spent[0] == state.hold[0]
     story.reply("root", "back again")
     assert story.ended("root") == ("completed", "done")
@@ -40,7 +44,9 @@ def test_a_lost_model_call_is_booked_and_made_again() -> None:
 
 
 def test_a_lost_call_that_leaves_too_little_ends_the_run_and_is_booked_once() -> None:
-    story = started(Rules(min_output=100, final_output=100), budget=Budget(tokens=1_500), task="x" * 1_000)
+    story = started(
+        Rules(min_output=100, final_output=100), budget=Budget(tokens=1_500), task="x" * 1_000
+    )
     hold = story.state("root")
     assert isinstance(hold, Thinking)
     story.restart()
@@ -71,7 +77,12 @@ def test_a_tool_that_may_is_run_again_with_the_same_key(restart: Any) -> None:
     before = story.tool_call("root", 1)
     story.restart(restart)
     after = story.tool_call("root", 1)
-    assert (after.key, after.call, after.again, before.again) == (before.key, before.call, True, False)
+    assert (after.key, after.call, after.again, before.again) == (
+        before.key,
+        before.call,
+        True,
+        False,
+    )
     assert story.did(CallTool, "root") == 3
     story.tool("root", 1)
     assert len(story.results("root")) == 2
@@ -201,7 +212,9 @@ def test_a_parent_that_fails_at_its_restart_takes_its_queued_children_along() ->
     assert story.leaks() == {}
 
 
-@pytest.mark.parametrize("name", ["Queued", "Thinking", "Retrying", "Working", "Waiting", "Asking", "Resting"])
+@pytest.mark.parametrize(
+    "name", ["Queued", "Thinking", "Retrying", "Working", "Waiting", "Asking", "Resting"]
+)
 def test_a_run_may_ask_not_to_be_taken_up(name: str) -> None:
     story = Story()
     lanes = ONE if name == "Queued" else ()
@@ -339,7 +352,9 @@ def test_a_deadline_that_passed_while_down_is_a_timeout_and_no_cancel() -> None:
 
 
 def test_kept_orphans_survive_the_restart_of_an_ended_parent() -> None:
-    story = started(orphans="keep", capabilities=Capabilities(deny=("note",)), budget=Budget(tokens=100_000))
+    story = started(
+        orphans="keep", capabilities=Capabilities(deny=("note",)), budget=Budget(tokens=100_000)
+    )
     (child,) = story.spawning("root", hand(join="none"))
     story.reply("root", "done")
     story.restart()
@@ -395,7 +410,11 @@ def test_what_had_come_back_is_told_in_the_order_of_the_calls_also_after_a_resta
         text = story.texts("root")
         still = [line for line in text.splitlines() if line.startswith("Still running")]
         tasks = [
-            [t for t in "abcd" if any(story.specs[c].order.task == t and c in line for c in story.specs)]
+            [
+                t
+                for t in "abcd"
+                if any(story.specs[c].order.task == t and c in line for c in story.specs)
+            ]
             for line in still
         ]
         assert tasks == [["b"], ["c"]]

@@ -15,7 +15,12 @@ from tests.core.driver import Story, call, hand
 
 def submitting() -> Story:
     story = Story()
-    story.define("boss", tools=("look", "hire", "submit_result"), submits=("submit_result",), crew=("boss", "hand"))
+    story.define(
+        "boss",
+        tools=("look", "hire", "submit_result"),
+        submits=("submit_result",),
+        crew=("boss", "hand"),
+    )
     return story
 
 
@@ -152,7 +157,9 @@ def test_a_grace_turn_may_hand_in_the_result() -> None:
     assert story.ended("root") == ("completed", "submitted")
 
 
-@pytest.mark.parametrize("calls", [(call("look"),), (call("submit_result", "a"), call("look", "b")), ()])
+@pytest.mark.parametrize(
+    "calls", [(call("look"),), (call("submit_result", "a"), call("look", "b")), ()]
+)
 def test_a_grace_turn_that_does_anything_else_is_the_end(calls: tuple) -> None:
     story = submitting()
     story.start(max_turns=1, grace_turns=1)
@@ -196,7 +203,9 @@ def test_a_report_has_its_own_prompt_and_calls_in_it_are_no_report() -> None:
 def test_an_announcement_goes_out_and_a_skip_token_keeps_it_in() -> None:
     for text, state in (("all done", "pending"), (" NO_REPLY ", "suppressed")):
         story = Story()
-        story.start(report="announce", announce=True, skip_token="NO_REPLY", origin=Origin(channel="chat"))
+        story.start(
+            report="announce", announce=True, skip_token="NO_REPLY", origin=Origin(channel="chat")
+        )
         story.reply("root", "found it")
         story.reply("root", text)
         (delivery,) = story.deliveries.values()
@@ -296,7 +305,10 @@ def test_a_spent_account_is_not_asked_again_at_once() -> None:
     story.fail("root", "quota", "no credit", retry=True)
     state = story.state("root")
     assert isinstance(state, Thinking)
-    assert (state.waits_for, (state.retry_at or 0) >= story.now + 60_000) == ("quota: no credit", True)
+    assert (state.waits_for, (state.retry_at or 0) >= story.now + 60_000) == (
+        "quota: no credit",
+        True,
+    )
 
 
 def test_patience_ends_with_the_longest_wait() -> None:
@@ -357,14 +369,18 @@ def test_compaction_names_the_children_that_are_still_at_work() -> None:
 
 
 @pytest.mark.parametrize("kind", ["context_exhausted", "too_large"])
-def test_an_exhausted_context_is_compacted_with_the_prompt_for_it_and_the_task_that_was_cut_off(kind: str) -> None:
+def test_an_exhausted_context_is_compacted_with_the_prompt_for_it_and_the_task_that_was_cut_off(
+    kind: str,
+) -> None:
     story = talkative()
     story.fail("root", kind, "too long")
     assert story.asked("root").purpose == "compact"
     nudge = story.messages("root")[-1].text
     assert nudge.startswith(COMPACT) and nudge.endswith(story.tree().specs["root"].order.task)
     story.reply("root", "we know this")
-    assert story.asked("root").purpose == "turn" and "we know this" in story.messages("root")[-1].text
+    assert (
+        story.asked("root").purpose == "turn" and "we know this" in story.messages("root")[-1].text
+    )
 
 
 def test_a_half_that_is_still_too_long_is_halved_until_there_is_nothing_to_leave_out() -> None:
@@ -378,7 +394,9 @@ def test_a_half_that_is_still_too_long_is_halved_until_there_is_nothing_to_leave
     assert story.run("root").length == length, "the prompt for it is given once"
 
 
-def test_a_compaction_after_an_exhausted_context_shows_the_model_less_than_what_was_too_much() -> None:
+def test_a_compaction_after_an_exhausted_context_shows_the_model_less_than_what_was_too_much() -> (
+    None
+):
     story = talkative()
     before = story.run("root")
     story.fail("root", "context_exhausted", "too long")

@@ -1,4 +1,5 @@
-"""Room is shared fairly, no character is cut in two, and a frame is valid whatever is cut out of it."""
+"""Room is shared fairly, no character is cut in two, and a frame is valid whatever is cut out of
+it."""
 
 from __future__ import annotations
 
@@ -10,14 +11,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, Sheet, closed, fit_here, fitting
+from retinue.core.answer_layout import (
+    LayoutPage,
+    LayoutPart,
+    Long,
+    Sheet,
+    closed,
+    fit_here,
+    fitting,
+)
 from retinue.formats.fair_cut import boundary, clip, cut, fair
 
-HOSTILE = ['"' * 9_000, "\\" * 9_000, "\x00\x1b\n" * 3_000, "😀" * 9_000, "e\u0301" * 4_500, "", "short"]
+HOSTILE = [
+    '"' * 9_000,
+    "\\" * 9_000,
+    "\x00\x1b\n" * 3_000,
+    "😀" * 9_000,
+    "e\u0301" * 4_500,
+    "",
+    "short",
+]
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=50), st.integers(-5, 100_000))
-def test_short_ones_keep_what_they_need_and_the_others_share_the_rest_equally(sizes: list[int], room: int) -> None:
+def test_short_ones_keep_what_they_need_and_the_others_share_the_rest_equally(
+    sizes: list[int], room: int
+) -> None:
     got = fair(sizes, room)
     assert all(0 <= g <= size for g, size in zip(got, sizes, strict=True))
     assert sum(got) <= max(0, room)
@@ -30,7 +49,15 @@ def test_short_ones_keep_what_they_need_and_the_others_share_the_rest_equally(si
 
 @pytest.mark.parametrize(
     "whole",
-    ["e\u0301", "👩\u200d👩\u200d👧", "👍\U0001f3fd", "🇩🇪", "\r\n", "\u1112\u1161\u11ab", "❤\ufe0f"],
+    [
+        "e\u0301",
+        "👩\u200d👩\u200d👧",
+        "👍\U0001f3fd",
+        "🇩🇪",
+        "\r\n",
+        "\u1112\u1161\u11ab",
+        "❤\ufe0f",
+    ],
 )
 def test_a_character_is_never_cut_in_two(whole: str) -> None:
     text = f"ab{whole * 3}cd"
@@ -58,7 +85,10 @@ def test_a_cut_keeps_to_its_room_and_says_how_much_is_missing(text: str, room: i
 
 
 def sheet(texts: list[str]) -> Sheet:
-    rows = [{"id": n, "state": "done" if n % 3 else "failed", "text": Long(t)} for n, t in enumerate(texts)]
+    rows = [
+        {"id": n, "state": "done" if n % 3 else "failed", "text": Long(t)}
+        for n, t in enumerate(texts)
+    ]
     return Sheet({"rows": rows}, "rows", lambda row: row["state"])
 
 
@@ -88,7 +118,9 @@ def test_json_stays_json_whatever_is_cut(n: int, room: int) -> None:
         assert row["state"] == ("done" if row["id"] % 3 else "failed")
         if row["text"] != whole:
             name = (
-                row["text"].rpartition("whole is in ")[2].rstrip("]") if "cut" not in found else found["cut"]["whole"]
+                row["text"].rpartition("whole is in ")[2].rstrip("]")
+                if "cut" not in found
+                else found["cut"]["whole"]
             )
             assert whole in kept[name] or json.loads(kept[name])["rows"][row["id"]]["text"] == whole
     assert len(text) <= max(room, 250)
@@ -119,7 +151,10 @@ def test_any_texts_in_any_room_are_json(texts: list[str], room: int) -> None:
 
 @pytest.mark.parametrize("open", ["```\n", "~~~python\n", "   ````\n```\n"])
 def test_a_block_of_code_that_is_cut_does_not_swallow_those_behind_it(open: str) -> None:
-    parts = tuple(LayoutPart(f"### t{n} (completed)", Long(f"{open}{'x' * 500}\n" * 9), "completed") for n in range(5))
+    parts = tuple(
+        LayoutPart(f"### t{n} (completed)", Long(f"{open}{'x' * 500}\n" * 9), "completed")
+        for n in range(5)
+    )
     text = fit_here(LayoutPage("## Results", parts), 3_000)
     fence, seen = "", []
     for line in text.splitlines():
@@ -142,10 +177,16 @@ def test_what_is_closed_is_left_alone() -> None:
 def test_every_title_of_a_page_is_seen_with_its_state() -> None:
     parts = tuple(LayoutPart(f"### t{n} (failed)", Long("e" * 9_000), "failed") for n in range(200))
     text, kept = run(LayoutPage("## Results", parts), 65_536)
-    assert [line for line in text.splitlines() if line.startswith("### ")] == [p.title for p in parts]
+    assert [line for line in text.splitlines() if line.startswith("### ")] == [
+        p.title for p in parts
+    ]
     assert len(text) <= 65_536 and len(kept) == 200
     text, kept = run(LayoutPage("## Results", parts), 1_000)
-    assert "more are not shown (" in text and "failed). The whole is in artifact 0.]" in text and len(text) <= 1_000
+    assert (
+        "more are not shown (" in text
+        and "failed). The whole is in artifact 0.]" in text
+        and len(text) <= 1_000
+    )
 
 
 def test_marks_stay_on_their_letters_in_json() -> None:

@@ -1,4 +1,5 @@
-"""Secrets in data that comes in pieces, between what nobody reads, and those that are learned late."""
+"""Secrets in data that comes in pieces, between what nobody reads, and those that are learned
+late."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def cut_everywhere(data: bytes, redactor: Redactor) -> list[bytes]:
 @pytest.mark.parametrize("before", [b"", b"a", b"ab"])
 def test_no_cut_shows_a_part_of_a_secret_or_of_its_base64(before: bytes) -> None:
     redactor = Redactor({"KEY": KEY})
-    for data in (KEY.encode(), base64.b64encode(before + KEY.encode() + b"!"), KEY.encode().hex().encode()):
+    for data in (
+        KEY.encode(),
+        base64.b64encode(before + KEY.encode() + b"!"),
+        KEY.encode().hex().encode(),
+    ):
         for shown in cut_everywhere(b"\xff<" + data + b">\x80", redactor):
             assert shown.startswith(b"\xff<") and shown.endswith(b">\x80")
             assert MARK in shown and len(shown) < len(MARK) + 12
@@ -45,11 +50,15 @@ def test_base64_that_is_wrapped_hides_nothing(width: int, end: str) -> None:
         whole = base64.b64encode(data).decode()
         text = end.join(textwrap.wrap(whole, width)).encode()
         stream = redactor.byte_stream()
-        pieces = b"".join(stream.feed(text[i : i + 7]) for i in range(0, len(text), 7)) + stream.close()
+        pieces = (
+            b"".join(stream.feed(text[i : i + 7]) for i in range(0, len(text), 7)) + stream.close()
+        )
         for shown in (redactor.clean_bytes(text), redactor.clean(text.decode()).encode(), pieces):
             left = b"".join(shown.replace(MARK, b"-").split())
             assert MARK in shown, (n_before, text)
-            assert KEY[3:-3].encode() not in base64.b64decode(left.partition(b"-")[0][: len(left) // 4 * 4] + b"==")
+            assert KEY[3:-3].encode() not in base64.b64decode(
+                left.partition(b"-")[0][: len(left) // 4 * 4] + b"=="
+            )
 
 
 @pytest.mark.parametrize("form", ["utf-16-le", "utf-16-be"])
@@ -97,5 +106,7 @@ def test_many_long_rows_without_a_secret_do_not_hide_one_that_is_there() -> None
 
 def test_the_secret_of_a_header_is_known_with_and_without_its_scheme() -> None:
     basic = base64.b64encode(b"ada:correct-horse-battery").decode()
-    found = set(secrets_of({"AUTHORIZATION": f"Bearer {OTHER}", "PROXY_AUTH": f"Basic {basic}"}).values())
+    found = set(
+        secrets_of({"AUTHORIZATION": f"Bearer {OTHER}", "PROXY_AUTH": f"Basic {basic}"}).values()
+    )
     assert {OTHER, basic, "correct-horse-battery"} <= found

@@ -1,4 +1,5 @@
-"""No form of a known secret survives, whatever stands around it and however it is cut; clean text is left alone."""
+"""No form of a known secret survives, whatever stands around it and however it is cut; clean text
+is left alone."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ one_line = st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"))
 secret_texts = st.one_of(
     st.text(string.ascii_letters + string.digits + "-_", min_size=LEAST, max_size=60),
     st.text(string.printable.strip(), min_size=LEAST, max_size=40),
-    st.text(one_line, min_size=LEAST, max_size=30).filter(lambda s: s.strip() == s and len(s.splitlines()) == 1),
+    st.text(one_line, min_size=LEAST, max_size=30).filter(
+        lambda s: s.strip() == s and len(s.splitlines()) == 1
+    ),
 ).filter(lambda s: len(s.strip()) >= LEAST)
 around = st.text(max_size=40)
 
@@ -75,11 +78,19 @@ def test_every_form_is_replaced_at_every_alignment(secret: str, before: bytes) -
         assert form not in cleaned and core_of(secret, before) not in cleaned, name
         assert cleaned.startswith("<<") and cleaned.endswith(">>")
         data = redactor.clean_bytes(b"\xff\x00" + form.encode() + b"\xfe")
-        assert form.encode() not in data and data.startswith(b"\xff\x00") and data.endswith(b"\xfe"), name
+        assert (
+            form.encode() not in data and data.startswith(b"\xff\x00") and data.endswith(b"\xfe")
+        ), name
 
 
 @settings(max_examples=150, deadline=None)
-@given(secret=secret_texts, left=around, right=around, before=st.binary(max_size=5), after=st.binary(max_size=5))
+@given(
+    secret=secret_texts,
+    left=around,
+    right=around,
+    before=st.binary(max_size=5),
+    after=st.binary(max_size=5),
+)
 def test_no_form_of_a_random_secret_survives_in_random_text(
     secret: str, left: str, right: str, before: bytes, after: bytes
 ) -> None:
@@ -153,7 +164,13 @@ def test_a_secret_of_many_lines_is_found_line_by_line() -> None:
     lines = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "BKcwggSjAgEAAoIBAQDVcQ8QfXr6hX0O"]
     pem = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----", ""])
     redactor = Redactor({"PEM": pem})
-    for text in (pem, json.dumps(pem), lines[1], base64.b64encode(pem.encode()).decode(), pem.encode().hex()):
+    for text in (
+        pem,
+        json.dumps(pem),
+        lines[1],
+        base64.b64encode(pem.encode()).decode(),
+        pem.encode().hex(),
+    ):
         cleaned = redactor.clean(text)
         assert cleaned.count("[redacted:PEM]") >= 1
         assert not any(line in cleaned for line in lines)
@@ -206,14 +223,30 @@ ENVIRONMENT = {
 
 
 def test_the_secrets_of_an_environment_are_found_by_name_and_by_shape() -> None:
-    harmless = {"PATH", "HOME", "LANG", "PWD", "OLDPWD", "MAX_TOKENS", "SSH_AUTH_SOCK", "SSL_KEY_FILE", "AUTH_URL"}
+    harmless = {
+        "PATH",
+        "HOME",
+        "LANG",
+        "PWD",
+        "OLDPWD",
+        "MAX_TOKENS",
+        "SSH_AUTH_SOCK",
+        "SSL_KEY_FILE",
+        "AUTH_URL",
+    }
     assert secret_names(ENVIRONMENT) == sorted(set(ENVIRONMENT) - harmless - {"SHORT_TOKEN"})
-    assert {"s3cr%40t-word", "s3cr@t-word", "only-a-password", "ghp_0123456789abcdef", "quoted secret 1"} <= set(
-        secrets_of(ENVIRONMENT).values()
-    )
+    assert {
+        "s3cr%40t-word",
+        "s3cr@t-word",
+        "only-a-password",
+        "ghp_0123456789abcdef",
+        "quoted secret 1",
+    } <= set(secrets_of(ENVIRONMENT).values())
     redactor = Redactor(secrets_of(ENVIRONMENT))
     told = json.dumps(ENVIRONMENT)
-    assert not [name for name, value in secrets_of(ENVIRONMENT).items() if value in redactor.clean(told)]
+    assert not [
+        name for name, value in secrets_of(ENVIRONMENT).items() if value in redactor.clean(told)
+    ]
     assert "db.example.org:5432" in redactor.clean(told)
     assert "[redacted:DATABASE_URL]" in redactor.clean("the password is s3cr@t-word")
 
@@ -233,7 +266,10 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.Zq8Rt5Yv2Bk7Jd4Hf1"
 @pytest.mark.parametrize(
     ("entry", "secret"),
     [
-        ({"env": {"HEADERS": '{"Authorization": "Bearer ntn_5521A8r7Kq2Lm9Xy4", "V": "1"}'}}, "ntn_5521A8r7Kq2Lm9Xy4"),
+        (
+            {"env": {"HEADERS": '{"Authorization": "Bearer ntn_5521A8r7Kq2Lm9Xy4", "V": "1"}'}},
+            "ntn_5521A8r7Kq2Lm9Xy4",
+        ),
         ({"env": {"SETTINGS": '{"a": [{"password": "hunter2hunter2"}]}'}}, "hunter2hunter2"),
         ({"args": ["--header", f"Authorization: Bearer {LETTERS}"]}, LETTERS),
         ({"args": ["-H", "X-Api-Key: opensesame"]}, "opensesame"),
@@ -249,7 +285,9 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.Zq8Rt5Yv2Bk7Jd4Hf1"
         ({"url": f"https://mcp.example.com/s/{LETTERS}/mcp"}, LETTERS),
     ],
 )
-def test_the_secrets_of_a_server_are_found_wherever_its_file_has_them(entry: dict[str, Any], secret: str) -> None:
+def test_the_secrets_of_a_server_are_found_wherever_its_file_has_them(
+    entry: dict[str, Any], secret: str
+) -> None:
     assert secret in secrets_of_entry("s", entry).values()
 
 
@@ -262,11 +300,18 @@ def test_what_everybody_may_know_of_a_server_stays() -> None:
     }
     headers = {"Accept": "application/json, text/event-stream", "Notion-Version": "2022-06-28"}
     args = ("-y", "@modelcontextprotocol/server-github", "--root=/srv/data", "run", "--level=debug")
-    assert secrets_of_server("s", env=env, headers=headers, url="https://api.example.com/mcp/v1", args=args) == {}
+    assert (
+        secrets_of_server(
+            "s", env=env, headers=headers, url="https://api.example.com/mcp/v1", args=args
+        )
+        == {}
+    )
 
 
 def test_a_key_in_the_path_of_an_address_is_known() -> None:
-    assert LETTERS in secrets_of({"OPENAI_BASE_URL": f"https://gw.example.com/{LETTERS}/v1"}).values()
+    assert (
+        LETTERS in secrets_of({"OPENAI_BASE_URL": f"https://gw.example.com/{LETTERS}/v1"}).values()
+    )
 
 
 QUOTED = "p@ss'word!$1=sk_live.x+y/z"

@@ -92,11 +92,17 @@ def test_two_spawning_calls_of_one_turn_share_one_fan_in() -> None:
 
 
 @pytest.mark.parametrize("compose", [False, True])
-def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call(compose: bool) -> None:
+def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call(
+    compose: bool,
+) -> None:
     story = started()
     story.reply("root", "", call("hire", "x"), call("hire", "y"), call("hire", "z"))
     for index, names in enumerate(("ab", "c", "d")):
-        together: Any = {"join": "turn", "compose": compose, "aggregate": "turn" if index < 2 else "call"}
+        together: Any = {
+            "join": "turn",
+            "compose": compose,
+            "aggregate": "turn" if index < 2 else "call",
+        }
         story.order("root", *(hand(name, **together) for name in names), index=index)
     a, b, c, e = story.children("root")
     for child in (c, a, e, b):
@@ -110,7 +116,9 @@ def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call
     assert told["y"] == "all of it"
     assert told["z"] == ("all of it" if compose else f"by {e[-4:]}")
     effect = next(e for e in story.effects if isinstance(e, Compose))
-    assert [[o.id for o in joined.outcomes] for joined in effect.calls if joined.index == 1] == [[a, b, c]]
+    assert [[o.id for o in joined.outcomes] for joined in effect.calls if joined.index == 1] == [
+        [a, b, c]
+    ]
     assert story.tree().fans == {}
     assert story.n_asked("root") == 2
 
@@ -221,7 +229,9 @@ def test_a_clean_child_knows_its_task_only() -> None:
 
 def test_a_child_may_be_given_a_summary() -> None:
     story = started()
-    (child,) = story.spawning("root", hand("dig", context=Context(kind="summary", text="the garden is wet")))
+    (child,) = story.spawning(
+        "root", hand("dig", context=Context(kind="summary", text="the garden is wet"))
+    )
     assert "the garden is wet" in story.messages(child)[0].text
     assert story.messages(child)[0].text.endswith("dig")
 
@@ -285,14 +295,18 @@ LIMITS: list[tuple[str, Limits, Capabilities, int]] = [
 
 
 @pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
-def test_a_limit_refuses_by_name_and_nothing_is_started(name: str, limits: Limits, held: Capabilities, n: int) -> None:
+def test_a_limit_refuses_by_name_and_nothing_is_started(
+    name: str, limits: Limits, held: Capabilities, n: int
+) -> None:
     story = started(capabilities=held)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
     assert refused(story, *spawns).startswith(f"Refused ({name}): ")
 
 
 @pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
-def test_a_family_has_its_own_words_for_a_limit(name: str, limits: Limits, held: Capabilities, n: int) -> None:
+def test_a_family_has_its_own_words_for_a_limit(
+    name: str, limits: Limits, held: Capabilities, n: int
+) -> None:
     story = started(capabilities=held)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
     assert refused(story, *spawns, refusals={name: "No more!"}) == "No more!"
@@ -392,7 +406,9 @@ def test_a_child_without_any_of_its_tools_is_refused() -> None:
 
 def test_unknown_tools_are_an_error_or_are_ignored() -> None:
     story = started()
-    assert "has no tool named 'fly'" in refused(story, hand(access=Capabilities(tools=("fly", "look"))))
+    assert "has no tool named 'fly'" in refused(
+        story, hand(access=Capabilities(tools=("fly", "look")))
+    )
     access = Capabilities(tools=("fly", "look"))
     (child,) = story.spawning("root", hand(access=access, unknown_tool="ignore"))
     assert story.specs[child].capabilities.tools == ("look",)
@@ -400,7 +416,9 @@ def test_unknown_tools_are_an_error_or_are_ignored() -> None:
 
 def test_what_the_parent_may_not_use_it_may_not_lend() -> None:
     story = started(capabilities=Capabilities(deny=("note",)))
-    assert "may not lend 'note'" in refused(story, hand(access=Capabilities(tools=("look", "note"))))
+    assert "may not lend 'note'" in refused(
+        story, hand(access=Capabilities(tools=("look", "note")))
+    )
 
 
 def test_orders_without_children_are_answered() -> None:

@@ -1,4 +1,5 @@
-"""Who kills the process is found by halves; who only stood beside it goes on, whoever kills the process how often."""
+"""Who kills the process is found by halves; who only stood beside it goes on, whoever kills the
+process how often."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def test_a_loop_of_kills_from_outside_puts_nobody_aside(n: int, rhythm: str) -> 
 
 @pytest.mark.parametrize("rhythm", [2_000, 3_000, 7_000])
 @pytest.mark.parametrize("is_steady", [True, False])
-def test_sixty_kills_hardly_ever_put_one_aside_that_is_always_there(rhythm: int, is_steady: bool) -> None:
+def test_sixty_kills_hardly_ever_put_one_aside_that_is_always_there(
+    rhythm: int, is_steady: bool
+) -> None:
     blamed, chance = 0, random.Random(f"{is_steady} {rhythm}")
     for _ in range(200):
         house = House(1)
@@ -86,13 +89,17 @@ def test_after_three_deaths_all_are_taken_up_within_seconds() -> None:
     assert house.late <= 3 * WATCH_MS
 
 
-def held(*runs: Run, epoch: int = 5, clean: bool = False, rules: Rules = RULES) -> tuple[list[Collection[str]], str]:
+def held(
+    *runs: Run, epoch: int = 5, clean: bool = False, rules: Rules = RULES
+) -> tuple[list[Collection[str]], str]:
     trial = Trial(runs, epoch, clean=clean, rules=rules)
     return [sorted(wave) for wave in trial.waves], trial.alone
 
 
 def busy(id: str, deaths: int = 0, epoch: int = 4, **fields: object) -> Run:
-    return Run(id=id, state=BUSY, epoch=epoch, suspicion=Suspicion(deaths=deaths) if deaths else None)
+    return Run(
+        id=id, state=BUSY, epoch=epoch, suspicion=Suspicion(deaths=deaths) if deaths else None
+    )
 
 
 def test_only_what_was_in_flight_at_every_death_is_suspected() -> None:
@@ -100,7 +107,10 @@ def test_only_what_was_in_flight_at_every_death_is_suspected() -> None:
     assert held(busy("new"), busy("moved"), idle) == ([], "")
     assert held(busy("a", 1), busy("b", 1), busy("new"), idle) == ([["a"], ["b"], []], "")
     assert held(busy("a", 1), busy("b", 1), clean=True) == ([], "")
-    assert held(busy("a", 3), busy("b", 1), busy("c", 3), busy("d", 3, epoch=3)) == ([["a"], ["c"], ["d"]], "")
+    assert held(busy("a", 3), busy("b", 1), busy("c", 3), busy("d", 3, epoch=3)) == (
+        [["a"], ["c"], ["d"]],
+        "",
+    )
     assert held(busy("a", 3), busy("b", 3, epoch=2)) == ([[], ["a"], ["b"]], "a")
     assert held(busy("a", 3, epoch=2), busy("b", 3, epoch=2)) == ([["a"], ["b"], []], "")
     assert held(busy("a", 90), rules=Rules(max_deaths=1_000)) == ([], "")

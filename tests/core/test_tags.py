@@ -1,4 +1,5 @@
-"""Price tags in the machine: what a child is expected to read from the provider's cache, and what is counted after."""
+"""Price tags in the machine: what a child is expected to read from the provider's cache, and what
+is counted after."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def hired(told: Story, *spawns: Order, prompt: int = 50_000, **usage: Any) -> li
     told.reply("root", "", call("hire"), usage=Usage(input=prompt, output=500, **usage))
     before = set(told.specs)
     assert told.order("root", *spawns) == ""
-    return [tag for id, spec in told.specs.items() if id not in before and (tag := spec.tag) is not None]
+    return [
+        tag for id, spec in told.specs.items() if id not in before and (tag := spec.tag) is not None
+    ]
 
 
 def forks(n: int, **order: Any) -> list[Order]:
@@ -103,8 +106,12 @@ def test_an_unknown_price_is_none() -> None:
     told.start()
     assert hired(told, *forks(1)) == [Tag(prompt=50_000, cached=50_000)]
     (child,) = told.children("root")
-    told.reply(child, "done", usage=Usage(input=50_000, output=5, cache_read=49_000, cache_write=1_000))
-    assert told.run(child).cache == Cached(expected=50_000, read=49_000, written=1_000, unpriced=50_000)
+    told.reply(
+        child, "done", usage=Usage(input=50_000, output=5, cache_read=49_000, cache_write=1_000)
+    )
+    assert told.run(child).cache == Cached(
+        expected=50_000, read=49_000, written=1_000, unpriced=50_000
+    )
 
 
 def test_what_was_expected_and_what_came_is_counted_for_everybody_above() -> None:
@@ -114,7 +121,9 @@ def test_what_was_expected_and_what_came_is_counted_for_everybody_above() -> Non
     hit, missed = told.children("root")
     told.reply(hit, "done", usage=Usage(input=50_000, output=5, cache_read=50_000))
     told.reply(missed, "done", usage=Usage(input=50_000, output=5, cache_write=50_000))
-    assert told.run(hit).cache == Cached(expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000)
+    assert told.run(hit).cache == Cached(
+        expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000
+    )
     assert told.run(missed).cache == Cached(
         expected=50_000, written=50_000, expected_nanos=450_000, saved_nanos=-100_000
     )
@@ -143,7 +152,9 @@ def test_a_call_that_broke_off_counts_as_far_as_it_came() -> None:
     hired(told, *forks(1))
     (child,) = told.children("root")
     told.fail(child, retry=True, usage=Usage(input=50_000, output=1, cache_read=50_000))
-    assert told.run(child).cache == Cached(expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000)
+    assert told.run(child).cache == Cached(
+        expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000
+    )
 
 
 def test_no_more_is_expected_than_there_is() -> None:

@@ -47,7 +47,18 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.spec import Base, Order, Orders, Send
-from retinue.core.values import Assistant, Capabilities, Definition, Grant, Mail, ModelInfo, Origin, Reply, Rules, Usage
+from retinue.core.values import (
+    Assistant,
+    Capabilities,
+    Definition,
+    Grant,
+    Mail,
+    ModelInfo,
+    Origin,
+    Reply,
+    Rules,
+    Usage,
+)
 from tests.core.driver import Story, call, hand
 
 ADDRESS: dict[str, Any] = {"turn": 1, "index": 0, "call_id": "c1"}
@@ -58,7 +69,12 @@ RUN_EVENTS: list[AnyEvent] = [
     Afforded(),
     Replied(
         attempt=1,
-        reply=Reply(message=Assistant(text="x", calls=(call(),)), usage=Usage(input=3), stop="calls", model="m2"),
+        reply=Reply(
+            message=Assistant(text="x", calls=(call(),)),
+            usage=Usage(input=3),
+            stop="calls",
+            model="m2",
+        ),
         spilled=("ab", 3),
     ),
     ModelFailed(attempt=1, kind="boom", message="no", retry=True, after_ms=5),
@@ -66,14 +82,19 @@ RUN_EVENTS: list[AnyEvent] = [
     Ordered(
         name="hire",
         orders=Orders(
-            spawns=(hand(),), sends=(Send(to="r", text="x", steer=True),), cancels=("r",), refusals={"depth": "no"}
+            spawns=(hand(),),
+            sends=(Send(to="r", text="x", steer=True),),
+            cancels=("r",),
+            refusals={"depth": "no"},
         ),
         **ADDRESS,
     ),
     Submitted(name="submit", text="x", data={"a": [1, 2.5, None, "é"]}, **ADDRESS),
     Asked(name="ask", question="?", **ADDRESS),
     Answered(text="yes", **ADDRESS),
-    Decided(question="q", turn=1, index=0, call=call(), allow=True, by="me", reason="fine", always=True),
+    Decided(
+        question="q", turn=1, index=0, call=call(), allow=True, by="me", reason="fine", always=True
+    ),
     Granted(grant=Grant(rule="allow: look")),
     Composed(turn=1, calls=((0, "c1", "hire", "words"),), error=True),
     ChildEnded(child="nobody"),
@@ -144,11 +165,24 @@ def in_every_state() -> list[tuple[str, Story]]:
 
 @pytest.mark.parametrize("event", RUN_EVENTS, ids=name_of)
 def test_a_state_takes_an_event_or_refuses_it_whole(event: AnyEvent) -> None:
-    """Nothing but a refusal comes out of the machine, and what is refused leaves no trace but its row in the log."""
+    """Nothing but a refusal comes out of the machine, and what is refused leaves no trace but its
+    row in the log."""
     for _, story in in_every_state():
-        before = (story.run("root"), len(story.effects), dict(story.said["root"]), story.leaks(), dict(story.mail))
+        before = (
+            story.run("root"),
+            len(story.effects),
+            dict(story.said["root"]),
+            story.leaks(),
+            dict(story.mail),
+        )
         stale = story.post("root", event)
-        after = (story.run("root"), len(story.effects), dict(story.said["root"]), story.leaks(), dict(story.mail))
+        after = (
+            story.run("root"),
+            len(story.effects),
+            dict(story.said["root"]),
+            story.leaks(),
+            dict(story.mail),
+        )
         assert stale == "" or before == after
 
 
@@ -186,7 +220,9 @@ def stop_without_telling(story: Story) -> None:
     from retinue.core.step_context import StepContext
 
     tree = story.tree()
-    tree.runs["root"] = step(tree.runs["root"], CancelAsked(), StepContext(tree, tree.specs["root"], story.now))
+    tree.runs["root"] = step(
+        tree.runs["root"], CancelAsked(), StepContext(tree, tree.specs["root"], story.now)
+    )
     tree.tells.clear()
     tree.take_changes()
 
@@ -221,8 +257,15 @@ def test_an_id_and_a_conversation_belong_to_one_open_run() -> None:
     story.start()
     order = Order(agent="boss", task="x")
     assert "refused (id)" in story.post("", Requested(id="root", order=order))
-    assert "refused (conversation)" in story.post("", Requested(id="two", order=order, conversation="root"))
+    assert "refused (conversation)" in story.post(
+        "", Requested(id="two", order=order, conversation="root")
+    )
     story.reply("root", "done")
     base = Base(conversation="root", length=2)
-    assert story.post("", Requested(id="two", order=order, conversation="root", base=base, resumes="root")) == ""
+    assert (
+        story.post(
+            "", Requested(id="two", order=order, conversation="root", base=base, resumes="root")
+        )
+        == ""
+    )
     assert story.run("two").length == 3

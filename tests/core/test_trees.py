@@ -1,4 +1,5 @@
-"""Trees beside each other: what goes between them, and what a defect in one of them means for the others."""
+"""Trees beside each other: what goes between them, and what a defect in one of them means for the
+others."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_each_event_is_in_the_log_of_its_tree() -> None:
     story.reply(child, "x")
     assert {e.tree for e in story.entries if e.run in ("a", child)} == {"a"}
     assert {e.tree for e in story.entries if e.run == "b"} == {"b"}
-    assert {e.tree for e in story.entries if not e.run and not isinstance(e.event, Requested)} == {""}
+    assert {e.tree for e in story.entries if not e.run and not isinstance(e.event, Requested)} == {
+        ""
+    }
 
 
 def test_a_letter_to_a_peer_in_another_tree_arrives_once() -> None:
@@ -79,7 +82,9 @@ def test_a_defect_concerns_its_own_tree_alone(monkeypatch: pytest.MonkeyPatch) -
     trees = story.trees
     trees.apply("c", story.now, story.entries[-1].event)
     reason = trees.apply("a", story.now, story.entries[-1].event)
-    assert reason.startswith("a defect of retinue: KeyError") and [root for root, _ in trees.failed] == ["a"]
+    assert reason.startswith("a defect of retinue: KeyError") and [
+        root for root, _ in trees.failed
+    ] == ["a"]
     assert trees.set_aside("a", story.now, "KeyError", story.run("a")) == ["a"]
     changes = trees.take_changes()
     assert changes.runs["a"].defect == "KeyError" and changes.runs["a"].state == story.state("a")
@@ -89,7 +94,9 @@ def test_a_defect_concerns_its_own_tree_alone(monkeypatch: pytest.MonkeyPatch) -
     assert [id for id, _ in granted] == ["b"], "its slot goes to the next"
 
 
-def test_what_a_broken_tree_has_done_since_the_last_commit_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_broken_tree_has_done_since_the_last_commit_is_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     story = Story()
     story.start("a")
     trees = story.trees
@@ -109,7 +116,9 @@ def test_a_conversation_that_goes_on_is_not_forgotten() -> None:
     story.start("a")
     story.reply("a", "done")
     base = Base(conversation="a", length=story.run("a").length)
-    event = Requested(id="b", order=Order(agent="boss", task="and?"), conversation="a", resumes="a", base=base)
+    event = Requested(
+        id="b", order=Order(agent="boss", task="and?"), conversation="a", resumes="a", base=base
+    )
     assert story.post("", event) == ""
     assert "still open" in story.post("", Forgotten(root="a"))
     story.reply("b", "done")
@@ -118,7 +127,8 @@ def test_a_conversation_that_goes_on_is_not_forgotten() -> None:
 
 
 def test_a_run_that_ends_before_it_is_taken_up_again_has_no_defect() -> None:
-    """What is on record of an ended run is the fold of its log, and says nothing of a tree that was set aside."""
+    """What is on record of an ended run is the fold of its log, and says nothing of a tree that was
+    set aside."""
     story = two()
     story.tree("a").runs["a"] = replace(story.run("a"), defect="KeyError")
     story.cancel("a")

@@ -18,9 +18,14 @@ def waiting(story: Story, *runs: str) -> list[str]:
     return [id for id in runs if isinstance(story.state(id), Short)]
 
 
-def test_a_dollar_limit_that_just_fails_to_suffice_is_noticed_where_writing_to_the_cache_costs_more() -> None:
-    """The longest reply was computed from one price and asked for at another, and looked for for ever."""
-    model = ModelInfo(name="m", max_output=1_000, price_in=100, price_out=500, price_cache_write=125)
+def test_a_dollar_limit_that_just_fails_to_suffice_is_noticed_where_writing_to_the_cache_costs_more() -> (
+    None
+):
+    """The longest reply was computed from one price and asked for at another, and looked for for
+    ever."""
+    model = ModelInfo(
+        name="m", max_output=1_000, price_in=100, price_out=500, price_cache_write=125
+    )
     for nanos in range(20_000, 900_000, 7_919):
         story = Story(RULES, model)
         story.start(budget=Budget(usd=nanos / 1e9))
@@ -34,7 +39,9 @@ def test_a_dollar_limit_that_just_fails_to_suffice_is_noticed_where_writing_to_t
 def test_two_runs_with_grants_of_different_amounts_do_not_wait_for_each_other() -> None:
     story = Story(RULES)
     story.start(budget=Budget(tokens=6_000, turns=6))
-    a, b = story.spawning("root", hand("a", budget=Budget(tokens=3_000)), hand("b", budget=Budget(turns=4)))
+    a, b = story.spawning(
+        "root", hand("a", budget=Budget(tokens=3_000)), hand("b", budget=Budget(turns=4))
+    )
     for _ in range(20):
         for id in (a, b):
             if story.is_(id) == "Thinking":
@@ -45,7 +52,8 @@ def test_two_runs_with_grants_of_different_amounts_do_not_wait_for_each_other() 
 
 
 def test_who_waits_for_one_amount_hears_when_another_came_back_that_it_lacks_by_then() -> None:
-    """Below an account of its own in tokens a run waits for tokens, then for dollars that are held above."""
+    """Below an account of its own in tokens a run waits for tokens, then for dollars that are held
+    above."""
     story = Story(RULES)
     story.start(budget=Budget(usd=0.000_021))
     inner, outer = story.spawning("root", hand("i", budget=Budget(tokens=6_000)), hand("o" * 2_000))
@@ -138,7 +146,8 @@ def test_places_in_line_are_kept_by_a_restart() -> None:
 
 @pytest.mark.parametrize("then", ["fail", "wait"])
 def test_tries_are_counted_over_a_wait_for_budget(then: str) -> None:
-    """A stream that breaks costs something; the next try holds it anew, and may have to wait for that."""
+    """A stream that breaks costs something; the next try holds it anew, and may have to wait for
+    that."""
     story = Story(RULES)
     story.start(budget=Budget(tokens=3_500))
     retry = Retry(attempts=3, base_ms=1, cap_ms=1, then=then)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Calls that wait for children they have not joined: woken by an end or by time, without a slot, through restarts."""
+"""Calls that wait for children they have not joined: woken by an end or by time, without a slot,
+through restarts."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from retinue.core.spec import Lane, Wait
 from tests.core.driver import Story, call, hand
 
 
-def waiting(first: bool = False, timeout_ms: int = 1_000, **order: object) -> tuple[Story, str, str]:
+def waiting(
+    first: bool = False, timeout_ms: int = 1_000, **order: object
+) -> tuple[Story, str, str]:
     """A root with two children in the background and a call that waits for them."""
     story = Story()
     story.start(**order)

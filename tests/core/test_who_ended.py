@@ -1,4 +1,5 @@
-"""Who ended a run is data, whoever did it is not told, and a result always finds somebody who can hear it."""
+"""Who ended a run is data, whoever did it is not told, and a result always finds somebody who can
+hear it."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_a_parent_that_cancels_a_child_is_not_told_that_it_has() -> None:
 
 def test_those_who_end_with_their_parent_announce_nothing() -> None:
     story = started(origin=Origin(channel="hook"), announce=True)
-    story.spawning("root", hand("a", join="none", announce=True), hand("b", join="none", announce=True))
+    story.spawning(
+        "root", hand("a", join="none", announce=True), hand("b", join="none", announce=True)
+    )
     story.cancel("root")
     said = {d.run: d.state for d in story.deliveries.values()}
     assert said.pop("root") == "pending"
@@ -102,7 +105,8 @@ def test_news_that_an_ended_run_has_not_read_is_read_by_its_parent() -> None:
 
 
 def late(story: Story, parent: str, **order: Any) -> tuple[str, str]:
-    """A child that has said its last word and waits for its own child's stopped call; returns both."""
+    """A child that has said its last word and waits for its own child's stopped call; returns
+    both."""
     (child,) = story.spawning(parent, hand("a", join="none", **order))
     (below,) = story.spawning(child, hand("b", join="none"))
     story.keeps_aborts = True
@@ -186,13 +190,17 @@ def test_a_tree_that_was_cancelled_stays_silent_about_what_nobody_has_read() -> 
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_news_of_an_earlier_root_goes_to_the_channel_when_the_one_that_goes_on_has_ended_too(restarts: bool) -> None:
+def test_news_of_an_earlier_root_goes_to_the_channel_when_the_one_that_goes_on_has_ended_too(
+    restarts: bool,
+) -> None:
     story = started(orphans="keep", origin=Origin(channel="hook"))
     (child,) = story.spawning("root", hand("a", join="none"))
     story.reply("root", "started")
     order = Order(agent="boss", task="go on", orphans="keep", origin=Origin(channel="hook"))
     base = Base(conversation="root", length=story.run("root").length)
-    story.post("", Requested(id="root2", order=order, conversation="root", resumes="root", base=base))
+    story.post(
+        "", Requested(id="root2", order=order, conversation="root", resumes="root", base=base)
+    )
     (second,) = story.spawning("root2", hand("b", join="none"))
     story.reply("root2", "started too")
     if restarts:

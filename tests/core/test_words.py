@@ -1,4 +1,5 @@
-"""How ends are told: to the parent by mail, to the channel by announcement, in the words of the tool that began it."""
+"""How ends are told: to the parent by mail, to the channel by announcement, in the words of the
+tool that began it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def posted(story: Story) -> list[str]:
 
 def test_a_parent_reads_of_its_child_in_the_words_of_the_tool() -> None:
     story = told()
-    a, b = story.spawning("root", hand("a", join="none", label="A"), hand("b", join="none", label="B"))
+    a, b = story.spawning(
+        "root", hand("a", join="none", label="A"), hand("b", join="none", label="B")
+    )
     story.reply(a, "x" * 300)
     story.fail(b, kind="auth", message="bad key")
     story.reply("root", "", call("look"))
@@ -114,7 +117,13 @@ def test_a_summary_gets_its_words_when_it_is_sent_and_keeps_them() -> None:
 
 def test_members_of_a_group_are_kept_for_its_summary() -> None:
     story = told()
-    fields = {"join": "none", "announce": True, "group": "g", "group_size": 1, "retention": "delete"}
+    fields = {
+        "join": "none",
+        "announce": True,
+        "group": "g",
+        "group_size": 1,
+        "retention": "delete",
+    }
     (a,) = story.spawning("root", hand("a", **fields))
     story.reply(a, "one")
     assert story.forgotten == []
@@ -152,7 +161,9 @@ def test_a_child_that_calls_what_it_may_not_is_told_in_the_words_of_the_tool() -
 def test_each_child_has_its_own_bond_to_its_parent(bond: str) -> None:
     story = Story()
     story.start(orphans="keep" if bond == "cancel" else "cancel")
-    a, b = story.spawning("root", hand("a", join="none", bond=bond), hand("b", join="none", bond="keep"))
+    a, b = story.spawning(
+        "root", hand("a", join="none", bond=bond), hand("b", join="none", bond="keep")
+    )
     story.reply("root", "done")
     if bond == "cancel":
         assert story.ended(a) == ("cancelled", "cancelled")
@@ -176,7 +187,9 @@ def test_each_child_has_its_own_bond_to_its_parent(bond: str) -> None:
 def test_a_stopping_parent_waits_only_for_those_that_may_not_outlive_it() -> None:
     story = Story()
     story.start()
-    a, b = story.spawning("root", hand("a", join="none", bond="keep"), hand("b", join="none", bond="cancel"))
+    a, b = story.spawning(
+        "root", hand("a", join="none", bond="keep"), hand("b", join="none", bond="cancel")
+    )
     (c,) = story.spawning(b, hand("c", join="none", bond="keep"))
     story.reply("root", "done")
     assert story.ended("root") == ("completed", "done")

@@ -1,1 +1,2 @@
-"""A real process is killed at any moment and started again until its work is done; then everything is counted."""
+"""A real process is killed at any moment and started again until its work is done; then everything
+is counted."""

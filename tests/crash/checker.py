@@ -1,4 +1,5 @@
-"""Holds what a workload left behind against its plan: the log, the books of the tools and the channel's receipts."""
+"""Holds what a workload left behind against its plan: the log, the books of the tools and the
+channel's receipts."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ BY_MACHINE = ("submit_result", "submit_error")
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind` is one of KINDS; `broken` is everything that is wrong and neither lost nor repeated."""
+    """`kind` is one of KINDS; `broken` is everything that is wrong and neither lost nor
+    repeated."""
 
     kind: str
     text: str
@@ -47,14 +49,27 @@ class Findings:
 def check(folder: Path, plan: Plan) -> Findings:
     found = Evidence(folder)
     findings = Findings()
-    for part in (_everybody, _ends, _heard, _histories, _forks, _unsafe, _repeatable, _intents, _models, _paid):
+    for part in (
+        _everybody,
+        _ends,
+        _heard,
+        _histories,
+        _forks,
+        _unsafe,
+        _repeatable,
+        _intents,
+        _models,
+        _paid,
+    ):
         findings.faults += part(found, plan)
     for part in (_announcements, _roots, _books, _log, _fold, _artifacts):
         findings.faults += part(found, plan)
     if found.outcomes["stuck"]:
         findings.faults.append(Fault("broken", "nothing moved any more before all was done"))
     findings.faults += [Fault("broken", f"verify says: {text}") for text in found.outcomes["wrong"]]
-    findings.outcome_unknown = sum(UNKNOWN in r["text"] for made in found.calls.values() for r in made.results)
+    findings.outcome_unknown = sum(
+        UNKNOWN in r["text"] for made in found.calls.values() for r in made.results
+    )
     starts = Counter(line["key"] for line in found.lines("start"))
     findings.reruns = sum(n - 1 for n in starts.values())
     findings.repeats = sum(r["is"] == "again" for r in found.receipts)
@@ -104,9 +119,14 @@ def _ends(found: Evidence, plan: Plan) -> Iterator[Fault]:
         want, have = plans.ending(node, _chain(plan, node)), kept.ending
         text = (have.get("state"), have.get("stop"), have.get("text", ""))
         if text != (want.state, want.stop, want.text) or kept.state != want.state:
-            yield Fault("lost", f"{node.name} ended {text}, not {(want.state, want.stop, want.text)}")
+            yield Fault(
+                "lost", f"{node.name} ended {text}, not {(want.state, want.stop, want.text)}"
+            )
         elif want.error and have.get("error") != want.error:
-            yield Fault("lost", f"{node.name} ended with the error {have.get('error')!r}, not {want.error!r}")
+            yield Fault(
+                "lost",
+                f"{node.name} ended with the error {have.get('error')!r}, not {want.error!r}",
+            )
         elif node.kind == "data" and have["data"] != msgspec.json.decode(want.text):
             yield Fault("lost", f"{node.name} handed in {have['data']}")
 
@@ -121,7 +141,10 @@ def _heard(found: Evidence, plan: Plan) -> Iterator[Fault]:
             for token in tokens:
                 times = sum(text.count(token) for text in kept.heard())
                 if times > 1:
-                    yield Fault("twice", f"{token!r} stands {times} times in the conversation of {kept.name}")
+                    yield Fault(
+                        "twice",
+                        f"{token!r} stands {times} times in the conversation of {kept.name}",
+                    )
                 if must and not times:
                     yield Fault("lost", f"{token!r} is not in the conversation of {kept.name}")
     for run, mail in found.mail:
@@ -130,17 +153,27 @@ def _heard(found: Evidence, plan: Plan) -> Iterator[Fault]:
 
 
 def _histories(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """Messages have no gaps, there is one reply a turn, and each call has one result, in the reply's own place."""
+    """Messages have no gaps, there is one reply a turn, and each call has one result, in the
+    reply's own place."""
     for node, kept, _ in _pairs(found, plan):
         first = kept.base[1] if kept.base else 0
         length = kept.body.get("length", 0)
         if sorted(kept.messages) != list(range(first, length)):
-            yield Fault("lost", f"the messages of {node.name} are {sorted(kept.messages)}, not {first} to {length - 1}")
+            yield Fault(
+                "lost",
+                f"the messages of {node.name} are {sorted(kept.messages)}, not {first} to "
+                f"{length - 1}",
+            )
         turns = kept.body.get("turn", 0)
         if len(kept.said()) != turns:
-            yield Fault("twice", f"{node.name} took {turns} turns and has {len(kept.said())} replies")
+            yield Fault(
+                "twice", f"{node.name} took {turns} turns and has {len(kept.said())} replies"
+            )
     for made in found.calls.values():
-        name, ended_in_it = found.runs[made.run].name, found.runs[made.run].state in ("cancelled", "timed_out")
+        name, ended_in_it = (
+            found.runs[made.run].name,
+            found.runs[made.run].state in ("cancelled", "timed_out"),
+        )
         if not made.tool:
             yield Fault("twice", f"a result of {name} has no call: {made.id}")
         elif len(made.results) > 1:
@@ -162,7 +195,8 @@ def _forks(found: Evidence, plan: Plan) -> Iterator[Fault]:
 
 
 def _unsafe(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """Started at most once; one that was interrupted is reported as unknown, and only such a one has no end."""
+    """Started at most once; one that was interrupted is reported as unknown, and only such a one
+    has no end."""
     starts = Counter(line["key"] for line in found.lines("start") if line["tool"] == "unsafe")
     ends = Counter(line["key"] for line in found.lines("end") if line["tool"] == "unsafe")
     for key, n in starts.items():
@@ -178,7 +212,9 @@ def _unsafe(found: Evidence, plan: Plan) -> Iterator[Fault]:
         elif result["text"] != _answer(made):
             yield Fault("broken", f"{made.key} was answered with {result['text']!r}")
         elif ends[made.key] != 1:
-            yield Fault("broken", f"{made.key} was interrupted, and its result says that it was not")
+            yield Fault(
+                "broken", f"{made.key} was interrupted, and its result says that it was not"
+            )
 
 
 def _repeatable(found: Evidence, plan: Plan) -> Iterator[Fault]:
@@ -187,9 +223,15 @@ def _repeatable(found: Evidence, plan: Plan) -> Iterator[Fault]:
     for made in found.calls.values():
         for result in made.results:
             if made.tool != "unsafe" and UNKNOWN in result["text"]:
-                yield Fault("broken", f"{made.key} ({made.tool}) could be repeated and was given up")
-            if made.tool in ("pure", "keyed") and (result["text"] != _answer(made) or not ends[made.key]):
-                yield Fault("lost", f"{made.key} ({made.tool}) was answered with {result['text']!r}")
+                yield Fault(
+                    "broken", f"{made.key} ({made.tool}) could be repeated and was given up"
+                )
+            if made.tool in ("pure", "keyed") and (
+                result["text"] != _answer(made) or not ends[made.key]
+            ):
+                yield Fault(
+                    "lost", f"{made.key} ({made.tool}) was answered with {result['text']!r}"
+                )
 
 
 def _answer(made: Made) -> str:
@@ -197,20 +239,36 @@ def _answer(made: Made) -> str:
 
 
 def _intents(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """Nothing was done before it was on record, and nothing for a run that the log had done with."""
+    """Nothing was done before it was on record, and nothing for a run that the log had done
+    with."""
     for line in found.lines("start"):
         made = found.calls.get(line["key"])
-        if made is None or (made.id, made.tool, made.run) != (line["call"], line["tool"], line["run"]):
+        if made is None or (made.id, made.tool, made.run) != (
+            line["call"],
+            line["tool"],
+            line["run"],
+        ):
             yield Fault(
-                "broken", f"{line['tool']} {line['key']} was run for call {line['call']}, which is not on record"
+                "broken",
+                f"{line['tool']} {line['key']} was run for call {line['call']}, which is not on "
+                "record",
             )
         if line["life"] not in found.lives[line["run"]]:
-            yield Fault("broken", f"{line['key']} was run in life {line['life']}, in which its run had no step")
+            yield Fault(
+                "broken",
+                f"{line['key']} was run in life {line['life']}, in which its run had no step",
+            )
     ended = {line["key"] for line in found.lines("end")}
     for made in found.calls.values():
-        was_run = made.results and made.tool not in ("", *BY_MACHINE) and UNKNOWN not in made.results[0]["text"]
+        was_run = (
+            made.results
+            and made.tool not in ("", *BY_MACHINE)
+            and UNKNOWN not in made.results[0]["text"]
+        )
         if was_run and made.key not in ended:
-            yield Fault("broken", f"{made.key} ({made.tool}) has a result and was never run to its end")
+            yield Fault(
+                "broken", f"{made.key} ({made.tool}) has a result and was never run to its end"
+            )
 
 
 def _models(found: Evidence, plan: Plan) -> Iterator[Fault]:
@@ -220,39 +278,57 @@ def _models(found: Evidence, plan: Plan) -> Iterator[Fault]:
         if n > 1:
             yield Fault("broken", f"attempt {attempt} of {run} was made {n} times")
     flaky = {node.name for node, _ in plan.everybody() if node.flaky}
-    for (run, life, turn), n in Counter((line["run"], line["life"], line["turn"]) for line in lines).items():
+    for (run, life, turn), n in Counter(
+        (line["run"], line["life"], line["turn"]) for line in lines
+    ).items():
         kept = found.runs.get(run)
         if kept is None:
             yield Fault("broken", f"a model was asked for run {run}, which is not on record")
         elif n > 1 + (kept.name in flaky and turn == 0):
-            yield Fault("broken", f"turn {turn} of {kept.name} was asked for {n} times in life {life}")
+            yield Fault(
+                "broken", f"turn {turn} of {kept.name} was asked for {n} times in life {life}"
+            )
     for line in lines:
         if line["run"] in found.runs and line["attempt"] > found.runs[line["run"]].attempt:
             yield Fault("broken", f"attempt {line['attempt']} of {line['run']} is not on record")
         if line["life"] not in found.lives[line["run"]]:
-            yield Fault("broken", f"{line['run']} was asked in life {line['life']}, in which it had no step")
+            yield Fault(
+                "broken", f"{line['run']} was asked in life {line['life']}, in which it had no step"
+            )
 
 
 def _paid(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """Every model call that has left is paid for once, answered or not; one that never left costs nothing."""
+    """Every model call that has left is paid for once, answered or not; one that never left costs
+    nothing."""
     failed: set[tuple[str, int]] = set()
     for event in found.events:
         told = event.entry["event"]
         if told["event"] == "ModelFailed" and not event.entry.get("stale"):
             failed.add((event.entry["run"], told["attempt"]))
     least, most = (
-        Counter(run for run, _ in {(line["run"], line["attempt"]) for line in found.lines(kind)} - failed)
+        Counter(
+            run
+            for run, _ in {(line["run"], line["attempt"]) for line in found.lines(kind)} - failed
+        )
         for kind in ("left", "model")
     )
     for kept in found.runs.values():
         paid, n = kept.body.get("usage", {}).get("turns", 0), (least[kept.id], most[kept.id])
         if not n[0] <= paid <= n[1]:
-            yield Fault("broken", f"{kept.name} has paid for {paid} model calls, and {n[0]} to {n[1]} have left")
+            yield Fault(
+                "broken",
+                f"{kept.name} has paid for {paid} model calls, and {n[0]} to {n[1]} have left",
+            )
 
 
 def _announcements(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """Each has one key, reached the channel under it, and is recorded as taken; each try was recorded before."""
-    expected = {found.by_name[n.name][0].id: n for n, _ in plan.everybody() if n.announce and found.by_name[n.name]}
+    """Each has one key, reached the channel under it, and is recorded as taken; each try was
+    recorded before."""
+    expected = {
+        found.by_name[n.name][0].id: n
+        for n, _ in plan.everybody()
+        if n.announce and found.by_name[n.name]
+    }
     new = Counter(r["key"] for r in found.receipts if r["is"] == "new")
     questions = [d for d in found.outbox if " asks: " in d["text"]]
     for run, n in Counter(d["run"] for d in questions).items():
@@ -268,13 +344,20 @@ def _announcements(found: Evidence, plan: Plan) -> Iterator[Fault]:
             yield Fault(kind, f"{node.name} has {len(rows)} announcements")
         for row in rows:
             if row["state"] != "acked" or not new[row["key"]]:
-                yield Fault("announcements_lost", f"the announcement of {node.name} is {row['state']}")
+                yield Fault(
+                    "announcements_lost", f"the announcement of {node.name} is {row['state']}"
+                )
         token = plans.ending(node, _chain(plan, node)).token
         times = sum(token in r["text"] for r in found.receipts if r["is"] == "new")
         if times > 1:
-            yield Fault("announcements_twice", f"the channel took the announcement of {node.name} {times} times")
+            yield Fault(
+                "announcements_twice",
+                f"the channel took the announcement of {node.name} {times} times",
+            )
         if not times:
-            yield Fault("announcements_lost", f"the channel never got the announcement of {node.name}")
+            yield Fault(
+                "announcements_lost", f"the channel never got the announcement of {node.name}"
+            )
     tries = Counter(r["key"] for r in found.receipts)
     for row in found.outbox:
         if row["run"] not in expected and row not in questions:
@@ -306,12 +389,20 @@ def _log(found: Evidence, plan: Plan) -> Iterator[Fault]:
     """The hash chain of each tree, worked out again."""
     heads: dict[str, tuple[int, bytes]] = {}
     for n, event in enumerate(found.events, 1):
-        number, chain = heads.get(event.tree) or (0, sha256(b"retinue tree\0" + event.tree.encode()).digest())
-        chain = sha256(chain + pack(">qq", event.number, event.at) + event.digest + event.run.encode()).digest()
+        number, chain = heads.get(event.tree) or (
+            0,
+            sha256(b"retinue tree\0" + event.tree.encode()).digest(),
+        )
+        chain = sha256(
+            chain + pack(">qq", event.number, event.at) + event.digest + event.run.encode()
+        ).digest()
         heads[event.tree] = (event.number, chain)
         follows = event.seq == n and event.number == number + 1 and chain == event.chain
         if not follows or sha256(event.body).digest() != event.digest:
-            yield Fault("broken", f"event {event.seq} is not what was written, or does not follow from those before")
+            yield Fault(
+                "broken",
+                f"event {event.seq} is not what was written, or does not follow from those before",
+            )
             return
         if event.entry.get("tree", "") != event.tree:
             yield Fault("broken", f"event {event.seq} is in the log of another tree than it says")
@@ -319,7 +410,11 @@ def _log(found: Evidence, plan: Plan) -> Iterator[Fault]:
     for kept in found.runs.values():
         if not kept.parent and kept.id not in heads:
             yield Fault("broken", f"{kept.name} has no log of its own")
-    lives = [event.entry["event"]["epoch"] for event in found.events if event.entry["event"]["event"] == "Opened"]
+    lives = [
+        event.entry["event"]["epoch"]
+        for event in found.events
+        if event.entry["event"]["event"] == "Opened"
+    ]
     if lives != sorted(set(lives)):
         yield Fault("broken", f"epochs do not grow: {lives}")
 
@@ -337,7 +432,11 @@ def _fold(found: Evidence, plan: Plan) -> Iterator[Fault]:
     for kept in found.runs.values():
         stored = read_run(msgspec.json.encode(kept.body))
         if folded.get(kept.id) != stored:
-            yield Fault("broken", f"the fold of the log gives another {kept.name}: {folded.get(kept.id)} not {stored}")
+            yield Fault(
+                "broken",
+                f"the fold of the log gives another {kept.name}: {folded.get(kept.id)} not "
+                f"{stored}",
+            )
 
 
 def _artifacts(found: Evidence, plan: Plan) -> Iterator[Fault]:

@@ -49,7 +49,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class Made:
-    """One tool call as the model wrote it. `key` names it for ever; a turn is the number of a reply."""
+    """One tool call as the model wrote it. `key` names it for ever; a turn is the number of a
+    reply."""
 
     key: str
     run: str
@@ -86,9 +87,12 @@ class Evidence:
             self.runs = {kept.id: kept for kept in _runs(db)}
             self.events = list(_events(db))
             self.outbox: list[Row] = [
-                {**_read(body), "state": state} for state, body in db.execute("select state, body from outbox")
+                {**_read(body), "state": state}
+                for state, body in db.execute("select state, body from outbox")
             ]
-            self.accounts: list[Row] = [_read(body) for (body,) in db.execute("select body from accounts")]
+            self.accounts: list[Row] = [
+                _read(body) for (body,) in db.execute("select body from accounts")
+            ]
             self.mail: list[tuple[str, Row]] = [
                 (run, _read(body)) for run, body in db.execute("select run, body from mail")
             ]
@@ -112,8 +116,10 @@ def _runs(db: apsw.Connection) -> Iterator[Kept]:
     for conversation, n, body in db.execute("select conversation, n, body from messages"):
         messages[conversation][n] = _read(body)
     for id, parent, is_open, state, spec, body, conversation, base, length in db.execute(
-        "select runs.id, parent, open, state, specs.body, runs.body, conversations.n, base_id, base_length from runs"
-        " join specs on specs.run = runs.n join conversations on conversations.id = runs.conversation order by runs.n"
+        "select runs.id, parent, open, state, specs.body, runs.body, conversations.n, base_id, "
+        "base_length from runs"
+        " join specs on specs.run = runs.n join conversations on conversations.id = "
+        "runs.conversation order by runs.n"
     ):
         order = _read(spec)
         yield Kept(

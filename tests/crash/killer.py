@@ -1,8 +1,8 @@
-"""Lives and deaths of one workload: a warm process forks the victim, kills it, forks the next on the same file.
+"""Lives and deaths of one workload: a warm process forks the victim, kills it, forks the next on
+the same file.
 
-Whoever forks here has no thread, no event loop and no open store: a fork of it is as good as a fresh process, without
-the quarter of a second that the imports cost.
-"""
+Whoever forks here has no thread, no event loop and no open store: a fork of it is as good as a
+fresh process, without the quarter of a second that the imports cost."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ ANY = "anywhere"
 """Where somebody dies who is killed by the clock."""
 
 MOST_KILLS, MOST_AT_POINT = 150, 12
-"""Of one workload. The life after the last of them is left alone: it ends, or the workload is stuck."""
+"""Of one workload. The life after the last of them is left alone: it ends, or the workload is
+stuck."""
 
 STRETCH_EVERY, STRETCH = 30, 1.25
 """On a slow machine no life would get anywhere in so short a time: they grow longer."""
 
 CPU_SHARE = 0.5
-"""So many of those who die by the clock die by that of their own CPU: on a busy machine the other clock runs on while
-they are not even scheduled. By the clock of the wall they also die while they wait for the disk."""
+"""So many of those who die by the clock die by that of their own CPU: on a busy machine the other
+clock runs on while they are not even scheduled. By the clock of the wall they also die while they
+wait for the disk."""
 KILLED = (-signal.SIGKILL, -signal.SIGPROF)
 
 REACH = {"open": 1, "root": 2, "commit": 10, "model": 8, "tool": 8, "send": 2, "answer": 1}
@@ -60,7 +62,8 @@ class Report:
 
 
 def run_workload(seed: int, inside: str, *, point: str = "", patience: float = 30.0) -> Report:
-    """Kill until it is done, then check. With `point` lives end there, as long as they get there."""
+    """Kill until it is done, then check. With `point` lives end there, as long as they get
+    there."""
     started = time.monotonic()
     folder = Path(inside, f"workload-{seed}")
     folder.mkdir()
@@ -82,7 +85,9 @@ def run_workload(seed: int, inside: str, *, point: str = "", patience: float = 3
     gc.unfreeze()
     if code:
         text = (folder / "stderr").read_text(encoding="utf-8", errors="replace")
-        report.faults.append(Fault("broken", f"life {report.lives} of the program failed ({code}):\n{text[-4_000:]}"))
+        report.faults.append(
+            Fault("broken", f"life {report.lives} of the program failed ({code}):\n{text[-4_000:]}")
+        )
     else:
         _look(folder, report, checker.check(folder, plan))
     report.seconds = time.monotonic() - started
@@ -159,7 +164,9 @@ def _be(world: World, fate: Fate, patience: float) -> None:
         out = os.open(world.folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        signal.setitimer(signal.ITIMER_PROF, fate.cpu_seconds)  # nobody handles its signal, so it kills like SIGKILL
+        signal.setitimer(
+            signal.ITIMER_PROF, fate.cpu_seconds
+        )  # nobody handles its signal, so it kills like SIGKILL
         asyncio.run(world.live(fate.fuse, patience))
         code = 0
     except BaseException:

@@ -1,7 +1,8 @@
-"""`python -m tests.crash.main --kills N`: kill a program N times, start it again each time, and count what is missing.
+"""`python -m tests.crash.main --kills N`: kill a program N times, start it again each time, and
+count what is missing.
 
-The last line of the output is one line of JSON; the exit code is 1 when anything was lost, repeated or broken.
-"""
+The last line of the output is one line of JSON; the exit code is 1 when anything was lost, repeated
+or broken."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ class Wanted(msgspec.Struct):
 
 @dataclass
 class Hand:
-    """A process that runs one workload after the other. It has a group of its own: its victims end with it."""
+    """A process that runs one workload after the other. It has a group of its own: its victims end
+    with it."""
 
     pid: int
     tell: int
@@ -114,8 +116,8 @@ def serve(args: argparse.Namespace, folders: list[str], hear: int, tell: int) ->
 
 @contextmanager
 def places(args: argparse.Namespace, total: Total) -> Iterator[list[str]]:
-    """In memory for half of the workloads, on the disk for the others: one is fast, the other has a real fsync. What
-    failed is kept."""
+    """In memory for half of the workloads, on the disk for the others: one is fast, the other has a
+    real fsync. What failed is kept."""
     above = [args.folder] if args.folder else [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
     folders = [tempfile.mkdtemp(prefix="retinue-crash-", dir=name or None) for name in above]
     try:
@@ -164,7 +166,8 @@ def _hire(args: argparse.Namespace, folders: list[str], others: list[Hand]) -> H
 
 
 def work(args: argparse.Namespace) -> Total:
-    """Hand out seeds until enough were killed; what is under way then is still finished and counted."""
+    """Hand out seeds until enough were killed; what is under way then is still finished and
+    counted."""
     total, started, told = Total(args.seed), time.monotonic(), 0.0
     limit = started + (args.limit or 60 + args.kills + 20 * args.each)
     asked: Counter[str] = Counter()
@@ -207,10 +210,22 @@ def _progress(total: Total, args: argparse.Namespace, started: float, told: floa
     if now - told < (0.2 if is_terminal else PROGRESS_SECONDS):
         return told
     n_points = sum(total.points[point] >= args.each for point in POINTS)
-    aim = f"{n_points} of {len(POINTS)} points" if args.each else f"{total.kills} of {args.kills} kills"
+    aim = (
+        f"{n_points} of {len(POINTS)} points"
+        if args.each
+        else f"{total.kills} of {args.kills} kills"
+    )
     rate = total.kills / (now - started) * 60
-    text = f"{aim}, {total.workloads} workloads, {sum(total.faults.values())} faults, {rate:,.0f} kills a minute"
-    print(f"\r{text}\033[K" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
+    text = (
+        f"{aim}, {total.workloads} workloads, {sum(total.faults.values())} faults, {rate:,.0f} "
+        "kills a minute"
+    )
+    print(
+        f"\r{text}\033[K" if is_terminal else text,
+        end="" if is_terminal else "\n",
+        file=sys.stderr,
+        flush=True,
+    )
     return now
 
 
@@ -229,15 +244,27 @@ def _complain(report: Report, args: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.main", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--each", type=int, default=0, help="instead: so many kills at each of the named points")
-    parser.add_argument("--seed", type=int, default=None, help="of the first workload; each next one is one more")
+    parser.add_argument(
+        "--each", type=int, default=0, help="instead: so many kills at each of the named points"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of the first workload; each next one is one more"
+    )
     parser.add_argument("--workers", type=int, default=2, help="workloads at a time")
     parser.add_argument("--point", default="", choices=("", *POINTS), help="kill nowhere else")
-    parser.add_argument("--plant", default="", choices=("", *planted.BUGS), help="a bug that must be found")
-    parser.add_argument("--until", default="", choices=("", *KINDS), help="stop once a fault of this kind was found")
-    parser.add_argument("--patience", type=float, default=30.0, help="seconds without an end that mean: stuck")
+    parser.add_argument(
+        "--plant", default="", choices=("", *planted.BUGS), help="a bug that must be found"
+    )
+    parser.add_argument(
+        "--until", default="", choices=("", *KINDS), help="stop once a fault of this kind was found"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds without an end that mean: stuck"
+    )
     parser.add_argument("--limit", type=float, default=0.0, help="seconds for everything")
-    parser.add_argument("--folder", default="", help="for the databases; else half are in memory, half on the disk")
+    parser.add_argument(
+        "--folder", default="", help="for the databases; else half are in memory, half on the disk"
+    )
     args = parser.parse_args()
     args.seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     if args.plant:

@@ -1,8 +1,9 @@
-"""What the runs of one workload do and how each must end: pure functions of a seed, the same in every process.
+"""What the runs of one workload do and how each must end: pure functions of a seed, the same in
+every process.
 
-A model is asked again after a crash and must go on where it was, so it reads all it needs from the conversation. What
-it says at last names everything it has heard: a result that was lost, repeated or changed changes the text.
-"""
+A model is asked again after a crash and must go on where it was, so it reads all it needs from the
+conversation. What it says at last names everything it has heard: a result that was lost, repeated
+or changed changes the text."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ KINDS: tuple[Kind, ...] = ("text", "text", "text", "data", "data", "error", "lat
 
 @dataclass(frozen=True)
 class Act:
-    """One call of a reply. `children` are those that `hand_out` starts; `target` is whom `call_off` ends."""
+    """One call of a reply. `children` are those that `hand_out` starts; `target` is whom `call_off`
+    ends."""
 
     tool: str
     children: tuple[Node, ...] = ()
@@ -39,8 +41,8 @@ class Act:
 
 @dataclass(frozen=True)
 class Node:
-    """One run: a reply with calls for each of `steps`, then its end. With `leaves` it ends before its background
-    children do; otherwise it stays for them."""
+    """One run: a reply with calls for each of `steps`, then its end. With `leaves` it ends before
+    its background children do; otherwise it stays for them."""
 
     name: str
     kind: Kind = "text"
@@ -65,8 +67,13 @@ class Node:
             yield from step
 
     def reporting(self) -> list[Node]:
-        """Children whose results it has before it says its last word. (Of what it has ended itself it is not told.)"""
-        return [c for c in self.children() if (c.join != "none" or not self.leaves) and c.kind != "asleep"]
+        """Children whose results it has before it says its last word. (Of what it has ended itself
+        it is not told.)"""
+        return [
+            c
+            for c in self.children()
+            if (c.join != "none" or not self.leaves) and c.kind != "asleep"
+        ]
 
 
 @dataclass(frozen=True)
@@ -117,9 +124,19 @@ def ending(node: Node, above: tuple[str, ...] = ()) -> Ending:
     name = node.name
     match node.kind:
         case "asleep":
-            return Ending("cancelled", "cancelled", error="cancelled by its parent", token=f"{name} cancelled (cancel")
+            return Ending(
+                "cancelled",
+                "cancelled",
+                error="cancelled by its parent",
+                token=f"{name} cancelled (cancel",
+            )
         case "late":
-            return Ending("timed_out", "deadline", error="the deadline passed", token=f"{name} timed out (deadline)")
+            return Ending(
+                "timed_out",
+                "deadline",
+                error="the deadline passed",
+                token=f"{name} timed out (deadline)",
+            )
         case "poison":
             return Ending("interrupted", "quarantined", token=f"{name} interrupted (quarantined)")
         case "error":
@@ -188,10 +205,16 @@ class Script:
         text = last_word(node, chain, heard)
         if node.kind == "error":
             return _named(request, [call("submit_error", error=_refusal(name))])
-        return _named(request, [call("submit_result", result=data(text))]) if node.kind == "data" else text
+        return (
+            _named(request, [call("submit_result", result=data(text))])
+            if node.kind == "data"
+            else text
+        )
 
     def _calls(self, request: Request, node: Node, step: int) -> Line:
-        calls = [call(act.tool, node=node.name, step=step, n=n) for n, act in enumerate(node.steps[step])]
+        calls = [
+            call(act.tool, node=node.name, step=step, n=n) for n, act in enumerate(node.steps[step])
+        ]
         return _named(request, calls)
 
     def act(self, node: str, step: int, n: int) -> Act:
@@ -203,7 +226,8 @@ def _is_task(message: Message) -> bool:
 
 
 def _named(request: Request, calls: list[Call]) -> list[Call]:
-    """The attempt is in the id: a call that was run before its reply was on record is found out after a crash."""
+    """The attempt is in the id: a call that was run before its reply was on record is found out
+    after a crash."""
     return [msgspec.structs.replace(c, id=f"a{request.attempt}c{n}") for n, c in enumerate(calls)]
 
 
@@ -211,7 +235,8 @@ def _named(request: Request, calls: list[Call]) -> list[Call]:
 
 
 def make(seed: int) -> Plan:
-    """One tree that has something of everything, sometimes a second one, and a run that asks its user."""
+    """One tree that has something of everything, sometimes a second one, and a run that asks its
+    user."""
     r = random.Random(f"{seed} plan")
     roots = [_rich(r, "r0")]
     if r.random() < 0.3:
@@ -223,8 +248,14 @@ def make(seed: int) -> Plan:
 def poison() -> Plan:
     """One child kills the process whenever it runs; its siblings and its parent have work to do."""
     killer = Node("r0.0", kind="poison", steps=((Act("poison"),),))
-    siblings = tuple(Node(f"r0.{n}", steps=((Act("pure"),), (Act("keyed"), Act("unsafe")))) for n in (1, 2, 3))
-    return Plan(0, (Node("r0", steps=((Act("hand_out", (killer, *siblings)),), (Act("pure"),))),), max_deaths=3)
+    siblings = tuple(
+        Node(f"r0.{n}", steps=((Act("pure"),), (Act("keyed"), Act("unsafe")))) for n in (1, 2, 3)
+    )
+    return Plan(
+        0,
+        (Node("r0", steps=((Act("hand_out", (killer, *siblings)),), (Act("pure"),))),),
+        max_deaths=3,
+    )
 
 
 def hold() -> Plan:
@@ -233,7 +264,8 @@ def hold() -> Plan:
 
 
 def _rich(r: random.Random, name: str) -> Node:
-    """All three joins, a fork, a nested level, background work that is announced, one child that is called off."""
+    """All three joins, a fork, a nested level, background work that is announced, one child that is
+    called off."""
     names = (f"{name}.{n}" for n in range(100))
     joined = [_leaf(r, next(names), "call"), _branch(r, next(names), 1)]
     sleeper = Node(next(names), kind="asleep", join="none", steps=((Act("sleep"),),))
@@ -246,7 +278,11 @@ def _rich(r: random.Random, name: str) -> Node:
     steps = [
         (_tool(r), Act("hand_out", tuple(joined), compose=r.random() < 0.5), Act("unsafe")),
         (Act("hand_out", tuple(behind)), _tool(r)),
-        (Act("hand_out", (by_turn[0],)), Act("long"), Act("hand_out", (by_turn[1],), compose=r.random() < 0.5)),
+        (
+            Act("hand_out", (by_turn[0],)),
+            Act("long"),
+            Act("hand_out", (by_turn[1],), compose=r.random() < 0.5),
+        ),
     ]
     r.shuffle(steps)
     steps.append((Act("call_off", target=sleeper.name), _tool(r)))

@@ -1,4 +1,5 @@
-"""Bugs that the harness must find: each breaks one guarantee in the process that is killed, and nothing else."""
+"""Bugs that the harness must find: each breaks one guarantee in the process that is killed, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ def names_deliveries_by_attempt() -> None:
     send = Hook.send
 
     async def send_under_its_own_key(self: Hook, delivery: Delivery) -> None:
-        await send(self, msgspec.structs.replace(delivery, key=f"{delivery.key}/{delivery.attempts}"))
+        await send(
+            self, msgspec.structs.replace(delivery, key=f"{delivery.key}/{delivery.attempts}")
+        )
 
     Hook.send = send_under_its_own_key  # type: ignore[method-assign]
 

@@ -1,4 +1,5 @@
-"""The check can fail: each fault that is planted in what a clean run left behind is found, and named for what it is."""
+"""The check can fail: each fault that is planted in what a clean run left behind is found, and
+named for what it is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ import pytest
 
 from tests.crash import checker, plan
 from tests.crash.evidence import Evidence, Kept
-from tests.crash.workload import JOURNAL, LOG, OUTCOMES, RECEIPTS, RECORD, Book, Fuse, World, read_book
+from tests.crash.workload import (
+    JOURNAL,
+    LOG,
+    OUTCOMES,
+    RECEIPTS,
+    RECORD,
+    Book,
+    Fuse,
+    World,
+    read_book,
+)
 
 PLAN = plan.make(1)
 
@@ -56,7 +67,9 @@ CONVERSATION = "(select n from conversations where id = ?)"
 def message_with(folder: Path, name: str, text: str) -> tuple[str, int]:
     """The run and the number of the first message of its conversation that holds `text`."""
     kept = run_of(folder, name)
-    number = min(n for n, m in kept.messages.items() if m["role"] != "assistant" and text in m["text"])
+    number = min(
+        n for n, m in kept.messages.items() if m["role"] != "assistant" and text in m["text"]
+    )
     return kept.id, number
 
 
@@ -66,7 +79,11 @@ def token(name: str) -> str:
 
 
 def first_line(folder: Path, kind: str, **fields: Any) -> dict[str, Any]:
-    return next(line for line in read_book(folder / JOURNAL) if line["is"] == kind and fields.items() <= line.items())
+    return next(
+        line
+        for line in read_book(folder / JOURNAL)
+        if line["is"] == kind and fields.items() <= line.items()
+    )
 
 
 def add(path: Path, **fields: Any) -> None:
@@ -118,7 +135,13 @@ def joined_result_deleted(folder: Path) -> None:
 def joined_result_changed(folder: Path) -> None:
     run, n = message_with(folder, "r0", token("r0.0"))
     body = msgspec.json.encode({"role": "tool", "call_id": "a1c1", "text": "something else"})
-    sql(folder, f"update messages set body = ? where conversation = {CONVERSATION} and n = ?", body, run, n)
+    sql(
+        folder,
+        f"update messages set body = ? where conversation = {CONVERSATION} and n = ?",
+        body,
+        run,
+        n,
+    )
 
 
 def news_deleted(folder: Path) -> None:
@@ -133,31 +156,56 @@ def mail_deleted(folder: Path) -> None:
 
 def result_repeated(folder: Path) -> None:
     run, n = message_with(folder, "r0", token("r0.0"))
-    copy = f"insert into messages select conversation, n + 1000, body from messages where conversation = {CONVERSATION}"
+    copy = (
+        f"insert into messages select conversation, n + 1000, body from messages where "
+        f"conversation = {CONVERSATION}"
+    )
     sql(folder, f"{copy} and n = ?", run, n)
 
 
 def news_repeated(folder: Path) -> None:
     run, n = message_with(folder, "r0", token("r0.3"))
-    copy = f"insert into messages select conversation, n + 1000, body from messages where conversation = {CONVERSATION}"
+    copy = (
+        f"insert into messages select conversation, n + 1000, body from messages where "
+        f"conversation = {CONVERSATION}"
+    )
     sql(folder, f"{copy} and n = ?", run, n)
 
 
 def run_left_open(folder: Path) -> None:
-    sql(folder, "update runs set open = 1, state = 'waiting' where id = ?", run_of(folder, "r0.3").id)
+    sql(
+        folder,
+        "update runs set open = 1, state = 'waiting' where id = ?",
+        run_of(folder, "r0.3").id,
+    )
 
 
 def run_deleted(folder: Path) -> None:
-    sql(folder, "delete from specs where run = (select n from runs where id = ?)", run_of(folder, "r0.0").id)
+    sql(
+        folder,
+        "delete from specs where run = (select n from runs where id = ?)",
+        run_of(folder, "r0.0").id,
+    )
 
 
 def _copy_run(folder: Path, name: str, parent: str) -> None:
-    columns = "conversation, root, {}, slot_turn, slot_index, open, turn, state, created_at, ended_at, body"
+    columns = (
+        "conversation, root, {}, slot_turn, slot_index, open, turn, state, created_at, "
+        "ended_at, body"
+    )
     old, new = columns.format("parent"), columns.format("?")
     id = run_of(folder, name).id
-    sql(folder, f"insert into runs (id, {old}) select 'again', {new} from runs where id = ?", parent, id)
+    sql(
+        folder,
+        f"insert into runs (id, {old}) select 'again', {new} from runs where id = ?",
+        parent,
+        id,
+    )
     of = "(select n from runs where id = {})"
-    spec = f"insert into specs select {of.format(repr('again'))}, body from specs where run = {of.format('?')}"
+    spec = (
+        f"insert into specs select {of.format(repr('again'))}, body from specs where run = "
+        f"{of.format('?')}"
+    )
     sql(folder, spec, id)
 
 
@@ -171,7 +219,10 @@ def root_started_twice(folder: Path) -> None:
 
 def another_result(folder: Path) -> None:
     kept = run_of(folder, "q0")
-    body = {**kept.body, "state": {**kept.body["state"], "ending": {**kept.ending, "text": "something else"}}}
+    body = {
+        **kept.body,
+        "state": {**kept.body["state"], "ending": {**kept.ending, "text": "something else"}},
+    }
     sql(folder, "update runs set body = ? where id = ?", msgspec.json.encode(body), kept.id)
 
 
@@ -181,7 +232,12 @@ def fork_without_its_prefix(folder: Path) -> None:
 
 def hold_left_over(folder: Path) -> None:
     account = {"id": run_of(folder, "r0").id, "held": [1, 0, 0, 0]}
-    sql(folder, "update accounts set body = ? where id = ?", msgspec.json.encode(account), account["id"])
+    sql(
+        folder,
+        "update accounts set body = ? where id = ?",
+        msgspec.json.encode(account),
+        account["id"],
+    )
 
 
 def delivery_not_recorded(folder: Path) -> None:
@@ -215,7 +271,9 @@ def artifact_deleted(folder: Path) -> None:
 
 def verify_complained(folder: Path) -> None:
     outcomes = msgspec.json.decode((folder / OUTCOMES).read_bytes())
-    (folder / OUTCOMES).write_bytes(msgspec.json.encode({**outcomes, "wrong": ["Event 3 is missing."]}))
+    (folder / OUTCOMES).write_bytes(
+        msgspec.json.encode({**outcomes, "wrong": ["Event 3 is missing."]})
+    )
 
 
 FAULTS = {
@@ -255,7 +313,11 @@ def test_every_kind_of_fault_is_planted() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "plant"),
-    [pytest.param(kind, plant, id=plant.__name__) for kind, plants in FAULTS.items() for plant in plants],
+    [
+        pytest.param(kind, plant, id=plant.__name__)
+        for kind, plants in FAULTS.items()
+        for plant in plants
+    ],
 )
 def test_a_planted_fault_is_found(kind: str, plant: Callable[[Path], None], folder: Path) -> None:
     plant(folder)

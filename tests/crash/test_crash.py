@@ -1,7 +1,8 @@
-"""A program that is killed at any moment loses nothing, repeats nothing, and says so when it cannot know.
+"""A program that is killed at any moment loses nothing, repeats nothing, and says so when it cannot
+know.
 
-Forking is left to `python -m tests.crash.main`, a process without threads; here its last line is read.
-"""
+Forking is left to `python -m tests.crash.main`, a process without threads; here its last line is
+read."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_nothing_is_lost_or_repeated_in_250_kills(seed: int, tmp_path: Path) -> 
     assert counted["ok"], said
     assert counted["kills"] >= 250
     assert {kind: counted[kind] for kind in checker.KINDS} == dict.fromkeys(checker.KINDS, 0)
-    assert counted["outcome_unknown"] > 0, "no unsafe call was interrupted: the kills came at the wrong moments"
+    assert counted["outcome_unknown"] > 0, (
+        "no unsafe call was interrupted: the kills came at the wrong moments"
+    )
     assert counted["reruns"] > 0, "no call was repeated: the kills came at the wrong moments"
 
 
@@ -75,7 +78,17 @@ def test_every_planted_bug_is_hunted() -> None:
 def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
     kind = FOUND_AS[bug]
     counted, said = killed(
-        tmp_path, "--kills", "2000", "--seed", "1", "--until", kind, "--patience", "2", "--plant", bug
+        tmp_path,
+        "--kills",
+        "2000",
+        "--seed",
+        "1",
+        "--until",
+        kind,
+        "--patience",
+        "2",
+        "--plant",
+        bug,
     )
     assert not counted["ok"]
     assert counted[kind] > 0, said
@@ -85,7 +98,9 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
 def life(folder: Path, *options: str) -> subprocess.Popen[str]:
     """One life in a fresh interpreter."""
     command = [sys.executable, "-W", "error", "-m", "tests.crash.workload", str(folder), *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -94,13 +109,16 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(120)
-def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
     codes = []
     while len(codes) < 10 and 0 not in codes:
         code, said = ended(life(tmp_path, "--plan", "poison"))
         assert code in (0, -signal.SIGKILL), said
         codes.append(code)
-    # Two deaths make suspects, its siblings leave them by what they do, and it is tried alone three times.
+    # Two deaths make suspects, its siblings leave them by what they do, and it is tried alone three
+    # times.
     assert codes in ([-signal.SIGKILL] * n + [0] for n in (5, 6, 7))
 
     findings = checker.check(tmp_path, plan.poison())
@@ -109,8 +127,12 @@ def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_o
     (poisoned,), (parent,) = found.by_name["r0.0"], found.by_name["r0"]
     assert (poisoned.state, poisoned.ending["stop"]) == ("interrupted", "quarantined")
     assert "died 3 times in a row" in poisoned.ending["error"]
-    assert any("r0.0 interrupted (quarantined)" in text for text in parent.heard()), "its parent was not told"
-    assert {found.by_name[name][0].state for name in ("r0", "r0.1", "r0.2", "r0.3")} == {"completed"}
+    assert any("r0.0 interrupted (quarantined)" in text for text in parent.heard()), (
+        "its parent was not told"
+    )
+    assert {found.by_name[name][0].state for name in ("r0", "r0.1", "r0.2", "r0.3")} == {
+        "completed"
+    }
 
 
 @pytest.mark.timeout(120)

@@ -1,8 +1,9 @@
-"""One life of the program that is killed: it opens the log, asks for its roots by key, and stays until all is done.
+"""One life of the program that is killed: it opens the log, asks for its roots by key, and stays
+until all is done.
 
-What really happens is written down outside the log, in records that a kill cannot tear. A fuse may end the process at
-a named point. `python -m tests.crash.workload FOLDER` is one life in a process of its own.
-"""
+What really happens is written down outside the log, in records that a kill cannot tear. A fuse may
+end the process at a named point. `python -m tests.crash.workload FOLDER` is one life in a process
+of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,19 @@ from typing import Any
 import apsw
 import msgspec
 
-from retinue import Agent, Ask, Caller, ChildOutcome, Context, Lane, Orders, Origin, Retinue, Retry, Rules
+from retinue import (
+    Agent,
+    Ask,
+    Caller,
+    ChildOutcome,
+    Context,
+    Lane,
+    Orders,
+    Origin,
+    Retinue,
+    Retry,
+    Rules,
+)
 from retinue.core.spec import Order, Send
 from retinue.core.tree import Changes
 from retinue.core.values import Delivery, Reply, Restart
@@ -53,7 +66,8 @@ POINTS = (
 )
 LOG, JOURNAL, RECEIPTS, OUTCOMES, GO = "log.db", "journal", "receipts", "outcomes.json", "go"
 RECORD = 512
-"""A record never crosses a page, and within a page the kernel finishes a write before it looks at a kill."""
+"""A record never crosses a page, and within a page the kernel finishes a write before it looks at a
+kill."""
 
 LOCKED = 3
 NEVER = 3_600.0
@@ -89,7 +103,11 @@ class Book:
 
 
 def read_book(path: Path) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+    return (
+        [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 class Data(msgspec.Struct):
@@ -140,7 +158,8 @@ class Hook:
 
 
 class Queueing(Scripted):
-    """A model whose calls wait before they leave, as they do for a provider. That is written down before and after."""
+    """A model whose calls wait before they leave, as they do for a provider. That is written down
+    before and after."""
 
     def __init__(self, world: World, **options: Any) -> None:
         super().__init__(world.think, **options)
@@ -155,7 +174,8 @@ class Queueing(Scripted):
 
 
 class World:
-    """Everything of one workload that can be made before the process forks: nothing here is open yet."""
+    """Everything of one workload that can be made before the process forks: nothing here is open
+    yet."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -176,7 +196,13 @@ class World:
         )
 
     def note_call(self, request: Request, kind: str) -> None:
-        self.journal.write(**{"is": kind}, life=self.life, run=request.run, turn=request.turn, attempt=request.attempt)
+        self.journal.write(
+            **{"is": kind},
+            life=self.life,
+            run=request.run,
+            turn=request.turn,
+            attempt=request.attempt,
+        )
 
     async def think(self, request: Request) -> Any:
         self.note_call(request, "left")
@@ -201,11 +227,14 @@ class World:
         part.replace(self.folder / OUTCOMES)
 
     def _watch(self, db: apsw.Connection) -> None:
-        """The writer's thread passes here when a transaction is complete and nothing of it is in the file yet."""
+        """The writer's thread passes here when a transaction is complete and nothing of it is in
+        the file yet."""
         db.set_commit_hook(lambda: bool(self.fuse.at("commit-inside")))
 
     async def _work(self, patience: float, *, hold: bool) -> dict[str, Any]:
-        retinue = Retinue(Watched(self), agents=[self.lead], rules=self.rules, channels={"hook": Hook(self)})
+        retinue = Retinue(
+            Watched(self), agents=[self.lead], rules=self.rules, channels={"hook": Hook(self)}
+        )
         async with retinue:
             roots = [await self._root(retinue, root) for root in self.plan.roots]
             answering = asyncio.create_task(self._answer(retinue, roots, hold=hold))
@@ -216,7 +245,12 @@ class World:
             except TimeoutError:
                 is_stuck = True
             answering.cancel()
-            return {"stuck": is_stuck, "roots": roots, "wrong": [*await retinue.verify()], "life": self.life}
+            return {
+                "stuck": is_stuck,
+                "roots": roots,
+                "wrong": [*await retinue.verify()],
+                "life": self.life,
+            }
 
     async def _root(self, retinue: Retinue, root: Node) -> str:
         self.fuse.at("root-before")
@@ -291,7 +325,12 @@ class Tools:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        kinds: list[tuple[str, Restart]] = [("pure", "pure"), ("keyed", "keyed"), ("long", "pure"), ("sleep", "pure")]
+        kinds: list[tuple[str, Restart]] = [
+            ("pure", "pure"),
+            ("keyed", "keyed"),
+            ("long", "pure"),
+            ("sleep", "pure"),
+        ]
         orders: list[tuple[Callable[..., Any], Restart]] = [
             (self.call_off, "keyed"),
             (self.tell, "keyed"),
@@ -299,7 +338,10 @@ class Tools:
             (self.poison, "pure"),
         ]
         self.all = [
-            *(FunctionTool(self._plain(name), name=name, restart=restart) for name, restart in kinds),
+            *(
+                FunctionTool(self._plain(name), name=name, restart=restart)
+                for name, restart in kinds
+            ),
             *(FunctionTool(function, restart=restart) for function, restart in orders),
             FunctionTool(self.hand_out, restart="keyed", compose=_compose),
             FunctionTool(self.unsafe),
@@ -404,7 +446,13 @@ def main() -> int:
 
 
 def plan_named(name: str) -> Plan:
-    return plans.poison() if name == "poison" else plans.hold() if name == "hold" else plans.make(int(name))
+    return (
+        plans.poison()
+        if name == "poison"
+        else plans.hold()
+        if name == "hold"
+        else plans.make(int(name))
+    )
 
 
 if __name__ == "__main__":

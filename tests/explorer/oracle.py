@@ -1,6 +1,5 @@
-"""What is true of the golden trees, found out by other means than the explorer's: the syntax tree for Python, plain
-text for the others. Nothing here imports the explorer.
-"""
+"""What is true of the golden trees, found out by other means than the explorer's: the syntax tree
+for Python, plain text for the others. Nothing here imports the explorer."""
 
 from __future__ import annotations
 
@@ -48,7 +47,12 @@ def python_imports(root: Path, of: set[str]) -> dict[str, int]:
         name = path.relative_to(root).as_posix()
         for base in ("src/", "service/", ""):
             if name.startswith(base):
-                dotted = name[len(base) :].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                dotted = (
+                    name[len(base) :]
+                    .removesuffix(".py")
+                    .removesuffix("/__init__")
+                    .replace("/", ".")
+                )
                 modules.setdefault(dotted, name)
     count: dict[str, int] = {}
     for name in sorted(of):
@@ -56,7 +60,9 @@ def python_imports(root: Path, of: set[str]) -> dict[str, int]:
             hit: set[str] = set()
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
-                    hit.add(modules.get(f"{node.module}.{alias.name}") or modules.get(node.module) or "")
+                    hit.add(
+                        modules.get(f"{node.module}.{alias.name}") or modules.get(node.module) or ""
+                    )
             elif isinstance(node, ast.Import):
                 hit = {modules.get(alias.name, "") for alias in node.names}
             for target in hit - {"", name}:
@@ -112,14 +118,33 @@ PURPOSE = {
     "python": "Double-entry bookkeeping for small clubs. (pyproject.toml:3)",
     "rust": "Watches tide gauges and warns before the water comes. (Cargo.toml:5)",
     "typescript": "A shared story board for writers' rooms. (package.json:4)",
-    "go": "Postbox takes mail for people who have no server and keeps it until they ask. (README.md:3)",
-    "mixed": "Orchard counts apples with a camera on a ladder, a service in the barn and a page in the kitchen. "
+    "go": "Postbox takes mail for people who have no server and keeps it until they ask. "
+    "(README.md:3)",
+    "mixed": "Orchard counts apples with a camera on a ladder, a service in the barn and a page "
+    "in the kitchen. "
     "(README.md:5)",
 }
 ENTRIES = {
-    "python": ["`run` src/ledgerly/cli/main.py:10", "`run` src/ledgerly/cli/importer.py:13", "`lint` (Makefile:6)"],
-    "rust": ["`tidewatch` -> `src/main.rs` (Cargo.toml:12): src/main.rs:7", "(Cargo.toml:16): src/bin/replay.rs:6"],
-    "typescript": ["`plotline` -> `dist/cli.js` (package.json:7)", "`main` -> `dist/index.js` (package.json:5)"],
-    "go": ["`drain`: cmd/drain/main.go:10", "`postbox`: cmd/postbox/main.go:10", "`build` (Makefile:1)"],
-    "mixed": ["`python -m orchard`: service/orchard/__main__.py:5", "`firmware`: firmware/main.c:3"],
+    "python": [
+        "`run` src/ledgerly/cli/main.py:10",
+        "`run` src/ledgerly/cli/importer.py:13",
+        "`lint` (Makefile:6)",
+    ],
+    "rust": [
+        "`tidewatch` -> `src/main.rs` (Cargo.toml:12): src/main.rs:7",
+        "(Cargo.toml:16): src/bin/replay.rs:6",
+    ],
+    "typescript": [
+        "`plotline` -> `dist/cli.js` (package.json:7)",
+        "`main` -> `dist/index.js` (package.json:5)",
+    ],
+    "go": [
+        "`drain`: cmd/drain/main.go:10",
+        "`postbox`: cmd/postbox/main.go:10",
+        "`build` (Makefile:1)",
+    ],
+    "mixed": [
+        "`python -m orchard`: service/orchard/__main__.py:5",
+        "`firmware`: firmware/main.c:3",
+    ],
 }

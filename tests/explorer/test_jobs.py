@@ -76,10 +76,22 @@ def test_two_paths_are_found_however_they_are_written() -> None:
 
 
 def test_words_are_split_stemmed_and_chosen() -> None:
-    assert split_identifier("maxRetries_left HTTPServer") == ["max", "retries", "left", "http", "server"]
+    assert split_identifier("maxRetries_left HTTPServer") == [
+        "max",
+        "retries",
+        "left",
+        "http",
+        "server",
+    ]
     assert stem("retries") == stem("retry") == stem("retrying")
-    assert stem("cancelled") == stem("cancel") and stem("parsing") == stem("parse") == stem("parsed")
-    assert topics("Where is the retry logic for `JournalLocked` implemented?")[:3] == ["journal", "locked", "retry"]
+    assert stem("cancelled") == stem("cancel") and stem("parsing") == stem("parse") == stem(
+        "parsed"
+    )
+    assert topics("Where is the retry logic for `JournalLocked` implemented?")[:3] == [
+        "journal",
+        "locked",
+        "retry",
+    ]
 
 
 @pytest.mark.parametrize("tree", ["python", "rust", "typescript", "go"])
@@ -88,9 +100,15 @@ def test_find_shows_where_retries_are_done(tree: str, dialect: str) -> None:
     root = TREES / tree
     report = asyncio.run(explore(root, "where are retries handled?", dialect)).text
     first = re.search(r"^## 1\. (\S+):(\d+)$", report, re.MULTILINE)
-    assert first and "retry" in first[1] and "retry" in lines_of(root, first[1])[int(first[2]) - 1].lower()
+    assert (
+        first
+        and "retry" in first[1]
+        and "retry" in lines_of(root, first[1])[int(first[2]) - 1].lower()
+    )
     assert wrong_places(root, report) == []
-    for head, body in re.findall(r"^## \d+\. (\S+):\d+$(.*?)^```$.*?(?=^## |\Z)", report, re.MULTILINE | re.DOTALL):
+    for head, body in re.findall(
+        r"^## \d+\. (\S+):\d+$(.*?)^```$.*?(?=^## |\Z)", report, re.MULTILINE | re.DOTALL
+    ):
         assert head and body is not None
 
 
@@ -99,7 +117,9 @@ def test_every_line_of_a_snippet_is_that_line_of_the_file(tree: str) -> None:
     root = TREES / tree
     report = asyncio.run(explore(root, "where are retries and errors handled?", "fanout")).text
     shown = 0
-    for path, block in re.findall(r"^## \d+\. (\S+):\d+\n.*?```\n(.*?)\n```", report, re.MULTILINE | re.DOTALL):
+    for path, block in re.findall(
+        r"^## \d+\. (\S+):\d+\n.*?```\n(.*?)\n```", report, re.MULTILINE | re.DOTALL
+    ):
         for line in block.splitlines():
             number, _, text = line.partition(" | ") if " | " in line else line.partition(" |")
             assert lines_of(root, path)[int(number) - 1].rstrip() == text.rstrip()
@@ -128,20 +148,30 @@ def changed(tmp_path: Path) -> Path:
         "            with_retry(lambda: self._write(entry))\n        except Exception:\n"
         f'            print("failed")  # {LATER} later\n'
     )
-    old = "    def append(self, entry: Entry) -> None:\n        with_retry(lambda: self._write(entry))\n"
+    old = (
+        "    def append(self, entry: Entry) -> None:\n        with_retry(lambda: "
+        "self._write(entry))\n"
+    )
     assert old in text
     journal.write_text(text.replace(old, new), encoding="utf-8")
     tests = root / "tests/test_money.py"
-    tests.write_text(tests.read_text(encoding="utf-8").partition("def test_amounts_subtract")[0], encoding="utf-8")
+    tests.write_text(
+        tests.read_text(encoding="utf-8").partition("def test_amounts_subtract")[0],
+        encoding="utf-8",
+    )
     balance = root / "src/ledgerly/report/balance.py"
     kept = balance.read_text(encoding="utf-8").partition("def as_money")[0]
     balance.write_text(f'{kept}API_KEY = "abcd1234abcd1234"\n<<<<<<< ours\n', encoding="utf-8")
-    (root / "run_it.py").write_text("import os\n\n\ndef go(x):\n    os.system(x)\n", encoding="utf-8")
+    (root / "run_it.py").write_text(
+        "import os\n\n\ndef go(x):\n    os.system(x)\n", encoding="utf-8"
+    )
     return root
 
 
 @pytest.mark.parametrize("dialect", ["", *DIALECTS])
-def test_a_review_finds_what_was_planted_with_severity_and_line(dialect: str, tmp_path: Path) -> None:
+def test_a_review_finds_what_was_planted_with_severity_and_line(
+    dialect: str, tmp_path: Path
+) -> None:
     root = changed(tmp_path)
     report = asyncio.run(explore(root, "review my changes", dialect)).text
     assert re.search(r"^severity: high$", report, re.MULTILINE)
@@ -169,7 +199,10 @@ def test_a_review_of_commits_and_of_nothing(tmp_path: Path) -> None:
 def test_two_folders_are_put_side_by_side(dialect: str) -> None:
     root = TREES / "mixed"
     report = asyncio.run(explore(root, "compare `web` and `firmware`", dialect)).text
-    assert "| source files | 3 | 3 |" in report and "| languages | JavaScript 100% | C/C++ 100% |" in report
+    assert (
+        "| source files | 3 | 3 |" in report
+        and "| languages | JavaScript 100% | C/C++ 100% |" in report
+    )
     assert "| definitions | 3 | 4 |" in report
     assert "- only in firmware (1): `frame` firmware/camera.h:2" in report
     assert wrong_places(root, report) == []
@@ -177,7 +210,10 @@ def test_two_folders_are_put_side_by_side(dialect: str) -> None:
 
 def test_a_side_that_is_not_there_is_said_to_be_missing() -> None:
     report = asyncio.run(explore(TREES / "mixed", "compare `web` and `nowhere`", "fanout")).text
-    assert "| source files | 3 | not explored |" in report and "`nowhere` is missing from this report" in report
+    assert (
+        "| source files | 3 | not explored |" in report
+        and "`nowhere` is missing from this report" in report
+    )
 
 
 def test_a_person_who_writes_meanwhile_is_not_ignored_silently() -> None:
@@ -191,7 +227,9 @@ def test_a_person_who_writes_meanwhile_is_not_ignored_silently() -> None:
     )
     assert work.unread == ("please skip the tests",) and not work.stop
     assert assignment([User(text="map"), User(text="stop now", kind="mail")]).stop
-    again = assignment([User(text="map"), Assistant(text="# Map"), User(text="where is x?", kind="mail")])
+    again = assignment(
+        [User(text="map"), Assistant(text="# Map"), User(text="where is x?", kind="mail")]
+    )
     assert again.task == "where is x?" and list(again.after) == []
 
 

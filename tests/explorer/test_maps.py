@@ -69,19 +69,29 @@ def test_counts_are_right(tree: str) -> None:
     assert sum(p.is_file() for p in root.rglob("*")) == n_files
     top = report.partition("## ")[0]
     assert f"{n_files} files; {n_source} source files, " in top
-    assert f"{n_tests} test file{'s' if n_tests > 1 else ''}, {n_cases} test case" in section(report, "Tests")
-    rows = re.findall(r"^\| (\S+) \| (\d+) \| ([\d.]+ \w+) \| (\d+) \|", section(report, "Areas"), re.MULTILINE)
+    assert f"{n_tests} test file{'s' if n_tests > 1 else ''}, {n_cases} test case" in section(
+        report, "Tests"
+    )
+    rows = re.findall(
+        r"^\| (\S+) \| (\d+) \| ([\d.]+ \w+) \| (\d+) \|", section(report, "Areas"), re.MULTILINE
+    )
     assert 3 <= len(rows) <= 7
     assert sum(int(n) for _, n, _, _ in rows) == n_source
 
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_definitions_are_counted_right(tree: str) -> None:
-    rows = re.findall(r"^\| (\S+) \| \d+ \| [\d.]+ \w+ \| (\d+) \|", section(map_of(tree), "Areas"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\S+) \| \d+ \| [\d.]+ \w+ \| (\d+) \|", section(map_of(tree), "Areas"), re.MULTILINE
+    )
     wanted = FACTS[tree][4]
     if wanted is None:
         root = TREES / tree
-        source = [p.relative_to(root).as_posix() for p in (root / "src").rglob("*.py") if "_pb2" not in p.name]
+        source = [
+            p.relative_to(root).as_posix()
+            for p in (root / "src").rglob("*.py")
+            if "_pb2" not in p.name
+        ]
         wanted = sum(python_definitions(root, p) for p in source)
     assert sum(int(n) for _, n in rows) == wanted
 
@@ -90,7 +100,9 @@ def test_definitions_are_counted_right(tree: str) -> None:
 def test_import_lines_are_counted_as_an_independent_count_has_them(tree: str) -> None:
     shown = {}
     for path, package, n in re.findall(
-        r"^- (\S+):1(?: \(package (\S+)/\))?, (\d+) import lines?", section(map_of(tree), "Most imported"), re.MULTILINE
+        r"^- (\S+):1(?: \(package (\S+)/\))?, (\d+) import lines?",
+        section(map_of(tree), "Most imported"),
+        re.MULTILINE,
     ):
         shown[package or path] = int(n)
     wanted = IMPORTED.get(tree)
@@ -108,7 +120,11 @@ def test_a_type_is_named_in_as_many_files_as_it_is_said_to_be(tree: str) -> None
     assert told
     for name, path, n in told:
         ends = {".js": (".js",), ".h": (".c", ".h")}.get(Path(path).suffix, (Path(path).suffix,))
-        files = [p for p in root.rglob("*") if p.suffix in ends and re.search(rf"\b{name}\b", p.read_text("utf-8"))]
+        files = [
+            p
+            for p in root.rglob("*")
+            if p.suffix in ends and re.search(rf"\b{name}\b", p.read_text("utf-8"))
+        ]
         assert (name, len(files)) == (name, int(n))
 
 
@@ -132,7 +148,10 @@ def test_areas_do_not_overlap_and_edges_stand_on_lines_that_import(tree: str) ->
 
 def test_what_no_test_touches_is_named() -> None:
     found = section(map_of("python"), "Tests")
-    assert "- src/ledgerly/cli/: no test imports it" in found and "src/ledgerly/storage/retry.py:1" in found
+    assert (
+        "- src/ledgerly/cli/: no test imports it" in found
+        and "src/ledgerly/storage/retry.py:1" in found
+    )
     assert "src/ledgerly/model/money.py" not in found
     inline = section(map_of("rust"), "Tests")
     assert "1 source file with tests inside" in inline and "- src/warn/: no test" not in inline
@@ -141,9 +160,15 @@ def test_what_no_test_touches_is_named() -> None:
 def test_hot_spots_are_size_times_changes_as_git_has_them(tmp_path: Path) -> None:
     root = copied("python", tmp_path, commits=4)
     report = asyncio.run(explore(root, "map this repository", "fanout")).text
-    told = re.findall(r"^- (\S+):1: (.+), changed in (\d+) commits", section(report, "Hot spots"), re.MULTILINE)
+    told = re.findall(
+        r"^- (\S+):1: (.+), changed in (\d+) commits", section(report, "Hot spots"), re.MULTILINE
+    )
     log = subprocess.run(
-        ["git", "log", "--name-only", "--format="], cwd=root, capture_output=True, text=True, check=True
+        ["git", "log", "--name-only", "--format="],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     wanted = {p: log.count(p) for p in set(log) if p.startswith("src/") and log.count(p) > 1}
     assert {p: int(n) for p, _, n in told} == wanted and wanted
@@ -156,7 +181,10 @@ def test_hot_spots_are_size_times_changes_as_git_has_them(tmp_path: Path) -> Non
 def test_a_map_names_the_tool_calls_and_says_that_there_was_no_llm() -> None:
     report = map_of("go")
     tail = report.rpartition("---\n")[2].splitlines()
-    assert tail[0] == "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
+    assert (
+        tail[0]
+        == "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
+    )
     assert re.fullmatch(r"\d+ tool calls by 1 agent; .*", tail[1])
 
 
@@ -170,18 +198,34 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for area in AREAS:
         (root / area).mkdir()
         for n in range(12):
-            lines = [f'"""What module {n} of {area} is for, said in a sentence of some length, as people do."""']
-            lines += [f"from {other}.module_with_a_long_name_{n} import Name{n}" for other in AREAS if other != area]
-            lines += [f"class {area.title()}ClassWithALongName{n}Number{k}(Name{n}):\n    pass" for k in range(12)]
-            (root / area / f"module_with_a_long_name_{n}.py").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+            lines = [
+                f'"""What module {n} of {area} is for, said in a sentence of some length, as '
+                'people do."""'
+            ]
+            lines += [
+                f"from {other}.module_with_a_long_name_{n} import Name{n}"
+                for other in AREAS
+                if other != area
+            ]
+            lines += [
+                f"class {area.title()}ClassWithALongName{n}Number{k}(Name{n}):\n    pass"
+                for k in range(12)
+            ]
+            (root / area / f"module_with_a_long_name_{n}.py").write_text(
+                "\n\n".join(lines) + "\n", encoding="utf-8"
+            )
     return root
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_findings_that_are_longer_than_one_answer_are_all_in_the_map(wordy: Path, dialect: str) -> None:
+def test_findings_that_are_longer_than_one_answer_are_all_in_the_map(
+    wordy: Path, dialect: str
+) -> None:
     outcome = asyncio.run(explore(wordy, "map this repository", dialect, (*LOOKING, "artifact")))
     assert outcome.state == "completed", outcome.error
-    rows = re.findall(r"^\| (\w+)/ \| (\d+) \| \d+ KiB \| (\d+) \|", section(outcome.text, "Areas"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\w+)/ \| (\d+) \| \d+ KiB \| (\d+) \|", section(outcome.text, "Areas"), re.MULTILINE
+    )
     assert sorted(rows) == [(area, "12", "144") for area in sorted(AREAS)]
     graph = re.findall(r"-->\|(\d+)\|", outcome.text)
     assert graph == ["12"] * 30

@@ -1,4 +1,5 @@
-"""The explorer is a pure function of its request: asked again, in another process or after a restart, it says so."""
+"""The explorer is a pure function of its request: asked again, in another process or after a
+restart, it says so."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FOLDER = Path(retinue.models.explorer.__file__).parent
 
 
 class Watched(ExplorerModel):
-    """Keeps what it was asked and what it said; at the turn `stop_at` of the whole tree it hangs."""
+    """Keeps what it was asked and what it said; at the turn `stop_at` of the whole tree it
+    hangs."""
 
     def __init__(self, stop_at: int = -1) -> None:
         super().__init__()
@@ -44,7 +46,9 @@ def test_the_same_request_gets_the_same_reply_from_any_instance(dialect: str) ->
     async def story() -> None:
         model = Watched()
         async with Retinue() as retinue:
-            await retinue.run(explorer(dialect, model=model), "map this repository", cwd=str(TREES / "python"))
+            await retinue.run(
+                explorer(dialect, model=model), "map this repository", cwd=str(TREES / "python")
+            )
         assert len(model.heard) >= 5
         for request, reply in reversed(model.heard):
             assert await ExplorerModel().complete(request, lambda _: None) == reply
@@ -65,20 +69,33 @@ def test_processes_with_other_hash_seeds_write_the_same_reports() -> None:
     root = Path(__file__).resolve().parents[2]
     said = []
     for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+        env = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}",
+        }
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], cwd=root, env=env, capture_output=True, text=True, check=True
+            [sys.executable, "-c", PROGRAM],
+            cwd=root,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         said.append(done.stdout)
     assert said[0] == said[1] and len(said[0]) > 3_000
 
 
-@pytest.mark.parametrize(("dialect", "at"), [("", 2), ("fanout", 6), ("agent", 7), ("subagent", 5), ("openclaw", 8)])
+@pytest.mark.parametrize(
+    ("dialect", "at"), [("", 2), ("fanout", 6), ("agent", 7), ("subagent", 5), ("openclaw", 8)]
+)
 def test_a_restart_in_the_middle_changes_nothing(dialect: str, at: int, tmp_path: Path) -> None:
     async def story() -> str:
         model = Watched(stop_at=at)
         async with Retinue(tmp_path / "log.db") as retinue:
-            id = await retinue.spawn(explorer(dialect, model=model), "map this repository", cwd=str(TREES / "python"))
+            id = await retinue.spawn(
+                explorer(dialect, model=model), "map this repository", cwd=str(TREES / "python")
+            )
             await model.reached.wait()
         async with Retinue(tmp_path / "log.db", agents=[explorer(dialect)]) as retinue:
             outcome = (await retinue.wait(id))[id]
@@ -110,7 +127,11 @@ def test_it_imports_nothing_that_has_files_time_or_chance() -> None:
                 found |= {(path.name, alias.name.split(".")[0]) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add((path.name, node.module.split(".")[0]))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "open"
+            ):
                 found.add((path.name, "open"))
     assert {f for f in found if f[1] in forbidden | {"open"}} == set()
 

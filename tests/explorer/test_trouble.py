@@ -1,4 +1,5 @@
-"""Whatever the tools, the sub-agents or the limits do, a run ends, with what is known and what is not."""
+"""Whatever the tools, the sub-agents or the limits do, a run ends, with what is known and what is
+not."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ from tests.explorer.oracle import wrong_places
 from tests.explorer.world import DIALECTS, LOOKING, TREES, copied, explore, explorer
 
 FOOTER = "offline planner (no LLM)"
-TASKS = ("map this repository", "where are retries handled?", "review my changes", "compare `src` and `tests`")
+TASKS = (
+    "map this repository",
+    "where are retries handled?",
+    "review my changes",
+    "compare `src` and `tests`",
+)
 JUNK = ("garbage \x00 ::: [] {", "{}", "[" * 3_000, "a:b:c\n\t\n12\n" * 50, "\ufffd" * 100)
 
 
@@ -53,7 +59,9 @@ def fail() -> str:
 
 @pytest.mark.parametrize("dialect", ["", "fanout", "agent"])
 @pytest.mark.parametrize("task", TASKS)
-def test_tools_that_always_fail_end_in_an_honest_report(task: str, dialect: str, tmp_path: Path) -> None:
+def test_tools_that_always_fail_end_in_an_honest_report(
+    task: str, dialect: str, tmp_path: Path
+) -> None:
     outcome = asyncio.run(explore(tmp_path, task, dialect, tools=broken(fail)))
     assert outcome.state == "completed" and FOOTER in outcome.text
     assert outcome.usage.calls < 20 and outcome.usage.turns < 12
@@ -62,7 +70,9 @@ def test_tools_that_always_fail_end_in_an_honest_report(task: str, dialect: str,
 
 @pytest.mark.parametrize("junk", JUNK)
 @pytest.mark.parametrize("task", TASKS)
-def test_tools_that_return_garbage_end_in_an_honest_report(task: str, junk: str, tmp_path: Path) -> None:
+def test_tools_that_return_garbage_end_in_an_honest_report(
+    task: str, junk: str, tmp_path: Path
+) -> None:
     outcome = asyncio.run(explore(tmp_path, task, tools=broken(lambda: junk)))
     assert outcome.state == "completed" and FOOTER in outcome.text
     assert outcome.usage.calls < 60
@@ -151,7 +161,10 @@ def test_rows_of_a_sub_agent_that_lies_about_shapes_are_left_out() -> None:
 
     async def story() -> str:
         async with Retinue() as retinue:
-            agent = explorer("delegate", model=Sabotaged(lambda _: Assistant(text=lie), "Explore", "tests", "history"))
+            agent = explorer(
+                "delegate",
+                model=Sabotaged(lambda _: Assistant(text=lie), "Explore", "tests", "history"),
+            )
             return (await retinue.run(agent, "map this repository", cwd=str(TREES / "python"))).text
 
     report = asyncio.run(story())
@@ -160,34 +173,47 @@ def test_rows_of_a_sub_agent_that_lies_about_shapes_are_left_out() -> None:
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_limit_of_turns_gives_what_is_known_by_then(turns: int) -> None:
-    outcome = asyncio.run(explore(TREES / "python", "map this repository", max_turns=turns, grace_turns=1))
+    outcome = asyncio.run(
+        explore(TREES / "python", "map this repository", max_turns=turns, grace_turns=1)
+    )
     assert outcome.stop == "turn_limit"
-    assert "a limit was reached, so this is what was known by then" in outcome.text and FOOTER in outcome.text
+    assert (
+        "a limit was reached, so this is what was known by then" in outcome.text
+        and FOOTER in outcome.text
+    )
     assert wrong_places(TREES / "python", outcome.text) == []
 
 
 @pytest.mark.parametrize("tokens", [400, 1_500, 4_000, 9_000])
 def test_a_budget_binds_and_yields_a_partial_report(tokens: int) -> None:
-    outcome = asyncio.run(explore(TREES / "python", "map this repository", budget=Budget(tokens=tokens)))
+    outcome = asyncio.run(
+        explore(TREES / "python", "map this repository", budget=Budget(tokens=tokens))
+    )
     assert outcome.usage.tokens <= tokens and outcome.state == "incomplete"
     assert wrong_places(TREES / "python", outcome.text) == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_budget_binds_the_whole_tree_of_sub_agents(dialect: str) -> None:
-    outcome = asyncio.run(explore(TREES / "python", "map this repository", dialect, budget=Budget(tokens=30_000)))
+    outcome = asyncio.run(
+        explore(TREES / "python", "map this repository", dialect, budget=Budget(tokens=30_000))
+    )
     assert outcome.state in ("completed", "incomplete")
     assert wrong_places(TREES / "python", outcome.text) == []
 
 
 @pytest.mark.parametrize("calls", [0, 1, 3, 10])
 def test_a_budget_of_calls_leads_to_gaps_and_not_to_a_loop(calls: int) -> None:
-    outcome = asyncio.run(explore(TREES / "python", "map this repository", budget=Budget(calls=calls)))
+    outcome = asyncio.run(
+        explore(TREES / "python", "map this repository", budget=Budget(calls=calls))
+    )
     assert outcome.usage.calls <= calls and outcome.usage.turns < 20
     assert FOOTER in outcome.text and wrong_places(TREES / "python", outcome.text) == []
 
 
-@pytest.mark.parametrize("settings", [{"max_tasks": 1}, {"explore_turns": 1}, {"explore_turns": 2, "grace_turns": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"max_tasks": 1}, {"explore_turns": 1}, {"explore_turns": 2, "grace_turns": 0}]
+)
 def test_a_family_with_narrow_settings_is_lived_with(settings: dict[str, Any]) -> None:
     async def story() -> str:
         async with Retinue() as retinue:
@@ -236,7 +262,9 @@ def test_an_empty_folder_and_one_without_source_are_reported_as_such(tmp_path: P
 
 
 def test_one_huge_file_is_one_area(tmp_path: Path) -> None:
-    lines = [f"class Shape{n}:\n    def area(self) -> int:\n        return {n}\n" for n in range(4_000)]
+    lines = [
+        f"class Shape{n}:\n    def area(self) -> int:\n        return {n}\n" for n in range(4_000)
+    ]
     (tmp_path / "all.py").write_text("\n".join(lines))
     report = asyncio.run(explore(tmp_path, "map this", "fanout")).text
     assert "| (root) | 1 | " in report and "| 8000 |" in report
@@ -246,7 +274,9 @@ def test_one_huge_file_is_one_area(tmp_path: Path) -> None:
 def test_names_with_odd_characters_break_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "src" / "we|ird `name`" / "日本"
     folder.mkdir(parents=True)
-    (folder / "ma in.py").write_text('"""Has | pipes and `ticks` <b>and</b> tags."""\n\n\nclass Größe:\n    pass\n')
+    (folder / "ma in.py").write_text(
+        '"""Has | pipes and `ticks` <b>and</b> tags."""\n\n\nclass Größe:\n    pass\n'
+    )
     (tmp_path / "src" / "b.py").write_text("import sys\n")
     report = asyncio.run(explore(tmp_path, "map this", "delegate")).text
     assert FOOTER in report and "Has \\| pipes" in report
@@ -260,7 +290,8 @@ def test_an_llm_lead_can_hand_parts_to_explorers() -> None:
 
         order = 'Look.\nexplorer: {"part":"history","name":"history"}'
         lead = Scripted(
-            [call("spawn_agents", tasks=[{"task": order, "model": "offline/explorer"}]), "Thanks."], name="lead"
+            [call("spawn_agents", tasks=[{"task": order, "model": "offline/explorer"}]), "Thanks."],
+            name="lead",
         )
         async with Retinue(agents=[Agent("other", model=ExplorerModel())]) as retinue:
             agent = Agent("lead", model=lead, tools=LOOKING, families=[family("fanout")])
@@ -269,10 +300,15 @@ def test_an_llm_lead_can_hand_parts_to_explorers() -> None:
     assert asyncio.run(story()) == "Thanks."
 
 
-def test_what_is_not_committed_in_a_repository_without_commits_can_be_reviewed(tmp_path: Path) -> None:
+def test_what_is_not_committed_in_a_repository_without_commits_can_be_reviewed(
+    tmp_path: Path,
+) -> None:
     root = copied("go", tmp_path)
     report = asyncio.run(explore(root, "review my changes")).text
-    assert "Nothing is changed or new against HEAD." in report and "severity: none\ncomplete: yes" in report
+    assert (
+        "Nothing is changed or new against HEAD." in report
+        and "severity: none\ncomplete: yes" in report
+    )
     outside = tmp_path / "plain"
     outside.mkdir()
     report = asyncio.run(explore(outside, "review my changes")).text

@@ -1,4 +1,5 @@
-"""A stage for the explorer: looking tools on a folder, the five families, and the reports that come of them."""
+"""A stage for the explorer: looking tools on a folder, the five families, and the reports that come
+of them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ DIALECTS = ("agent", "delegate", "fanout", "sessions", "openclaw", "subagent")
 LOOKING = ("list", "search", "find", "read", "git")
 
 
-def explorer(dialect: str = "", tools: Sequence[Any] | None = None, model: Any = None, **settings: Any) -> Agent:
+def explorer(
+    dialect: str = "", tools: Sequence[Any] | None = None, model: Any = None, **settings: Any
+) -> Agent:
     return Agent(
         "explorer",
         model=model or ExplorerModel(),
@@ -28,7 +31,9 @@ def explorer(dialect: str = "", tools: Sequence[Any] | None = None, model: Any =
     )
 
 
-async def explore(root: Path, task: str, dialect: str = "", tools: Any = None, **options: Any) -> Outcome:
+async def explore(
+    root: Path, task: str, dialect: str = "", tools: Any = None, **options: Any
+) -> Outcome:
     async with Retinue() as retinue:
         return await retinue.run(explorer(dialect, tools), task, cwd=str(root), **options)
 
@@ -38,7 +43,9 @@ def copied(tree: str, folder: Path, commits: int = 1) -> Path:
     root = folder / tree
     shutil.copytree(TREES / tree, root)
     commit(root, "first")
-    changing = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".go", ".rs", ".ts") and "src" in p.parts)
+    changing = sorted(
+        p for p in root.rglob("*") if p.suffix in (".py", ".go", ".rs", ".ts") and "src" in p.parts
+    )
     for n in range(1, commits):
         for path in changing[: 2 + n]:
             mark = "#" if path.suffix == ".py" else "//"

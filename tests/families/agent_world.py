@@ -1,4 +1,5 @@
-"""What the tests of the agent family share: one model plays a lead and all its sub-agents; everything is kept."""
+"""What the tests of the agent family share: one model plays a lead and all its sub-agents;
+everything is kept."""
 
 from __future__ import annotations
 
@@ -80,14 +81,20 @@ def prompt_of(request: Request) -> str:
 
 
 class World:
-    """A lead that says `lines`, one a turn, and then "done"; sub-agents do what their prompt says: `say x`,
-    `after 10 say x`, or what `does` has for it (a line, several for several turns, or a function of the request).
+    """A lead that says `lines`, one a turn, and then "done"; sub-agents do what their prompt says:
+    `say x`, `after 10 say x`, or what `does` has for it (a line, several for several turns, or a
+    function of the request).
 
     `at` is where the lead stands: a path other than "0" when somebody else has started it.
     """
 
     def __init__(
-        self, *lines: Any, does: dict[str, Any] | None = None, profile: str = "agent", model: str = "", **settings: Any
+        self,
+        *lines: Any,
+        does: dict[str, Any] | None = None,
+        profile: str = "agent",
+        model: str = "",
+        **settings: Any,
     ) -> None:
         self.lines, self.does = lines, does or {}
         self.fields: dict[str, Any] = settings.pop("fields", {})
@@ -111,7 +118,10 @@ class World:
     @property
     def agents(self) -> list[Agent]:
         """The lead, and somebody for each other model that is to be known."""
-        return [self.lead, *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others)]
+        return [
+            self.lead,
+            *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others),
+        ]
 
     async def say(self, request: Request) -> Any:
         self.requests.append(request)

@@ -1,4 +1,5 @@
-"""What the tests of the delegate family share: a lead with scripted sub-agents, and a channel that remembers."""
+"""What the tests of the delegate family share: a lead with scripted sub-agents, and a channel that
+remembers."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def task(id: str, prompt: str = "", tools: Sequence[Any] = (), **more: Any) -> d
 
 
 def delegate(mode: str, *tasks: Any) -> Call:
-    return call("delegate_tasks", mode=mode, tasks=[task(t) if isinstance(t, str) else t for t in tasks])
+    return call(
+        "delegate_tasks", mode=mode, tasks=[task(t) if isinstance(t, str) else t for t in tasks]
+    )
 
 
 def parallel(*tasks: Any) -> Call:
@@ -71,10 +74,13 @@ def background(*tasks: Any) -> Call:
 
 
 class World:
-    """A lead that says `lines`, one a turn and then the last message it has read; and sub-agents that do what their
-    prompt says: `say x`, or `after 10 say x`, or what `does` has for it (a line, or a function of the request)."""
+    """A lead that says `lines`, one a turn and then the last message it has read; and sub-agents
+    that do what their prompt says: `say x`, or `after 10 say x`, or what `does` has for it (a line,
+    or a function of the request)."""
 
-    def __init__(self, *lines: Any, does: dict[str, Any] | None = None, name: str = "lead", **settings: Any) -> None:
+    def __init__(
+        self, *lines: Any, does: dict[str, Any] | None = None, name: str = "lead", **settings: Any
+    ) -> None:
         self.lines, self.does = lines, does or {}
         self.requests: list[Request] = []
         self.results: list[str] = []
@@ -120,12 +126,22 @@ class World:
 
     def of(self, prompt: str) -> list[Request]:
         """What was asked of the sub-agent with that prompt."""
-        return [r for r in self.requests if r.agent.endswith(".delegate") and r.messages[0].text == prompt]
+        return [
+            r
+            for r in self.requests
+            if r.agent.endswith(".delegate") and r.messages[0].text == prompt
+        ]
 
     async def go(
-        self, channel: Recorder | None = None, *, seconds: float = 10_000, rules: Rules | None = None, **options: Any
+        self,
+        channel: Recorder | None = None,
+        *,
+        seconds: float = 10_000,
+        rules: Rules | None = None,
+        **options: Any,
     ) -> str:
-        """Run the lead to its end, give background work its time, and return the lead's last text."""
+        """Run the lead to its end, give background work its time, and return the lead's last
+        text."""
         channels = {"hook": channel or Recorder()}
         async with Retinue(clock=VirtualClock(), channels=channels, rules=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", **options)

@@ -1,4 +1,5 @@
-"""A stage for `spawn_agents`: one model plays the lead and all its sub-agents, and everything it was asked is kept."""
+"""A stage for `spawn_agents`: one model plays the lead and all its sub-agents, and everything it
+was asked is kept."""
 
 from __future__ import annotations
 
@@ -21,10 +22,14 @@ Part = Callable[[Request], Any]
 
 
 class Cast:
-    """The lead says one line a turn (the last one for ever, `None` repeats what it heard); children ask `child`."""
+    """The lead says one line a turn (the last one for ever, `None` repeats what it heard); children
+    ask `child`."""
 
     def __init__(self, lead: Sequence[Any], child: Part | None = None) -> None:
-        self.lines, self.child = lead, child or (lambda q: call("submit_result", result=f"did {task_of(q)}"))
+        self.lines, self.child = (
+            lead,
+            child or (lambda q: call("submit_result", result=f"did {task_of(q)}")),
+        )
         self.asked: list[Request] = []
 
     async def __call__(self, request: Request) -> Any:
@@ -76,7 +81,9 @@ def writer() -> FunctionTool:
     return write
 
 
-def lead(cast: Cast, *, tools: Sequence[Any] | None = None, staff: Sequence[Agent] = (), **settings: Any) -> Agent:
+def lead(
+    cast: Cast, *, tools: Sequence[Any] | None = None, staff: Sequence[Agent] = (), **settings: Any
+) -> Agent:
     return Agent(
         "lead",
         "Lead them.",
@@ -87,7 +94,9 @@ def lead(cast: Cast, *, tools: Sequence[Any] | None = None, staff: Sequence[Agen
     )
 
 
-async def play(agent: Agent, then: Callable[[Retinue, str], Awaitable[Any]] | None = None, **options: Any) -> Played:
+async def play(
+    agent: Agent, then: Callable[[Retinue, str], Awaitable[Any]] | None = None, **options: Any
+) -> Played:
     """A run of the lead from its start to its end; `then` is done after the start."""
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent, "Go.", **options)
@@ -126,7 +135,8 @@ async def played(retinue: Retinue, run: str) -> Played:
 
 
 def results(result: Result) -> list[dict[str, Any]]:
-    """What stands under the one key of an aggregated result, which is nothing but the documented keys."""
+    """What stands under the one key of an aggregated result, which is nothing but the documented
+    keys."""
     assert not result.error, result.text
     decoded = msgspec.json.decode(result.text)
     assert list(decoded) == ["sub_agent_results"]

@@ -1,4 +1,5 @@
-"""What the tests of the sessions family share: a lead with scripted sub-agents, and a chat that remembers."""
+"""What the tests of the sessions family share: a lead with scripted sub-agents, and a chat that
+remembers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 
 CHAT = Origin(channel="chat", user="ada", thread="t1")
-SESSION_TOOLS = {"sessions_spawn", "sessions_list", "sessions_history", "sessions_send", "sessions_yield"}
+SESSION_TOOLS = {
+    "sessions_spawn",
+    "sessions_list",
+    "sessions_history",
+    "sessions_send",
+    "sessions_yield",
+}
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -41,9 +48,12 @@ async def cron(when: str) -> str:
 
 
 class Chat:
-    """A channel that keeps what it was told, each key once; it may refuse everything, or never answer."""
+    """A channel that keeps what it was told, each key once; it may refuse everything, or never
+    answer."""
 
-    def __init__(self, *, refuses: bool = False, hangs: bool = False, heard: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *, refuses: bool = False, hangs: bool = False, heard: dict[str, str] | None = None
+    ) -> None:
         self.refuses, self.hangs = refuses, hangs
         self.heard: dict[str, str] = dict(heard or {})
         self.at: list[float] = []
@@ -101,7 +111,11 @@ def value_of(text: str) -> Any:
 
 def keys(messages: Sequence[Message]) -> list[str]:
     """The sessions that were spawned, in the order of the calls."""
-    return [r["childSessionKey"] for r in results(messages) if isinstance(r, dict) and "childSessionKey" in r]
+    return [
+        r["childSessionKey"]
+        for r in results(messages)
+        if isinstance(r, dict) and "childSessionKey" in r
+    ]
 
 
 def news(messages: Sequence[Message]) -> list[str]:
@@ -124,9 +138,10 @@ def task_of(request: Request) -> str:
 
 
 class World:
-    """A lead that says `lines`, one a turn, and then "done"; sub-agents do what their task says: `say x`, `after 10 say
-    x`, or what `does` has for it (a line, several for several turns, or a function of the request). What they announce
-    is `announces` of their task, or else "I " and their task."""
+    """A lead that says `lines`, one a turn, and then "done"; sub-agents do what their task says:
+    `say x`, `after 10 say x`, or what `does` has for it (a line, several for several turns, or a
+    function of the request). What they announce is `announces` of their task, or else "I " and
+    their task."""
 
     def __init__(
         self,
@@ -159,7 +174,10 @@ class World:
     @property
     def agents(self) -> list[Agent]:
         """The lead, and somebody for each other model that is to be known."""
-        return [self.lead, *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others)]
+        return [
+            self.lead,
+            *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others),
+        ]
 
     async def say(self, request: Request) -> Any:
         self.requests.append(request)
@@ -224,9 +242,13 @@ class World:
 
     def open(self, **options: Any) -> Retinue:
         channels = options.pop("channels", {"chat": self.chat})
-        return Retinue(self.store, clock=self.clock, agents=self.agents, channels=channels, **options)
+        return Retinue(
+            self.store, clock=self.clock, agents=self.agents, channels=channels, **options
+        )
 
-    async def go(self, *, seconds: float = 10_000, rules: Any = None, origin: Origin = CHAT, **options: Any) -> Outcome:
+    async def go(
+        self, *, seconds: float = 10_000, rules: Any = None, origin: Origin = CHAT, **options: Any
+    ) -> Outcome:
         """Run the lead to its end, and give what goes on in the background its time."""
         async with self.open(rules=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", origin=origin, **options)

@@ -1,4 +1,5 @@
-"""A stage for `subagent`: one model plays the lead and all helpers, and everything that it was asked is kept."""
+"""A stage for `subagent`: one model plays the lead and all helpers, and everything that it was
+asked is kept."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def one(prompt: str, label: str = "", **more: Any) -> Call:
 
 
 def many(*tasks: str | dict[str, Any], **more: Any) -> Call:
-    return call("parallel_subagent", tasks=[task(t) if isinstance(t, str) else t for t in tasks], **more)
+    return call(
+        "parallel_subagent", tasks=[task(t) if isinstance(t, str) else t for t in tasks], **more
+    )
 
 
 def task(prompt: str, label: str = "", **more: Any) -> dict[str, Any]:
@@ -55,8 +58,9 @@ def task(prompt: str, label: str = "", **more: Any) -> dict[str, Any]:
 
 
 class Stage:
-    """The lead says `lines`, one a turn, then "done". A helper says the lines that `does` has for its prompt, one a
-    turn, then that it did it; asked for a summary it says what `sums` has. A line can be a function of the request."""
+    """The lead says `lines`, one a turn, then "done". A helper says the lines that `does` has for
+    its prompt, one a turn, then that it did it; asked for a summary it says what `sums` has. A line
+    can be a function of the request."""
 
     def __init__(
         self,
@@ -71,7 +75,13 @@ class Stage:
         self.requests: list[Request] = []
         self.busy = self.most = 0
         self.model = Scripted(self._say, name="big", seconds=seconds)
-        self.lead = Agent("lead", "Lead.", model=self.model, tools=tools, families=[family("subagent", **settings)])
+        self.lead = Agent(
+            "lead",
+            "Lead.",
+            model=self.model,
+            tools=tools,
+            families=[family("subagent", **settings)],
+        )
 
     async def _say(self, request: Request) -> Any:
         self.requests.append(request)
@@ -105,10 +115,14 @@ class Stage:
         assert seen and all(names == seen[0] for names in seen)
         return seen[0]
 
-    async def go(self, then: Callable[[Retinue, str], Awaitable[Any]] | None = None, **options: Any) -> Played:
+    async def go(
+        self, then: Callable[[Retinue, str], Awaitable[Any]] | None = None, **options: Any
+    ) -> Played:
         """A run of the lead from its start to its end; `then` is done after the start."""
         rules = options.pop("rules", None)
-        async with Retinue(clock=VirtualClock(), rules=rules, agents=options.pop("agents", ())) as retinue:
+        async with Retinue(
+            clock=VirtualClock(), rules=rules, agents=options.pop("agents", ())
+        ) as retinue:
             run = await retinue.spawn(self.lead, "Go.", **options)
             if then is not None:
                 await then(retinue, run)
@@ -131,7 +145,8 @@ def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
 
 
 class Played(msgspec.Struct):
-    """What is left of a run: how it ended, what its calls were answered, and all runs below it by their label."""
+    """What is left of a run: how it ended, what its calls were answered, and all runs below it by
+    their label."""
 
     outcome: Outcome
     told: list[Result]
@@ -189,7 +204,15 @@ def check_batch(found: dict[str, Any]) -> None:
     for line in found["results"]:
         error = [] if line["success"] else ["error"]
         partial = ["completion_status"] if "completion_status" in line else []
-        assert list(line) == ["label", "success", "output", "duration_ms", *error, "tokens_used", *partial]
+        assert list(line) == [
+            "label",
+            "success",
+            "output",
+            "duration_ms",
+            *error,
+            "tokens_used",
+            *partial,
+        ]
         assert line["success"] or not partial
     good = sum(line["success"] for line in found["results"])
     assert (found["successful"], found["failed"]) == (good, len(found["results"]) - good)

@@ -1,4 +1,5 @@
-"""The family `agent`: when its tools are there, what they look like, and what each of them answers."""
+"""The family `agent`: when its tools are there, what they look like, and what each of them
+answers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.family_states import AGENT
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
-from tests.families.agent_world import ALL, FIVE, World, about, fork, news, pause, results, spawn, wait
+from tests.families.agent_world import (
+    ALL,
+    FIVE,
+    World,
+    about,
+    fork,
+    news,
+    pause,
+    results,
+    spawn,
+    wait,
+)
 
 # when the tools are there
 
@@ -43,14 +55,24 @@ async def test_the_family_gives_five_tools_and_three_more() -> None:
 
 @pytest.mark.parametrize(
     ("enabled", "asked", "there"),
-    [(True, None, True), (False, None, False), (False, True, True), (True, False, False), (True, True, True)],
+    [
+        (True, None, True),
+        (False, None, False),
+        (False, True, True),
+        (True, False, False),
+        (True, True, True),
+    ],
 )
 @on_virtual_time
-async def test_a_request_turns_the_family_on_or_off(enabled: bool, asked: bool | None, there: bool) -> None:
+async def test_a_request_turns_the_family_on_or_off(
+    enabled: bool, asked: bool | None, there: bool
+) -> None:
     world = World("done", enabled=enabled)
     await world.go(**({} if asked is None else {"families": {"agent": asked}}))
     assert [name in world.offered for name in ALL] == [there] * 8
-    assert ("agent_spawn" in world.of_lead[0].instructions) == there, "the guide goes with the tools"
+    assert ("agent_spawn" in world.of_lead[0].instructions) == there, (
+        "the guide goes with the tools"
+    )
 
 
 @on_virtual_time
@@ -74,7 +96,12 @@ async def test_the_guide_says_when_to_delegate_when_not_and_not_to_poll() -> Non
     await world.go()
     guide = world.of_lead[0].instructions
     assert guide.startswith("Lead well.\n\n")
-    for words in ("`agent_spawn` for independent work", "`agent_fork` when", "do not suit small steps", "do not poll"):
+    for words in (
+        "`agent_spawn` for independent work",
+        "`agent_fork` when",
+        "do not suit small steps",
+        "do not poll",
+    ):
         assert words in guide
     quiet = World("done", guide=False)
     await quiet.go()
@@ -88,12 +115,18 @@ async def test_the_guide_says_when_to_delegate_when_not_and_not_to_poll() -> Non
 async def test_the_parameters_are_those_of_the_document() -> None:
     world = World("done")
     await world.go()
-    shape = {t.name: (list(t.parameters["properties"]), t.parameters["required"]) for t in world.of_lead[0].tools}
+    shape = {
+        t.name: (list(t.parameters["properties"]), t.parameters["required"])
+        for t in world.of_lead[0].tools
+    }
     assert shape["agent_spawn"] == (
         ["prompt", "provider", "model", "tool_access", "budget", "system_prompt"],
         ["prompt"],
     )
-    assert shape["agent_fork"] == (["prompt", "provider", "model", "tool_access", "budget_policy"], ["prompt"])
+    assert shape["agent_fork"] == (
+        ["prompt", "provider", "model", "tool_access", "budget_policy"],
+        ["prompt"],
+    )
     assert shape["agent_status"] == shape["agent_cancel"] == (["agent_id"], ["agent_id"])
     assert shape["agent_list"] == ([], [])
     assert list(world.properties("agent_spawn")["budget"]["properties"]) == [
@@ -108,7 +141,11 @@ async def test_the_parameters_are_those_of_the_document() -> None:
         if option["type"] == "object"
     ]
     assert policies == [["inherit", "allow_list", "deny_list"]]
-    assert all(t.parameters["additionalProperties"] is False for t in world.of_lead[0].tools if t.name in ALL)
+    assert all(
+        t.parameters["additionalProperties"] is False
+        for t in world.of_lead[0].tools
+        if t.name in ALL
+    )
     assert all(len(t.description) > 60 for t in world.of_lead[0].tools if t.name in ALL)
 
 
@@ -126,7 +163,9 @@ async def test_host_mode_is_a_parameter_only_with_comms(comms: bool, there: bool
 
 @on_virtual_time
 async def test_a_spawn_answers_at_once_with_the_keys_of_the_document() -> None:
-    world = World(spawn("after 100 say x"), "done at once", profile="meerkat", model="claude-opus-4-6")
+    world = World(
+        spawn("after 100 say x"), "done at once", profile="meerkat", model="claude-opus-4-6"
+    )
     await world.go()
     (reply,) = world.results
     assert list(reply) == ["agent_id", "name", "provider", "model", "state", "message"]
@@ -152,7 +191,9 @@ async def test_a_spawned_agent_knows_its_prompt_and_nothing_else() -> None:
     await world.go()
     (asked,) = world.of("say x")
     assert [m.text for m in asked.messages] == ["say x"]
-    assert asked.instructions == "Lead well.", "the parent's instructions, without the guide to tools it does not have"
+    assert asked.instructions == "Lead well.", (
+        "the parent's instructions, without the guide to tools it does not have"
+    )
 
 
 @on_virtual_time
@@ -160,7 +201,15 @@ async def test_a_fork_inherits_the_whole_conversation_and_says_how_much_of_it() 
     world = World(call("look_up", word="secret"), fork("say x"), model="gpt-5.2")
     await world.go()
     _, reply = world.results
-    assert list(reply) == ["agent_id", "name", "provider", "model", "state", "messages_inherited", "message"]
+    assert list(reply) == [
+        "agent_id",
+        "name",
+        "provider",
+        "model",
+        "state",
+        "messages_inherited",
+        "message",
+    ]
     id = reply["agent_id"]
     assert reply == {
         "agent_id": id,
@@ -174,7 +223,9 @@ async def test_a_fork_inherits_the_whole_conversation_and_says_how_much_of_it() 
     assert uuid.UUID(id).version == 7
     (asked,) = world.of("say x")
     assert list(asked.messages[:3]) == list(world.of_lead[1].messages)
-    assert [m.text for m in asked.messages[3:]] == ["say x"], "the prompt stands behind it, as a message of its own"
+    assert [m.text for m in asked.messages[3:]] == ["say x"], (
+        "the prompt stands behind it, as a message of its own"
+    )
     assert asked.instructions == world.of_lead[0].instructions
 
 
@@ -191,7 +242,12 @@ async def test_the_status_of_a_running_agent_has_no_output_and_no_tokens() -> No
     world = World(spawn("after 100 say x"), pause(12.5, about("agent_status")))
     await world.go()
     start, status = world.results
-    assert status == {"agent_id": start["agent_id"], "state": "running", "is_final": False, "duration_ms": 12_500}
+    assert status == {
+        "agent_id": start["agent_id"],
+        "state": "running",
+        "is_final": False,
+        "duration_ms": 12_500,
+    }
 
 
 @on_virtual_time
@@ -230,7 +286,11 @@ async def test_the_status_of_a_cancelled_agent_has_neither_output_nor_error() ->
     status = world.results[2]
     known = ["agent_id", "state", "is_final", "duration_ms", "tokens_used", "tokens_estimated"]
     assert list(status) == known, "what a call has cost that was cancelled is not known"
-    assert (status["state"], status["is_final"], status["duration_ms"]) == ("cancelled", True, 5_000)
+    assert (status["state"], status["is_final"], status["duration_ms"]) == (
+        "cancelled",
+        True,
+        5_000,
+    )
 
 
 @on_virtual_time
@@ -246,7 +306,8 @@ async def test_a_cancel_answers_with_the_keys_of_the_document() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "state"), [("say x", "completed"), ("break", "failed"), ("after 9 say x", "cancelled")]
+    ("prompt", "state"),
+    [("say x", "completed"), ("break", "failed"), ("after 9 say x", "cancelled")],
 )
 @on_virtual_time
 async def test_cancelling_what_has_ended_is_no_error(prompt: str, state: str) -> None:
@@ -255,7 +316,9 @@ async def test_cancelling_what_has_ended_is_no_error(prompt: str, state: str) ->
     await world.go()
     answer = world.results[2]
     assert (answer["success"], answer["previous_state"]) == (False, state)
-    assert state in answer["message"] and "Only running agents can be cancelled" in answer["message"]
+    assert (
+        state in answer["message"] and "Only running agents can be cancelled" in answer["message"]
+    )
     results = [m for m in world.of_lead[-1].messages if isinstance(m, Result)]
     assert not results[2].error
 
@@ -263,7 +326,12 @@ async def test_cancelling_what_has_ended_is_no_error(prompt: str, state: str) ->
 @on_virtual_time
 async def test_a_list_shows_everybody_in_the_order_of_their_ids_and_counts_them() -> None:
     does = {"break": ValueError("x")}
-    lines = [spawn("after 100 say a"), spawn("after 3 say b"), spawn("break"), fork("after 50 say d")]
+    lines = [
+        spawn("after 100 say a"),
+        spawn("after 3 say b"),
+        spawn("break"),
+        fork("after 50 say d"),
+    ]
     world = World(
         *(pause(1, line) for line in lines),
         about("agent_cancel", 3),
@@ -273,12 +341,25 @@ async def test_a_list_shows_everybody_in_the_order_of_their_ids_and_counts_them(
     )
     await world.go()
     *started, _, _, listing = world.results
-    assert list(listing) == ["agents", "running_count", "completed_count", "failed_count", "total_count"]
-    assert [list(a) for a in listing["agents"]] == [["id", "name", "state", "depth", "running_ms"]] * 4
+    assert list(listing) == [
+        "agents",
+        "running_count",
+        "completed_count",
+        "failed_count",
+        "total_count",
+    ]
+    assert [list(a) for a in listing["agents"]] == [
+        ["id", "name", "state", "depth", "running_ms"]
+    ] * 4
     assert [a["id"] for a in listing["agents"]] == [s["agent_id"] for s in started]
     assert [a["id"] for a in listing["agents"]] == sorted(a["id"] for a in listing["agents"])
     assert [a["name"] for a in listing["agents"]] == [s["name"] for s in started]
-    assert [a["state"] for a in listing["agents"]] == ["running", "completed", "failed", "cancelled"]
+    assert [a["state"] for a in listing["agents"]] == [
+        "running",
+        "completed",
+        "failed",
+        "cancelled",
+    ]
     assert [a["depth"] for a in listing["agents"]] == [1] * 4
     assert [listing["agents"][n]["running_ms"] for n in (0, 1, 3)] == [93_000, 3_000, 0]
     counts = [listing[f"{name}_count"] for name in ("running", "completed", "failed", "total")]
@@ -290,7 +371,13 @@ async def test_a_list_of_nobody_is_empty() -> None:
     world = World(call("agent_list"))
     await world.go()
     assert world.results == [
-        {"agents": [], "running_count": 0, "completed_count": 0, "failed_count": 0, "total_count": 0}
+        {
+            "agents": [],
+            "running_count": 0,
+            "completed_count": 0,
+            "failed_count": 0,
+            "total_count": 0,
+        }
     ]
 
 
@@ -315,7 +402,8 @@ def test_every_end_has_one_of_the_four_states() -> None:
 
 @on_virtual_time
 async def test_who_waits_for_a_place_is_called_running() -> None:
-    """A host that is woken while all places are taken stands in a queue; a model sees only that it runs."""
+    """A host that is woken while all places are taken stands in a queue; a model sees only that it
+    runs."""
     lines = [
         spawn("say hello", host_mode=True),
         pause(1, [spawn("after 100 say x"), spawn("after 100 say y")]),
@@ -327,7 +415,11 @@ async def test_who_waits_for_a_place_is_called_running() -> None:
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(3)
-        assert [c.state for c in (await retinue.tree(run)).children] == ["queued", "thinking", "thinking"]
+        assert [c.state for c in (await retinue.tree(run)).children] == [
+            "queued",
+            "thinking",
+            "thinking",
+        ]
         await retinue.wait(run)
     assert world.results[4]["state"] == "running"
 
@@ -348,7 +440,9 @@ async def test_the_tools_show_all_agents_of_the_run_whichever_family_started_the
 
 @on_virtual_time
 async def test_the_lead_goes_on_while_its_agents_work() -> None:
-    world = World([spawn("after 100 say a"), spawn("after 100 say b")], call("look_up", word="x"), "I go on")
+    world = World(
+        [spawn("after 100 say a"), spawn("after 100 say b")], call("look_up", word="x"), "I go on"
+    )
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(1)

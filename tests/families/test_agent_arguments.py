@@ -1,4 +1,5 @@
-"""What the tools of the family `agent` say to calls that they cannot take, and in which order they look."""
+"""What the tools of the family `agent` say to calls that they cannot take, and in which order they
+look."""
 
 from __future__ import annotations
 
@@ -88,12 +89,14 @@ FORK_ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "provider": "openai", "model": "claude-opus-4-6"},
-        "Model 'claude-opus-4-6' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2, gpt-5.2-pro",
+        "Model 'claude-opus-4-6' is not in allowlist for provider 'openai'. Allowed models: "
+        "gpt-5.2, gpt-5.2-pro",
     ),
     (
         {},
         {"prompt": "p", "provider": "gemini"},
-        "Failed to create LLM client: no key for gemini: set GEMINI_API_KEY or GOOGLE_API_KEY in the environment",
+        "Failed to create LLM client: no key for gemini: set GEMINI_API_KEY or GOOGLE_API_KEY in "
+        "the environment",
     ),
     (
         {},
@@ -113,7 +116,9 @@ async def test_a_fork_is_checked_in_the_same_order_with_its_own_words(
 
 async def deputy(line: Call, **settings: Any) -> str:
     """What a child of the lead is told that has the tools of the family."""
-    world = World(spawn("nest"), wait(), does={"nest": [line, "done"]}, grant_spawn_tools=True, **settings)
+    world = World(
+        spawn("nest"), wait(), does={"nest": [line, "done"]}, grant_spawn_tools=True, **settings
+    )
     await world.go()
     (last,) = [m for m in world.of("nest")[1].messages if isinstance(m, Result)]
     assert last.error
@@ -132,7 +137,9 @@ async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(line: Call,
     assert await deputy(line, allow_nested_spawn=False) == text
 
 
-@pytest.mark.parametrize(("line", "verb"), [(spawn("say x"), "spawn sub-agent"), (fork("say x"), "fork agent")])
+@pytest.mark.parametrize(
+    ("line", "verb"), [(spawn("say x"), "spawn sub-agent"), (fork("say x"), "fork agent")]
+)
 @on_virtual_time
 async def test_the_depth_limit_comes_before_the_rule_about_nesting(line: Call, verb: str) -> None:
     told = await deputy(line, allow_nested_spawn=False, concurrency_limits={"max_depth": 1})
@@ -146,18 +153,50 @@ MALFORMED: list[tuple[str, str, str]] = [
     ("agent_spawn", '{"prompt": null}', "Expected `str`, got `null` - at `$.prompt`"),
     ("agent_spawn", '{"prompt": ["x"]}', "Expected `str`, got `array` - at `$.prompt`"),
     ("agent_spawn", '{"prompt": "x", "budget": 5}', "at `$.budget`"),
-    ("agent_spawn", '{"prompt": "x", "budget": {"max_tokens": -1}}', "Expected `int` >= 0 - at `$.budget.max_tokens`"),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "budget": {"max_tokens": -1}}',
+        "Expected `int` >= 0 - at `$.budget.max_tokens`",
+    ),
     ("agent_spawn", '{"prompt": "x", "budget": {"max_turns": 1.5}}', "at `$.budget.max_turns`"),
-    ("agent_spawn", '{"prompt": "x", "budget": {"max_tool_calls": "3"}}', "at `$.budget.max_tool_calls`"),
-    ("agent_spawn", '{"prompt": "x", "budget": "many"}', "`budget` is a string, but not one of valid JSON"),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "budget": {"max_tool_calls": "3"}}',
+        "at `$.budget.max_tool_calls`",
+    ),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "budget": "many"}',
+        "`budget` is a string, but not one of valid JSON",
+    ),
     ("agent_spawn", '{"prompt": "x", "host_mode": "yes"}', "at `$.host_mode`"),
     ("agent_spawn", '{"prompt": "x", "system_prompt": {}}', "at `$.system_prompt`"),
-    ("agent_spawn", '{"prompt": "x", "tool_access": "inherit"}', "`tool_access` is a string, but not one of valid"),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "tool_access": "inherit"}',
+        "`tool_access` is a string, but not one of valid",
+    ),
     ("agent_spawn", '{"prompt": "x", "tool_access": "[1]"}', "at `$.tool_access`"),
-    ("agent_spawn", '{"prompt": "x", "tool_access": {"policy": "all"}}', "Invalid enum value 'all'"),
-    ("agent_spawn", '{"prompt": "x", "tool_access": {"tools": ["rest"]}}', "required field `policy`"),
-    ("agent_spawn", '{"prompt": "x", "tool_access": {"policy": "allow_list"}}', "tool_access.tools is missing"),
-    ("agent_spawn", '{"prompt": "x", "tool_access": {"policy": "inherit", "tools": ["rest"]}}', "is read only with"),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "tool_access": {"policy": "all"}}',
+        "Invalid enum value 'all'",
+    ),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "tool_access": {"tools": ["rest"]}}',
+        "required field `policy`",
+    ),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "tool_access": {"policy": "allow_list"}}',
+        "tool_access.tools is missing",
+    ),
+    (
+        "agent_spawn",
+        '{"prompt": "x", "tool_access": {"policy": "inherit", "tools": ["rest"]}}',
+        "is read only with",
+    ),
     (
         "agent_spawn",
         '{"prompt": "x", "tool_access": {"policy": "deny_list", "tools": [1]}}',
@@ -168,17 +207,37 @@ MALFORMED: list[tuple[str, str, str]] = [
     ("agent_spawn", '{"prompt": "x", "prompt": "y"}', "the same key stands twice: prompt"),
     ("agent_fork", "{}", "Invalid parameters: Object missing required field `prompt`"),
     ("agent_fork", '{"prompt": "x", "budget_policy": 5}', "at `$.budget_policy`"),
-    ("agent_fork", '{"prompt": "x", "tool_access": {"policy": "deny_list"}}', "tool_access.tools is missing"),
+    (
+        "agent_fork",
+        '{"prompt": "x", "tool_access": {"policy": "deny_list"}}',
+        "tool_access.tools is missing",
+    ),
     ("agent_status", "{}", "Invalid parameters: Object missing required field `agent_id`"),
     ("agent_cancel", "{}", "Invalid parameters: Object missing required field `agent_id`"),
     ("agent_status", '{"agent_id": 7}', "Expected `str`, got `int` - at `$.agent_id`"),
     ("agent_send", f'{{"agent_id": "{NOBODY}"}}', "missing required field `message`"),
     ("agent_send", f'{{"agent_id": "{NOBODY}", "message": " "}}', "Message cannot be empty"),
-    ("agent_wait", '{"agent_ids": []}', "Invalid parameters: 1 to 32 agent_ids can be waited for, not 0"),
-    ("agent_wait", f'{{"agent_ids": "{NOBODY}"}}', "`agent_ids` is a string, but not one of valid JSON"),
+    (
+        "agent_wait",
+        '{"agent_ids": []}',
+        "Invalid parameters: 1 to 32 agent_ids can be waited for, not 0",
+    ),
+    (
+        "agent_wait",
+        f'{{"agent_ids": "{NOBODY}"}}',
+        "`agent_ids` is a string, but not one of valid JSON",
+    ),
     ("agent_wait", f'{{"agent_ids": ["{NOBODY}"], "mode": "some"}}', "Invalid enum value 'some'"),
-    ("agent_wait", f'{{"agent_ids": ["{NOBODY}"], "timeout_seconds": 601}}', "timeout_seconds must be between 0 and"),
-    ("agent_wait", f'{{"agent_ids": ["{NOBODY}"], "timeout_seconds": -1}}', "timeout_seconds must be between 0 and"),
+    (
+        "agent_wait",
+        f'{{"agent_ids": ["{NOBODY}"], "timeout_seconds": 601}}',
+        "timeout_seconds must be between 0 and",
+    ),
+    (
+        "agent_wait",
+        f'{{"agent_ids": ["{NOBODY}"], "timeout_seconds": -1}}',
+        "timeout_seconds must be between 0 and",
+    ),
     ("agent_resume", f'{{"agent_id": "{NOBODY}"}}', "missing required field `prompt`"),
     ("agent_resume", f'{{"agent_id": "{NOBODY}", "prompt": " "}}', "Prompt cannot be empty"),
 ]
@@ -206,10 +265,17 @@ KNOWN = {
 @pytest.mark.parametrize("name", ALL)
 @on_virtual_time
 async def test_an_unknown_field_is_named_with_those_that_there_are(name: str) -> None:
-    args: dict[str, Any] = {"agent_id": NOBODY, "agent_ids": [NOBODY], "prompt": "x", "message": "x"}
+    args: dict[str, Any] = {
+        "agent_id": NOBODY,
+        "agent_ids": [NOBODY],
+        "prompt": "x",
+        "message": "x",
+    }
     args = {k: v for k, v in args.items() if k in KNOWN[name].split(", ")}
     told = await refusal(call(name, **args, foo=1))
-    assert told == f"Invalid parameters: Object contains unknown field `foo`; there is: {KNOWN[name]}"
+    assert (
+        told == f"Invalid parameters: Object contains unknown field `foo`; there is: {KNOWN[name]}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +287,9 @@ async def test_an_unknown_field_is_named_with_those_that_there_are(name: str) ->
     ],
 )
 @on_virtual_time
-async def test_an_unknown_field_inside_another_is_named_too(more: dict[str, Any], known: str) -> None:
+async def test_an_unknown_field_inside_another_is_named_too(
+    more: dict[str, Any], known: str
+) -> None:
     told = await refusal(spawn("x", **more))
     assert "unknown field `tokens` - at" in told and told.endswith(f"; there is: {known}")
 
@@ -252,7 +320,9 @@ async def test_an_id_that_nobody_has_is_an_error(name: str, args: dict[str, Any]
 @on_virtual_time
 async def test_waiting_for_an_id_that_nobody_has_is_an_error() -> None:
     assert await refusal(call("agent_wait", agent_ids=[NOBODY])) == f"Sub-agent not found: {NOBODY}"
-    assert (await refusal(call("agent_wait", agent_ids=["x"]))).startswith("Invalid agent_id format: ")
+    assert (await refusal(call("agent_wait", agent_ids=["x"]))).startswith(
+        "Invalid agent_id format: "
+    )
     told = await refusal(call("agent_wait", agent_ids=[NOBODY] * 33))
     assert told == "Invalid parameters: 1 to 32 agent_ids can be waited for, not 33"
 
@@ -269,17 +339,23 @@ async def test_the_agents_of_another_run_are_nobody_to_it(name: str, args: dict[
         for id in (child.id, theirs):
             other = World(call(name, agent_id=id, **args))
             curious = Agent(
-                f"curious {id}", model=Scripted(other.say, name=f"model of {id}"), families=[family("agent")]
+                f"curious {id}",
+                model=Scripted(other.say, name=f"model of {id}"),
+                families=[family("agent")],
             )
             await retinue.run(curious, "Go.")
             assert other.results == [f"Sub-agent not found: {id}"]
-        assert (await retinue.tree(theirs)).children[0].state == "thinking", "nothing has happened to it"
+        assert (await retinue.tree(theirs)).children[0].state == "thinking", (
+            "nothing has happened to it"
+        )
         await retinue.cancel(theirs)
 
 
 @on_virtual_time
 async def test_an_id_may_be_written_in_capitals() -> None:
-    world = World(spawn("say x"), lambda q: call("agent_wait", agent_ids=[ids(q)[0].upper(), ids(q)[0]]))
+    world = World(
+        spawn("say x"), lambda q: call("agent_wait", agent_ids=[ids(q)[0].upper(), ids(q)[0]])
+    )
     await world.go()
     assert [a["agent_id"] for a in world.results[1]["agents"]] == [world.results[0]["agent_id"]]
 

@@ -1,4 +1,5 @@
-"""What a sub-agent of the family `agent` may use, and that it ends with what it has when that is spent."""
+"""What a sub-agent of the family `agent` may use, and that it ends with what it has when that is
+spent."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, about, fork, pause, spawn, wait
 
 LESS = (
-    "it would get more than is left of your own budget ({asked} were asked for, and {free} of the parent's budget are "
+    "it would get more than is left of your own budget ({asked} were asked for, and {free} of the "
+    "parent's budget are "
     "free); ask for less"
 )
 
@@ -42,7 +44,9 @@ async def status(line: Any, does: Any, **settings: Any) -> tuple[dict[str, Any],
 
 def busily(request: Request) -> Assistant:
     """Says something in each turn, and always has another call."""
-    calls = tuple(Call(id=f"t{request.turn}c{n}", name="look_up", args='{"word": "x"}') for n in range(2))
+    calls = tuple(
+        Call(id=f"t{request.turn}c{n}", name="look_up", args='{"word": "x"}') for n in range(2)
+    )
     return Assistant(text=f"after {request.turn} turns", calls=calls)
 
 
@@ -68,7 +72,9 @@ async def test_the_default_budget_is_a_setting_and_may_be_none() -> None:
 
 
 @on_virtual_time
-async def test_what_is_asked_for_is_clamped_to_the_most_for_one_agent_and_the_default_is_not() -> None:
+async def test_what_is_asked_for_is_clamped_to_the_most_for_one_agent_and_the_default_is_not() -> (
+    None
+):
     cap = {"max_budget_per_agent": 20_000}
     assert await tokens(spawn("say x", budget={"max_tokens": 30_000}), **cap) == 20_000
     assert await tokens(spawn("say x", budget={"max_tokens": 10_000}), **cap) == 10_000
@@ -88,7 +94,11 @@ async def test_a_budget_may_be_a_string_of_json_and_absurdly_large() -> None:
 async def test_the_number_of_turns_is_kept() -> None:
     ended, asked = await status(spawn("work", budget={"max_turns": 2}), busily)
     assert len(asked) == 2
-    assert (ended["state"], ended["is_final"], ended["output"]) == ("completed", True, "after 1 turns")
+    assert (ended["state"], ended["is_final"], ended["output"]) == (
+        "completed",
+        True,
+        "after 1 turns",
+    )
 
 
 @on_virtual_time
@@ -136,17 +146,26 @@ async def test_before_its_budget_is_spent_an_agent_is_asked_for_what_it_has() ->
     assert [q.purpose for q in asked].count("final") == 1
 
 
-@pytest.mark.parametrize("zero", [{"max_tokens": 0}, {"max_turns": 0}, {"max_tokens": 0, "max_tool_calls": 0}])
+@pytest.mark.parametrize(
+    "zero", [{"max_tokens": 0}, {"max_turns": 0}, {"max_tokens": 0, "max_tool_calls": 0}]
+)
 @on_virtual_time
 async def test_a_budget_of_nothing_completes_with_no_turn(zero: dict[str, int]) -> None:
     ended, asked = await status(spawn("work", budget=zero), "never said")
     assert asked == []
-    assert (ended["state"], ended["output"], ended["is_final"], ended["tokens_used"]) == ("completed", "", True, 0)
+    assert (ended["state"], ended["output"], ended["is_final"], ended["tokens_used"]) == (
+        "completed",
+        "",
+        True,
+        0,
+    )
 
 
 @on_virtual_time
 async def test_no_tool_calls_at_all_may_be_allowed() -> None:
-    ended, _ = await status(spawn("work", budget={"max_tool_calls": 0}), [call("look_up", word="x"), "without it"])
+    ended, _ = await status(
+        spawn("work", budget={"max_tool_calls": 0}), [call("look_up", word="x"), "without it"]
+    )
     assert ended["output"] == "without it"
 
 
@@ -197,7 +216,9 @@ def spending(each: int, turns: int) -> Any:
 
 
 @on_virtual_time
-async def test_a_fork_with_the_remaining_budget_may_use_more_than_the_default_and_no_more_than_is_left() -> None:
+async def test_a_fork_with_the_remaining_budget_may_use_more_than_the_default_and_no_more_than_is_left() -> (
+    None
+):
     line = fork("work", budget_policy="remaining")
     world = World(line, wait(timeout_seconds=600), does={"work": spending(10_000, 12)})
     outcome = await world.go(budget=Budget(tokens=200_000))
@@ -211,7 +232,8 @@ async def test_a_fork_with_the_remaining_budget_may_use_more_than_the_default_an
 
 @on_virtual_time
 async def test_a_parent_goes_on_while_its_fork_has_the_remaining_budget() -> None:
-    """Nothing is set aside for the fork, so the parent is not driven to its end, which would end the fork too."""
+    """Nothing is set aside for the fork, so the parent is not driven to its end, which would end
+    the fork too."""
 
     def lead(request: Request) -> Any:
         return Reply(message=busily(request), usage=Usage(input=9_000, output=100), stop="calls")
@@ -226,7 +248,9 @@ async def test_a_parent_goes_on_while_its_fork_has_the_remaining_budget() -> Non
 async def test_the_remaining_budget_is_capped_by_the_most_for_one_agent() -> None:
     line, lead = fork("say x", budget_policy="remaining"), Budget(tokens=200_000)
     assert await tokens(line, lead=lead, max_budget_per_agent=30_000) == 30_000
-    assert await tokens(line, lead=lead, max_budget_per_agent=300_000) is None, "what is left is less than that"
+    assert await tokens(line, lead=lead, max_budget_per_agent=300_000) is None, (
+        "what is left is less than that"
+    )
 
 
 @on_virtual_time
@@ -271,30 +295,48 @@ async def test_a_child_of_a_parent_with_little_draws_on_its_account() -> None:
 
 @on_virtual_time
 async def test_more_than_is_left_is_refused_and_nothing_starts() -> None:
-    world = World(spawn("say x", budget={"max_tokens": 90_000}), fork("say x", budget_policy="fixed:90000"))
+    world = World(
+        spawn("say x", budget={"max_tokens": 90_000}), fork("say x", budget_policy="fixed:90000")
+    )
     outcome = await world.go(budget=Budget(tokens=80_000))
-    free = [re.search(r"and ([\d,]+) tokens", text)[1] for text in world.results]  # type: ignore[index]
+    free = [re.search(r"and ([\d,]+) " r"tokens", text)[1] for text in world.results]  # type: ignore[index]
     told = [LESS.format(asked="90,000 tokens", free=f"{n} tokens") for n in free]
     first, second = (int(n.replace(",", "")) for n in free)
-    # What the call itself holds is not free; how much that is depends on how long the tools describe themselves.
+    # What the call itself holds is not free; how much that is depends on how long the tools
+    # describe themselves.
     assert 60_000 < first < second < 75_000
-    assert world.results == [f"Failed to spawn sub-agent: {told[0]}", f"Failed to spawn forked agent: {told[1]}"]
+    assert world.results == [
+        f"Failed to spawn sub-agent: {told[0]}",
+        f"Failed to spawn forked agent: {told[1]}",
+    ]
     assert outcome.children == ()
 
 
 @on_virtual_time
 async def test_what_a_child_has_not_used_is_its_parents_again() -> None:
     half = {"max_tokens": 50_000}
-    world = World(spawn("say x", budget=half), wait(), spawn("say y", budget=half), wait(), spawn("say z", budget=half))
+    world = World(
+        spawn("say x", budget=half),
+        wait(),
+        spawn("say y", budget=half),
+        wait(),
+        spawn("say z", budget=half),
+    )
     await world.go(budget=Budget(tokens=80_000))
     assert [r["state"] for r in world.results if "name" in r] == ["running"] * 3
 
 
 @on_virtual_time
 async def test_calls_come_from_the_parents_budget_too() -> None:
-    world = World(spawn("work", budget={"max_tool_calls": 100}), wait(timeout_seconds=600), does={"work": busily})
+    world = World(
+        spawn("work", budget={"max_tool_calls": 100}),
+        wait(timeout_seconds=600),
+        does={"work": busily},
+    )
     outcome = await world.go(budget=Budget(calls=10))
     assert outcome.tree_calls == 10
     world = World(spawn("say x", budget={"max_tool_calls": 100, "max_tokens": 20_000}))
     await world.go(budget=Budget(calls=10))
-    assert world.results == [f"Failed to spawn sub-agent: {LESS.format(asked='100 calls', free='9 calls')}"]
+    assert world.results == [
+        f"Failed to spawn sub-agent: {LESS.format(asked='100 calls', free='9 calls')}"
+    ]

@@ -1,5 +1,5 @@
-"""The corners of the family `agent`: exactly five tools for the profile, defaults beside other providers, names of
-siblings, and what counts as an operation."""
+"""The corners of the family `agent`: exactly five tools for the profile, defaults beside other
+providers, names of siblings, and what counts as an operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from retinue.config import read_config
 from retinue.testing import call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
-from tests.families.agent_world import ALL, FIVE, LIMIT, World, about, fork, news, pause, refusal, results, spawn, wait
+from tests.families.agent_world import (
+    ALL,
+    FIVE,
+    LIMIT,
+    World,
+    about,
+    fork,
+    news,
+    pause,
+    refusal,
+    results,
+    spawn,
+    wait,
+)
 from tests.families.test_agent_models import ANTHROPIC, EVERY, GEMINI, LISTS, OPENAI, chosen
 
 LONG = "after 500 say x"
@@ -50,8 +63,13 @@ async def test_the_three_more_are_a_setting_of_the_profile_and_of_the_family() -
 async def test_with_comms_parent_and_child_have_the_tool_to_write_and_no_other() -> None:
     world = World(spawn("say x"), **{**EVERY, "enable_comms": True})
     await world.go()
-    assert tuple(name for name in world.offered if name.startswith("agent_")) == (*FIVE, "agent_send")
-    assert [t.name for t in world.of("say x")[0].tools if t.name.startswith("agent_")] == ["agent_send"]
+    assert tuple(name for name in world.offered if name.startswith("agent_")) == (
+        *FIVE,
+        "agent_send",
+    )
+    assert [t.name for t in world.of("say x")[0].tools if t.name.startswith("agent_")] == [
+        "agent_send"
+    ]
 
 
 @on_virtual_time
@@ -74,13 +92,27 @@ async def test_an_inherited_prompt_says_nothing_of_tools_that_a_child_does_not_h
 @pytest.mark.parametrize("start", [spawn, fork])
 @pytest.mark.parametrize("inherits", [False, True])
 @on_virtual_time
-async def test_a_configured_default_does_not_break_spawns_on_another_provider(start: Any, inherits: bool) -> None:
+async def test_a_configured_default_does_not_break_spawns_on_another_provider(
+    start: Any, inherits: bool
+) -> None:
     world: dict[str, Any] = {**EVERY, "default_model": "claude-sonnet-4-5"}
     if inherits:
         world["default_provider"] = "inherit"
-    assert await chosen(start("say x"), **world) == ("anthropic", "claude-sonnet-4-5", "claude-sonnet-4-5")
-    assert await chosen(start("say x", provider="openai"), **world) == ("openai", OPENAI[0], OPENAI[0])
-    assert await chosen(start("say x", provider="gemini"), **world) == ("gemini", GEMINI[0], GEMINI[0])
+    assert await chosen(start("say x"), **world) == (
+        "anthropic",
+        "claude-sonnet-4-5",
+        "claude-sonnet-4-5",
+    )
+    assert await chosen(start("say x", provider="openai"), **world) == (
+        "openai",
+        OPENAI[0],
+        OPENAI[0],
+    )
+    assert await chosen(start("say x", provider="gemini"), **world) == (
+        "gemini",
+        GEMINI[0],
+        GEMINI[0],
+    )
 
 
 @on_virtual_time
@@ -95,11 +127,15 @@ async def test_an_inherited_model_does_not_break_spawns_on_another_provider() ->
     world = {"allowed_models": LISTS, "model": "gpt-5.2", "models": ("claude-opus-4-6",)}
     assert (await chosen(spawn("say x", provider="anthropic"), **world))[1] == "claude-opus-4-6"
     told = await refusal(spawn("say x", provider="openai"), allowed_models=LISTS, model="gpt-4")
-    assert told.startswith("Model 'gpt-4' is not in allowlist for provider 'openai'"), "that is inherited, and refused"
+    assert told.startswith("Model 'gpt-4' is not in allowlist for provider 'openai'"), (
+        "that is inherited, and refused"
+    )
 
 
 @on_virtual_time
-async def test_without_lists_a_configured_default_does_not_break_spawns_on_another_provider() -> None:
+async def test_without_lists_a_configured_default_does_not_break_spawns_on_another_provider() -> (
+    None
+):
     world = {"model": "claude-x", "models": ["gpt-y", "claude-z"], "default_model": "claude-z"}
     assert await chosen(spawn("say x"), **world) == ("anthropic", "claude-z", "claude-z")
     assert await chosen(spawn("say x", provider="openai"), **world) == ("openai", "gpt-y", "gpt-y")
@@ -117,7 +153,9 @@ async def test_without_lists_a_configured_default_does_not_break_spawns_on_anoth
 )  # fmt: skip
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
-async def test_the_provider_of_an_answer_is_never_inherit(start: Any, model: str, provider: str) -> None:
+async def test_the_provider_of_an_answer_is_never_inherit(
+    start: Any, model: str, provider: str
+) -> None:
     world = World(start("say x"), model=model)
     await world.go()
     (reply,) = world.results
@@ -135,7 +173,9 @@ def names(world: World) -> list[str]:
 
 @on_virtual_time
 async def test_siblings_of_one_millisecond_have_different_names() -> None:
-    lines = [[spawn("say a"), call("look_up", word="x"), spawn("say b"), fork("say c"), spawn("say d")]]
+    lines = [
+        [spawn("say a"), call("look_up", word="x"), spawn("say b"), fork("say c"), spawn("say d")]
+    ]
     world = World(*lines)
     outcome = await world.go()
     assert len(set(names(world))) == 4
@@ -170,7 +210,9 @@ async def test_children_of_another_family_are_operations_too() -> None:
 
 
 @on_virtual_time
-async def test_whoever_is_at_work_further_down_is_an_operation_whichever_family_started_it() -> None:
+async def test_whoever_is_at_work_further_down_is_an_operation_whichever_family_started_it() -> (
+    None
+):
     deep = [{"task_id": x, "prompt": LONG, "tools": []} for x in "ab"]
     top = [{"task_id": "top", "prompt": "hand on", "tools": ["delegate_tasks"]}]
     does = {"hand on": [call("delegate_tasks", mode="parallel", tasks=deep), "done"]}
@@ -193,7 +235,9 @@ async def test_a_tool_that_runs_is_an_operation_also_in_the_same_turn(start: Any
     world = World([call("rest", seconds=50.0), start(LONG), start(LONG)], concurrency_limits=limits)
     await world.go()
     told = [r if isinstance(r, str) else r["state"] for r in world.results]
-    assert told[:2] == ["rested", "running"] and told[2].endswith("concurrency or depth limit reached")
+    assert told[:2] == ["rested", "running"] and told[2].endswith(
+        "concurrency or depth limit reached"
+    )
 
 
 @on_virtual_time
@@ -203,7 +247,11 @@ async def test_a_tool_that_a_child_runs_is_an_operation_and_free_again_when_it_h
     lines = [spawn("rest"), pause(10, spawn("say y")), pause(60, spawn("say z"))]
     world = World(*lines, does=does, concurrency_limits=limits)
     await world.go()
-    assert [r if isinstance(r, str) else r["state"] for r in world.results] == ["running", LIMIT, "running"]
+    assert [r if isinstance(r, str) else r["state"] for r in world.results] == [
+        "running",
+        LIMIT,
+        "running",
+    ]
 
 
 @on_virtual_time
@@ -234,7 +282,9 @@ async def test_a_call_that_waits_for_children_is_no_operation_of_its_own() -> No
 async def test_where_nesting_is_wired_the_permission_is_enough_by_itself() -> None:
     does = {"nest": [spawn("say deep"), "nested"]}
     for allowed in (True, False):
-        world = World(spawn("nest"), wait(), does=does, grant_spawn_tools=True, allow_nested_spawn=allowed)
+        world = World(
+            spawn("nest"), wait(), does=does, grant_spawn_tools=True, allow_nested_spawn=allowed
+        )
         await world.go()
         assert bool(world.of("say deep")) is allowed
     profile = {**EVERY, "grant_spawn_tools": True}
@@ -247,7 +297,9 @@ def test_the_settings_say_what_nesting_needs_beside_the_permission() -> None:
     told = family("agent").settings.__doc__ or ""
     assert "grant_spawn_tools" in told and "allow_nested_spawn" in told
     page = (Path(__file__).parents[2] / "docs" / "families.md").read_text(encoding="utf-8")
-    (line,) = [line for line in page.splitlines() if line.startswith("| `allow_nested_spawn` (true)")]
+    (line,) = [
+        line for line in page.splitlines() if line.startswith("| `allow_nested_spawn` (true)")
+    ]
     assert "`grant_spawn_tools`" in line
 
 
@@ -270,15 +322,20 @@ max_children_per_agent = 5
 
 
 @on_virtual_time
-async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enforced(tmp_path: Path) -> None:
-    """All fields of the tables SubAgentConfig and ConcurrencyLimits with the values that stand there."""
+async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enforced(
+    tmp_path: Path,
+) -> None:
+    """All fields of the tables SubAgentConfig and ConcurrencyLimits with the values that stand
+    there."""
     file = tmp_path / "retinue.toml"
     file.write_text('profiles = ["meerkat"]\n' + DOCUMENTED)
     (made,) = read_config(file).families
     assert made.settings == family("meerkat").settings, "they are the defaults"
     world = World([spawn(LONG)] * 6, **EVERY, fields={"families": [made]})
     outcome = await world.go()
-    assert [r if isinstance(r, str) else r["state"] for r in world.results] == ["running"] * 5 + [LIMIT]
+    assert [r if isinstance(r, str) else r["state"] for r in world.results] == ["running"] * 5 + [
+        LIMIT
+    ]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
     assert {spec.order.budget.tokens for spec in specs} == {50_000}
     assert {spec.model for spec in specs} == {"claude-opus-4-6"}
@@ -286,17 +343,23 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
 
 
 @on_virtual_time
-async def test_each_value_of_the_documents_configuration_counts_when_it_is_another(tmp_path: Path) -> None:
+async def test_each_value_of_the_documents_configuration_counts_when_it_is_another(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "retinue.toml"
     other = DOCUMENTED.replace("max_children_per_agent = 5", "max_children_per_agent = 2")
-    other = other.replace("default_budget = 50000", "default_budget = 70000\nmax_budget_per_agent = 60000")
+    other = other.replace(
+        "default_budget = 50000", "default_budget = 70000\nmax_budget_per_agent = 60000"
+    )
     other = other.replace("inherit_system_prompt = true", "inherit_system_prompt = false")
     other = other.replace('"anthropic"', '"openai"\ndefault_model = "gpt-5.2-pro"')
     file.write_text('profiles = ["meerkat"]\n' + other)
     lines = [[spawn(LONG), spawn(LONG, budget={"max_tokens": 90000}), spawn(LONG)]]
     world = World(*lines, **EVERY, fields={"families": read_config(file).families})
     outcome = await world.go()
-    assert [r if isinstance(r, str) else r["model"] for r in world.results] == ["gpt-5.2-pro"] * 2 + [LIMIT]
+    assert [r if isinstance(r, str) else r["model"] for r in world.results] == [
+        "gpt-5.2-pro"
+    ] * 2 + [LIMIT]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
     assert [spec.order.budget.tokens for spec in specs] == [70_000, 60_000]
     assert world.of(LONG)[0].instructions == ""

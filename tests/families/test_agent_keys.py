@@ -1,4 +1,5 @@
-"""The profile `meerkat` with keys alone: provider and name are enough for every model on its lists, over real HTTP."""
+"""The profile `meerkat` with keys alone: provider and name are enough for every model on its lists,
+over real HTTP."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Talk:
         if "agent_spawn" not in [t.name for t in heard.tools]:
             return f"{heard.model} was here"
         if heard.turn == 0:
-            return [call("agent_spawn", prompt=f"part {n}", **args) for n, args in enumerate(self.args)]
+            return [
+                call("agent_spawn", prompt=f"part {n}", **args) for n, args in enumerate(self.args)
+            ]
         return "\n".join(m.text for m in heard.messages if type(m).__name__ == "Result")
 
 
@@ -62,7 +65,11 @@ def llm(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Llm]:
 
 def urls(llm: Llm) -> dict[str, str]:
     url = llm.llm.url
-    return {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "GOOGLE_GEMINI_BASE_URL": url}
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "GOOGLE_GEMINI_BASE_URL": url,
+    }
 
 
 def lead(model: str = "openai:gpt-5.2", **settings: Any) -> Agent:
@@ -84,7 +91,9 @@ def test_a_plain_spawn_works_with_keys_alone(llm: Llm, talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("parents", [f"{provider}:{model}" for provider, model in FIRST.items()])
-def test_provider_and_name_are_enough_for_every_model_that_the_tool_offers(llm: Llm, talk: Talk, parents: str) -> None:
+def test_provider_and_name_are_enough_for_every_model_that_the_tool_offers(
+    llm: Llm, talk: Talk, parents: str
+) -> None:
     talk.args = [{"provider": provider, "model": model} for provider, model in LISTED]
     wide = {"max_children_per_agent": 100}
     outcome = run_sync(lead(parents, concurrency_limits=wide), "Go.")
@@ -99,21 +108,31 @@ def test_a_provider_alone_is_enough_too(llm: Llm, talk: Talk) -> None:
     assert {model for _, model in talk.heard} == set(FIRST.values())
 
 
-def test_a_provider_without_a_key_is_said_to_have_none(llm: Llm, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_without_a_key_is_said_to_have_none(
+    llm: Llm, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     outcome = run_sync(lead(), "Go.")
-    assert outcome.text.startswith("Error: Failed to create LLM client: no key for anthropic: set ANTHROPIC_API_KEY")
+    assert outcome.text.startswith(
+        "Error: Failed to create LLM client: no key for anthropic: set ANTHROPIC_API_KEY"
+    )
     assert not outcome.children
 
 
 def test_a_catalog_may_allow_less_than_the_list(llm: Llm, talk: Talk) -> None:
     environ = {**urls(llm), **dict.fromkeys(KEYS, "sk-very-secret")}
-    outcome = run_sync(lead(), "Go.", models=Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]}))
-    assert outcome.text.startswith("Error: Failed to create LLM client: model 'claude-opus-4-6' is not allowed")
+    outcome = run_sync(
+        lead(), "Go.", models=Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]})
+    )
+    assert outcome.text.startswith(
+        "Error: Failed to create LLM client: model 'claude-opus-4-6' is not allowed"
+    )
 
 
 @pytest.mark.parametrize("name", ["mine", "mine | openai:gpt-5.2", "claude:claude-opus-4-6"])
-def test_what_is_inherited_is_what_the_parents_model_stands_for(llm: Llm, talk: Talk, name: str) -> None:
+def test_what_is_inherited_is_what_the_parents_model_stands_for(
+    llm: Llm, talk: Talk, name: str
+) -> None:
     """The name of the lead's own model is an alias, a chain, or has its provider's other name."""
     environ = {**urls(llm), **dict.fromkeys(KEYS, "sk-very-secret")}
     catalog = Catalog(environ, aliases={"mine": "anthropic:claude-opus-4-6"})
@@ -155,7 +174,10 @@ def test_on_the_command_line_keys_are_enough_too(talk: Talk, tmp_path: Path) -> 
         try:
             done = home.run("run", "--model", "openai:gpt-5.2", "--family", "meerkat", "Go.")
             assert done.returncode == 0, done.stderr
-            assert [r["model"] for r in replies(done.stdout)] == [FIRST["anthropic"], *FIRST.values()]
+            assert [r["model"] for r in replies(done.stdout)] == [
+                FIRST["anthropic"],
+                *FIRST.values(),
+            ]
             assert {model for _, model in talk.heard} == set(FIRST.values())
         finally:
             home.run("stop")

@@ -1,8 +1,8 @@
-"""A real process is killed between the ends of its sub-agents and the turn in which their parent would read of them.
+"""A real process is killed between the ends of its sub-agents and the turn in which their parent
+would read of them.
 
-Run as a program (`python -m tests.families.test_agent_killed STORE GATE`) this file is that process: a lead starts
-three sub-agents and then sits in a tool until there is a file GATE.
-"""
+Run as a program (`python -m tests.families.test_agent_killed STORE GATE`) this file is that
+process: a lead starts three sub-agents and then sits in a tool until there is a file GATE."""
 
 from __future__ import annotations
 
@@ -44,8 +44,14 @@ def script(gate: str) -> Scripted:
     def say(request: Request) -> object:
         if request.path == "0":
             lines = [[spawn("say a"), fork("say b"), spawn("break")], call("sit", gate=gate)]
-            return lines[request.turn] if request.turn < 2 else f"heard {len(news(request.messages))}"
-        return ModelError("out of ink", kind="invalid_request") if prompt_of(request) == "break" else "fine"
+            return (
+                lines[request.turn] if request.turn < 2 else f"heard {len(news(request.messages))}"
+            )
+        return (
+            ModelError("out of ink", kind="invalid_request")
+            if prompt_of(request) == "break"
+            else "fine"
+        )
 
     return Scripted(say, name="model")
 
@@ -64,18 +70,34 @@ async def main(store: str, gate: str) -> None:
         outcome = (await retinue.wait(run))[run]
         assert outcome is not None and await retinue.verify() == []
         told = news(await retinue.messages(run))
-        sys.stdout.write(json.dumps({"text": outcome.text, "told": told, "ids": [c.id for c in outcome.children]}))
+        sys.stdout.write(
+            json.dumps(
+                {"text": outcome.text, "told": told, "ids": [c.id for c in outcome.children]}
+            )
+        )
 
 
 async def start(store: Path, gate: Path) -> Process:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-W", "error", "-m", "tests.families.test_agent_killed", str(store), str(gate)]
-    return await asyncio.create_subprocess_exec(*command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE)
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.families.test_agent_killed",
+        str(store),
+        str(gate),
+    ]
+    return await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE
+    )
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
 @run_async
-async def test_a_process_killed_between_an_end_and_its_notice_tells_it_once(deaths: int, tmp_path: Path) -> None:
+async def test_a_process_killed_between_an_end_and_its_notice_tells_it_once(
+    deaths: int, tmp_path: Path
+) -> None:
     store, gate = tmp_path / "log.db", tmp_path / "gate"
     for _ in range(deaths):
         process = await start(store, gate)

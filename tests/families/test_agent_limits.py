@@ -1,4 +1,5 @@
-"""How many sub-agents there may be and how deep, and which tools they hold: the limits and policies of `agent`."""
+"""How many sub-agents there may be and how deep, and which tools they hold: the limits and policies
+of `agent`."""
 
 from __future__ import annotations
 
@@ -44,14 +45,20 @@ async def test_a_sixth_child_is_refused_and_not_queued(together: bool) -> None:
 
 @on_virtual_time
 async def test_forks_and_spawns_count_together() -> None:
-    world = World([spawn(LONG), fork(LONG), spawn(LONG), fork(LONG), spawn(LONG)], fork(LONG), spawn(LONG))
+    world = World(
+        [spawn(LONG), fork(LONG), spawn(LONG), fork(LONG), spawn(LONG)], fork(LONG), spawn(LONG)
+    )
     await world.go()
     assert states(world.results) == ["running"] * 5 + [FORK_LIMIT, LIMIT]
 
 
 @on_virtual_time
 async def test_a_place_is_free_again_once_a_child_has_ended() -> None:
-    lines = [[spawn("after 10 say x")] * 2 + [spawn(LONG)] * 3, pause(20, spawn("say x")), about("agent_cancel", 4)]
+    lines = [
+        [spawn("after 10 say x")] * 2 + [spawn(LONG)] * 3,
+        pause(20, spawn("say x")),
+        about("agent_cancel", 4),
+    ]
     world = World(*lines, spawn("say y"), spawn("say z"))
     await world.go()
     assert states(world.results[5:6]) == ["running"]
@@ -59,17 +66,25 @@ async def test_a_place_is_free_again_once_a_child_has_ended() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("limit", ["max_concurrent_agents", "max_concurrent_ops", "max_children_per_agent"])
+@pytest.mark.parametrize(
+    "limit", ["max_concurrent_agents", "max_concurrent_ops", "max_children_per_agent"]
+)
 @on_virtual_time
 async def test_each_limit_of_concurrency_refuses_by_itself(limit: str, together: bool) -> None:
     limits = {"max_concurrent_ops": 100, **WIDE, limit: 2}
     calls = [spawn(LONG), fork(LONG), spawn(LONG), fork(LONG)]
-    world = World(calls, concurrency_limits=limits) if together else World(*calls, concurrency_limits=limits)
+    world = (
+        World(calls, concurrency_limits=limits)
+        if together
+        else World(*calls, concurrency_limits=limits)
+    )
     await world.go()
     assert states(world.results) == ["running", "running", LIMIT, FORK_LIMIT]
 
 
-@pytest.mark.parametrize("limit", ["max_concurrent_agents", "max_concurrent_ops", "max_children_per_agent"])
+@pytest.mark.parametrize(
+    "limit", ["max_concurrent_agents", "max_concurrent_ops", "max_children_per_agent"]
+)
 @on_virtual_time
 async def test_a_limit_of_none_at_all_refuses_before_the_prompt_is_read(limit: str) -> None:
     assert await refusal(spawn(" "), concurrency_limits={limit: 0}) == LIMIT
@@ -92,7 +107,8 @@ async def test_thirty_two_operations_may_run_at_once() -> None:
 
 @on_virtual_time
 async def test_eight_agents_of_one_tree_may_run_at_once() -> None:
-    """Two children that start three each, and the lead: the ninth agent of the tree is refused, whoever asks for it."""
+    """Two children that start three each, and the lead: the ninth agent of the tree is refused,
+    whoever asks for it."""
     told: list[str] = []
 
     def nest(request: Request) -> Any:
@@ -118,17 +134,25 @@ async def test_a_runtime_can_be_narrower_than_the_family() -> None:
 
 @on_virtual_time
 async def test_after_five_equal_failures_in_a_row_no_other_is_started() -> None:
-    lines = [spawn("break"), wait(), *[spawn("break"), call("rest", seconds=400.0)] * 4, spawn("say x")]
+    lines = [
+        spawn("break"),
+        wait(),
+        *[spawn("break"), call("rest", seconds=400.0)] * 4,
+        spawn("say x"),
+    ]
     world = World(*lines, does={"break": ValueError("no")})
     await world.go(rules=Rules(breaker_ms=3_600_000))
-    assert world.results[-1].startswith("Failed to spawn sub-agent: the last sub-agents all failed alike")
+    assert world.results[-1].startswith(
+        "Failed to spawn sub-agent: the last sub-agents all failed alike"
+    )
 
 
 # how deep
 
 
 def nesting(depth: list[int], prompts: list[list[str]]) -> Any:
-    """A child that starts another of its own kind as long as it can, and keeps what it was offered."""
+    """A child that starts another of its own kind as long as it can, and keeps what it was
+    offered."""
 
     def nest(request: Request) -> Any:
         prompts.append(tools_of(request))
@@ -156,14 +180,18 @@ async def test_a_child_that_calls_a_tool_of_the_family_all_the_same_finds_none(s
     def try_it(request: Request) -> Any:
         if request.turn == 0:
             return [call(name, prompt="x", agent_id="x") for name in ALL]
-        told.extend(m.text for m in request.messages if isinstance(m, Result) and m.call_id.startswith("c0"))
+        told.extend(
+            m.text for m in request.messages if isinstance(m, Result) and m.call_id.startswith("c0")
+        )
         return "done"
 
     world = World(start("try it"), does={"try it": try_it})
     outcome = await world.go()
     assert len(told) == 8
     for name, text in zip(ALL, told, strict=True):
-        assert text == f"Tool not found: {name}" or text.startswith(f"There is no tool named '{name}'")
+        assert text == f"Tool not found: {name}" or text.startswith(
+            f"There is no tool named '{name}'"
+        )
     assert len(outcome.children) == 1
     assert outcome.tree_turns == len(world.requests), "nobody else has worked"
 
@@ -212,7 +240,9 @@ async def test_a_grandchild_is_listed_by_its_own_parent_with_its_depth() -> None
         seen.append(json.loads([m for m in request.messages if isinstance(m, Result)][1].text))
         return "nested"
 
-    world = World(spawn("nest"), wait(), call("agent_list"), does={"nest": nest}, grant_spawn_tools=True)
+    world = World(
+        spawn("nest"), wait(), call("agent_list"), does={"nest": nest}, grant_spawn_tools=True
+    )
     await world.go()
     assert [a["depth"] for a in seen[0]["agents"]] == [2]
     assert [a["depth"] for a in world.results[2]["agents"]] == [1], "a parent sees its own children"
@@ -223,7 +253,13 @@ async def test_a_grandchild_is_listed_by_its_own_parent_with_its_depth() -> None
 
 @on_virtual_time
 async def test_without_a_policy_a_child_inherits_all_tools_of_its_parent() -> None:
-    world = World([spawn("say x"), spawn("say y", tool_access={"policy": "inherit"}), spawn("say z", tool_access=None)])
+    world = World(
+        [
+            spawn("say x"),
+            spawn("say y", tool_access={"policy": "inherit"}),
+            spawn("say z", tool_access=None),
+        ]
+    )
     await world.go()
     for prompt in ("say x", "say y", "say z"):
         assert tools_of(world.of(prompt)[0]) == ["look_up", "rest", "artifact"]
@@ -265,7 +301,9 @@ async def test_a_denied_tool_looks_as_if_it_were_not_there() -> None:
         told.append(request.messages[-1].text)
         return "done"
 
-    world = World(spawn("try", tool_access={"policy": "deny_list", "tools": ["rest"]}), does={"try": try_it})
+    world = World(
+        spawn("try", tool_access={"policy": "deny_list", "tools": ["rest"]}), does={"try": try_it}
+    )
     await world.go()
     assert told == ["Tool not found: rest"]
 
@@ -289,7 +327,9 @@ async def test_a_grandchild_never_regains_what_its_parent_was_denied() -> None:
 async def test_what_was_taken_from_the_lead_is_not_inherited() -> None:
     world = World([spawn("say x"), fork("say y")])
     await world.go(access=Capabilities(deny=("rest",)))
-    assert tools_of(world.of("say x")[0]) == tools_of(world.of("say y")[0]) == ["look_up", "artifact"]
+    assert (
+        tools_of(world.of("say x")[0]) == tools_of(world.of("say y")[0]) == ["look_up", "artifact"]
+    )
 
 
 @on_virtual_time
@@ -314,7 +354,13 @@ async def test_a_lead_without_tools_can_delegate_too() -> None:
 
 @on_virtual_time
 async def test_a_system_prompt_of_its_own_replaces_the_inherited_one() -> None:
-    lines = [[spawn("say a", system_prompt="Be brief."), spawn("say b", system_prompt=""), spawn("say c")]]
+    lines = [
+        [
+            spawn("say a", system_prompt="Be brief."),
+            spawn("say b", system_prompt=""),
+            spawn("say c"),
+        ]
+    ]
     world = World(*lines)
     await world.go()
     assert [world.of(f"say {x}")[0].instructions for x in "abc"] == ["Be brief.", "", "Lead well."]
@@ -330,7 +376,9 @@ async def test_a_child_inherits_what_its_parents_run_was_told_and_a_fork_exactly
     assert [world.of(p)[0].instructions for p in ("say x", "say y")] == ["Speak French."] * 2
     world = World([spawn("say x"), fork("say y")], enabled=False)
     await world.go(families={"agent": True})
-    assert world.of("say x")[0].instructions == "Lead well.", "nothing about tools that it does not have"
+    assert world.of("say x")[0].instructions == "Lead well.", (
+        "nothing about tools that it does not have"
+    )
     assert world.of("say y")[0].instructions == world.of_lead[0].instructions
 
 
@@ -360,7 +408,9 @@ async def test_nothing_is_announced_or_hosted_because_the_lead_is() -> None:
         await asyncio.sleep(10)
         children = (await retinue.tree(run)).children
         await retinue.cancel(run)
-    assert [c.state for c in children] == ["completed", "completed"], "neither hosts, and both are kept"
+    assert [c.state for c in children] == ["completed", "completed"], (
+        "neither hosts, and both are kept"
+    )
     assert len(world.news) == 2
     for child in children:
         spec, _ = await world.row(child.id)

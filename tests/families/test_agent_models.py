@@ -17,9 +17,19 @@ from tests.families.agent_world import World, fork, refusal, spawn
 ANTHROPIC = ("claude-opus-4-6", "claude-sonnet-4-5", "claude-opus-4-5")
 OPENAI = ("gpt-5.2", "gpt-5.2-pro")
 GEMINI = ("gemini-3-flash-preview", "gemini-3-pro-preview")
-LISTED = "anthropic: {}; openai: {}; gemini: {}".format(*(", ".join(m) for m in (ANTHROPIC, OPENAI, GEMINI)))
-EVERY: dict[str, Any] = {"profile": "meerkat", "model": ANTHROPIC[0], "models": (*ANTHROPIC[1:], *OPENAI, *GEMINI)}
-LISTS: dict[str, Any] = {"anthropic": ["claude-opus-4-6"], "openai": ["gpt-5.2"], "gemini": ["gemini-3-pro-preview"]}
+LISTED = "anthropic: {}; openai: {}; gemini: {}".format(
+    *(", ".join(m) for m in (ANTHROPIC, OPENAI, GEMINI))
+)
+EVERY: dict[str, Any] = {
+    "profile": "meerkat",
+    "model": ANTHROPIC[0],
+    "models": (*ANTHROPIC[1:], *OPENAI, *GEMINI),
+}
+LISTS: dict[str, Any] = {
+    "anthropic": ["claude-opus-4-6"],
+    "openai": ["gpt-5.2"],
+    "gemini": ["gemini-3-pro-preview"],
+}
 
 
 async def chosen(line: Any, **world: Any) -> tuple[str, str, str]:
@@ -42,18 +52,39 @@ async def test_the_profile_meerkat_has_the_defaults_of_the_document() -> None:
     assert (settings.default_provider, settings.default_model) == ("anthropic", None)
     assert settings.allowed_models == {"anthropic": ANTHROPIC, "openai": OPENAI, "gemini": GEMINI}
     assert (settings.default_budget, settings.max_budget_per_agent) == (50_000, None)
-    assert (settings.allow_nested_spawn, settings.inherit_system_prompt, settings.enable_comms) == (True, True, False)
+    assert (settings.allow_nested_spawn, settings.inherit_system_prompt, settings.enable_comms) == (
+        True,
+        True,
+        False,
+    )
     limits = settings.concurrency_limits
-    numbers = (limits.max_depth, limits.max_concurrent_ops, limits.max_concurrent_agents, limits.max_children_per_agent)
+    numbers = (
+        limits.max_depth,
+        limits.max_concurrent_ops,
+        limits.max_concurrent_agents,
+        limits.max_children_per_agent,
+    )
     assert numbers == (3, 32, 8, 5)
     assert settings.finished_kept == 256
 
 
 def test_the_family_has_the_same_defaults_but_inherits_its_model() -> None:
     mine, theirs = family("agent").settings, family("meerkat").settings
-    differing = {f for f in AgentSettings.__struct_fields__ if getattr(mine, f) != getattr(theirs, f)}
-    assert differing == {"default_provider", "default_model", "allowed_models", "more_tools", "more_keys"}
-    assert (mine.default_provider, mine.default_model, mine.allowed_models) == ("inherit", "inherit", None)
+    differing = {
+        f for f in AgentSettings.__struct_fields__ if getattr(mine, f) != getattr(theirs, f)
+    }
+    assert differing == {
+        "default_provider",
+        "default_model",
+        "allowed_models",
+        "more_tools",
+        "more_keys",
+    }
+    assert (mine.default_provider, mine.default_model, mine.allowed_models) == (
+        "inherit",
+        "inherit",
+        None,
+    )
 
 
 @pytest.mark.parametrize("start", [spawn, fork])
@@ -65,7 +96,9 @@ async def test_without_a_word_the_first_model_of_the_default_provider_is_used(st
 @pytest.mark.parametrize(("provider", "first"), [("openai", OPENAI[0]), ("gemini", GEMINI[0])])
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
-async def test_a_provider_without_a_model_means_the_first_of_its_list(start: Any, provider: str, first: str) -> None:
+async def test_a_provider_without_a_model_means_the_first_of_its_list(
+    start: Any, provider: str, first: str
+) -> None:
     assert await chosen(start("say x", provider=provider), **EVERY) == (provider, first, first)
 
 
@@ -98,15 +131,22 @@ async def test_a_model_on_the_list_of_its_provider_is_used(start: Any) -> None:
 
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
-async def test_a_model_that_is_not_on_the_list_is_refused_by_both_tools_with_the_list(start: Any) -> None:
+async def test_a_model_that_is_not_on_the_list_is_refused_by_both_tools_with_the_list(
+    start: Any,
+) -> None:
     told = await refusal(start("say x", provider="openai", model="gpt-4"), **EVERY)
-    assert told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2, gpt-5.2-pro"
+    assert (
+        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2, "
+        "gpt-5.2-pro"
+    )
 
 
 @on_virtual_time
 async def test_the_model_is_looked_for_on_the_list_of_the_default_provider() -> None:
     told = await refusal(spawn("say x", model="gpt-5.2"), **EVERY)
-    assert told.startswith("Model 'gpt-5.2' is not in allowlist for provider 'anthropic'. Allowed models: claude-")
+    assert told.startswith(
+        "Model 'gpt-5.2' is not in allowlist for provider 'anthropic'. Allowed models: claude-"
+    )
 
 
 @on_virtual_time
@@ -126,12 +166,16 @@ async def test_the_tool_definitions_name_the_allowed_models() -> None:
 
 @on_virtual_time
 async def test_a_list_that_is_configured_replaces_the_one_of_the_document() -> None:
-    told = await refusal(spawn("say x", model="claude-sonnet-4-5"), **{**EVERY, "allowed_models": LISTS})
+    told = await refusal(
+        spawn("say x", model="claude-sonnet-4-5"), **{**EVERY, "allowed_models": LISTS}
+    )
     assert told.endswith("Allowed models: claude-opus-4-6")
 
 
 @on_virtual_time
-async def test_a_configured_default_goes_before_the_first_of_the_list_and_an_argument_before_both() -> None:
+async def test_a_configured_default_goes_before_the_first_of_the_list_and_an_argument_before_both() -> (
+    None
+):
     world = {**EVERY, "default_model": "claude-sonnet-4-5"}
     assert (await chosen(spawn("say x"), **world))[1] == "claude-sonnet-4-5"
     assert (await chosen(spawn("say x", model="claude-opus-4-5"), **world))[1] == "claude-opus-4-5"
@@ -146,13 +190,20 @@ async def test_a_model_on_the_list_that_nobody_has_cannot_be_had_without_a_key(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     told = await refusal(spawn("say x", provider="openai"), profile="meerkat", model=ANTHROPIC[0])
-    assert told == "Failed to create LLM client: no key for openai: set OPENAI_API_KEY in the environment"
+    assert (
+        told
+        == "Failed to create LLM client: no key for openai: set OPENAI_API_KEY in the environment"
+    )
 
 
 @on_virtual_time
 async def test_a_model_may_be_known_by_its_provider_and_name() -> None:
     world = {"profile": "meerkat", "model": ANTHROPIC[0], "models": ["openai:gpt-5.2"]}
-    assert await chosen(spawn("say x", provider="openai"), **world) == ("openai", "gpt-5.2", "openai:gpt-5.2")
+    assert await chosen(spawn("say x", provider="openai"), **world) == (
+        "openai",
+        "gpt-5.2",
+        "openai:gpt-5.2",
+    )
 
 
 @on_virtual_time
@@ -175,9 +226,21 @@ async def test_without_lists_a_child_runs_on_its_parents_model(start: Any) -> No
 @on_virtual_time
 async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() -> None:
     world = {"model": "gpt-5.2", "models": ["claude-x", "gemini:y"]}
-    assert await chosen(spawn("say x", model="claude-x"), **world) == ("anthropic", "claude-x", "claude-x")
-    assert await chosen(spawn("say x", provider="google"), **world) == ("gemini", "gemini:y", "gemini:y")
-    assert await chosen(spawn("say x", provider="openai"), **world) == ("openai", "gpt-5.2", "gpt-5.2")
+    assert await chosen(spawn("say x", model="claude-x"), **world) == (
+        "anthropic",
+        "claude-x",
+        "claude-x",
+    )
+    assert await chosen(spawn("say x", provider="google"), **world) == (
+        "gemini",
+        "gemini:y",
+        "gemini:y",
+    )
+    assert await chosen(spawn("say x", provider="openai"), **world) == (
+        "openai",
+        "gpt-5.2",
+        "gpt-5.2",
+    )
     told = await refusal(spawn("say x", provider="openai", model="claude-x"), **world)
     assert told == "Failed to create LLM client: model 'claude-x' is not of provider 'openai'"
     told = await refusal(spawn("say x", model="gpt-7"), **world)
@@ -202,7 +265,9 @@ async def test_an_inherited_provider_that_no_name_tells_is_ambiguous() -> None:
 @on_virtual_time
 async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
     told = await refusal(spawn("say x"), allowed_models=LISTS, model="gpt-4")
-    assert told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2"
+    assert (
+        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2"
+    )
 
 
 # settings
@@ -212,15 +277,24 @@ async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
     ("settings", "text"),
     [
         ({"allowed_models": {**LISTS, "gemini": []}}, "gemini must be there and not be empty"),
-        ({"allowed_models": {"anthropic": ["x"], "openai": ["y"]}}, "gemini must be there and not be empty"),
+        (
+            {"allowed_models": {"anthropic": ["x"], "openai": ["y"]}},
+            "gemini must be there and not be empty",
+        ),
         ({"allowed_models": {**LISTS, "openai": ["*"]}}, "`\\*` is not taken"),
         ({"allowed_models": {**LISTS, "mistral": ["x"]}}, "mistral: there is no such provider"),
-        ({"allowed_models": LISTS, "default_model": "gpt-4"}, "default_model 'gpt-4' is not on the list of inherit"),
+        (
+            {"allowed_models": LISTS, "default_model": "gpt-4"},
+            "default_model 'gpt-4' is not on the list of inherit",
+        ),
         (
             {"allowed_models": LISTS, "default_provider": "gemini", "default_model": "gpt-5.2"},
             "default_model 'gpt-5.2' is not on the list of gemini",
         ),
-        ({"default_provider": "mistral"}, "default_provider 'mistral' is none of anthropic, openai, gemini, inherit"),
+        (
+            {"default_provider": "mistral"},
+            "default_provider 'mistral' is none of anthropic, openai, gemini, inherit",
+        ),
         ({"default_budget": -1}, "default_budget"),
         ({"max_budget_per_agent": -1}, "max_budget_per_agent"),
         ({"finished_kept": -1}, "finished_kept"),
@@ -245,5 +319,8 @@ def test_the_settings_stand_in_the_section_sub_agents(tmp_path: Path) -> None:
     settings = made.settings
     assert made.name == "agent" and not settings.enabled
     assert (settings.default_budget, settings.default_model) == (1000, "claude-sonnet-4-5")
-    assert (settings.concurrency_limits.max_depth, settings.concurrency_limits.max_children_per_agent) == (2, 5)
+    assert (
+        settings.concurrency_limits.max_depth,
+        settings.concurrency_limits.max_children_per_agent,
+    ) == (2, 5)
     assert settings.allowed_models["openai"] == OPENAI

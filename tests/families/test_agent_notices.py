@@ -1,4 +1,5 @@
-"""A parent is told of every end of its sub-agents, once, without asking; and what is cancelled stops."""
+"""A parent is told of every end of its sub-agents, once, without asking; and what is cancelled
+stops."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ async def notice(prompt: str, does: Any = None, **options: Any) -> str:
 @on_virtual_time
 async def test_a_parent_that_never_asks_is_told_of_every_end_once() -> None:
     does = {"break": ModelError("out of ink", kind="invalid_request")}
-    world = World([spawn("after 30 say a"), fork("after 10 say b"), spawn("break")], "I am done.", does=does)
+    world = World(
+        [spawn("after 30 say a"), fork("after 10 say b"), spawn("break")], "I am done.", does=does
+    )
     outcome = await world.go()
     first, second, third = [r["agent_id"] for r in world.results]
     assert [re.findall(r"\(([0-9a-f-]{36})\) (\w+)", n)[0] for n in world.news] == [
@@ -44,7 +47,9 @@ async def test_a_parent_that_never_asks_is_told_of_every_end_once() -> None:
         (first, "completed"),
     ]
     assert outcome.text == "done", "it has had a turn after the last of them"
-    assert not any(c.name != "agent_spawn" and c.name != "agent_fork" for q in world.of_lead for c in _calls(q))
+    assert not any(
+        c.name != "agent_spawn" and c.name != "agent_fork" for q in world.of_lead for c in _calls(q)
+    )
 
 
 def _calls(request: Request) -> list[Any]:
@@ -95,14 +100,22 @@ async def test_the_result_is_fenced_as_data_and_named_by_the_runtime() -> None:
 
 @on_virtual_time
 async def test_looking_and_waiting_do_not_take_a_notice_away() -> None:
-    world = World(spawn("after 5 say x"), wait(), about("agent_status"), call("agent_list"), about("agent_status"))
+    world = World(
+        spawn("after 5 say x"),
+        wait(),
+        about("agent_status"),
+        call("agent_list"),
+        about("agent_status"),
+    )
     await world.go()
     assert len(world.news) == 1 and "completed: x" in world.news[0]
 
 
 @on_virtual_time
 async def test_notices_come_while_the_parent_is_at_work_and_not_only_at_its_end() -> None:
-    world = World([spawn("after 5 say a"), spawn("after 500 say b")], call("rest", seconds=10.0), "hm", "end")
+    world = World(
+        [spawn("after 5 say a"), spawn("after 500 say b")], call("rest", seconds=10.0), "hm", "end"
+    )
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(20)
@@ -135,17 +148,21 @@ async def test_an_agent_is_not_told_what_it_has_done_itself() -> None:
 
 
 def busy() -> World:
-    """One of its three ends while the parent is in a tool, one while it thinks, one while it waits for the last."""
+    """One of its three ends while the parent is in a tool, one while it thinks, one while it waits
+    for the last."""
     lines = [
         [spawn("after 0.2 say a"), fork("after 0.9 say b"), spawn("break")],
         pause(0.1, call("rest", seconds=0.3)),
         pause(0.3, "I am done."),
     ]
-    return World(*lines, does={"break": pause(0.6, ModelError("out of ink", kind="invalid_request"))})
+    return World(
+        *lines, does={"break": pause(0.6, ModelError("out of ink", kind="invalid_request"))}
+    )
 
 
 class Mortal:
-    """A store in front of another. The process dies with its n-th commit: before it is made, or right after."""
+    """A store in front of another. The process dies with its n-th commit: before it is made, or
+    right after."""
 
     def __init__(self, store: Any, n: int, *, after: bool) -> None:
         self.store, self.left, self.after = store, n, after
@@ -165,9 +182,11 @@ class Mortal:
         return done
 
 
-async def killed(kind: str, folder: Path, n: int, *, after: bool) -> tuple[list[str], list[str], bool]:
-    """The notices in the conversation and whom they should be about, if the first process dies with commit `n`; and
-    whether it did."""
+async def killed(
+    kind: str, folder: Path, n: int, *, after: bool
+) -> tuple[list[str], list[str], bool]:
+    """The notices in the conversation and whom they should be about, if the first process dies with
+    commit `n`; and whether it did."""
     world, home = busy(), Home(kind, folder)
     mortal: list[Mortal] = []
 
@@ -189,13 +208,17 @@ async def killed(kind: str, folder: Path, n: int, *, after: bool) -> tuple[list[
         assert outcome.state == "completed", outcome
         assert await retinue.verify() == []
     told = [re.findall(r"\(([0-9a-f-]{36})\)", text)[0] for text in news(messages)]
-    assert sorted(c.id for c in outcome.children) == sorted(r["agent_id"] for r in results(messages)[:3])
+    assert sorted(c.id for c in outcome.children) == sorted(
+        r["agent_id"] for r in results(messages)[:3]
+    )
     return told, [c.id for c in outcome.children], died
 
 
 @pytest.mark.parametrize("after", [False, True])
 @on_virtual_time
-async def test_a_death_at_any_commit_loses_no_notice_and_repeats_none(after: bool, tmp_path: Path) -> None:
+async def test_a_death_at_any_commit_loses_no_notice_and_repeats_none(
+    after: bool, tmp_path: Path
+) -> None:
     for n in range(2, 200):
         told, children, died = await killed("memory", tmp_path, n, after=after)
         assert len(children) == 3, f"commit {n}"
@@ -216,7 +239,12 @@ async def test_the_same_holds_for_a_file(n: int, tmp_path: Path) -> None:
 @on_virtual_time
 async def test_agents_and_their_limits_survive_a_restart(kind: str, tmp_path: Path) -> None:
     home = Home(kind, tmp_path)
-    lines = [[spawn("after 100 say x")] * 5, call("rest", seconds=50.0), spawn("say y"), call("agent_list")]
+    lines = [
+        [spawn("after 100 say x")] * 5,
+        call("rest", seconds=50.0),
+        spawn("say y"),
+        call("agent_list"),
+    ]
     world = World(*lines)
     async with home.open(agents=world.agents) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
@@ -246,7 +274,10 @@ async def test_an_agent_that_a_restart_puts_aside_is_told_as_failed(tmp_path: Pa
     id, name = world.results[0]["agent_id"], world.results[0]["name"]
     error = "the process died 1 times in a row as soon as this run was taken up, and not without it"
     assert world.news == [f"Sub-agent {name} ({id}) failed: {error}"]
-    assert (world.results[1]["agents"][0]["state"], world.results[1]["agents"][0]["error"]) == ("failed", error)
+    assert (world.results[1]["agents"][0]["state"], world.results[1]["agents"][0]["error"]) == (
+        "failed",
+        error,
+    )
 
 
 # cancelled
@@ -276,7 +307,10 @@ async def test_cancelling_an_agent_stops_its_model_call_and_nothing_more_is_spen
 async def test_cancelling_an_agent_stops_everything_below_it() -> None:
     does = {"nest": [[spawn("after 500 say x"), fork("after 500 say y")], pause(500, "late")]}
     world = World(
-        spawn("nest", budget={"max_tokens": 10**6}), pause(5, about("agent_cancel")), does=does, grant_spawn_tools=True
+        spawn("nest", budget={"max_tokens": 10**6}),
+        pause(5, about("agent_cancel")),
+        does=does,
+        grant_spawn_tools=True,
     )
     outcome = await world.go(seconds=1_000)
     assert len(world.cancelled) == 3
@@ -304,7 +338,12 @@ async def test_cancelling_the_parent_stops_the_model_calls_of_all() -> None:
 @on_virtual_time
 async def test_a_cancelled_agent_stays_cancelled_after_a_restart(tmp_path: Path) -> None:
     home = Home("memory", tmp_path)
-    world = World(spawn("after 500 say x"), about("agent_cancel"), call("rest", seconds=20.0), about("agent_status"))
+    world = World(
+        spawn("after 500 say x"),
+        about("agent_cancel"),
+        call("rest", seconds=20.0),
+        about("agent_status"),
+    )
     async with home.open(agents=world.agents) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(10)
@@ -316,7 +355,9 @@ async def test_a_cancelled_agent_stays_cancelled_after_a_restart(tmp_path: Path)
 
 @on_virtual_time
 async def test_two_cancels_in_one_reply_stop_it_once() -> None:
-    world = World(spawn("after 500 say x"), lambda q: [about("agent_cancel")(q)] * 2, call("agent_list"))
+    world = World(
+        spawn("after 500 say x"), lambda q: [about("agent_cancel")(q)] * 2, call("agent_list")
+    )
     await world.go()
     assert [r["success"] for r in world.results[1:3]] == [True, False]
     assert "It ended before it could be cancelled" in world.results[2]["message"]
@@ -328,7 +369,9 @@ async def test_two_cancels_in_one_reply_stop_it_once() -> None:
 
 @on_virtual_time
 async def test_of_those_that_have_ended_the_last_256_are_shown_and_the_log_keeps_all() -> None:
-    limits = dict.fromkeys(("max_concurrent_ops", "max_concurrent_agents", "max_children_per_agent"), 1_000)
+    limits = dict.fromkeys(
+        ("max_concurrent_ops", "max_concurrent_agents", "max_children_per_agent"), 1_000
+    )
     lines = [pause(1, [spawn(f"say {n}")] * 52) for n in range(5)]
     world = World(
         *lines,
@@ -344,7 +387,11 @@ async def test_of_those_that_have_ended_the_last_256_are_shown_and_the_log_keeps
         assert len((await retinue.tree(run)).children) == 261
         await retinue.cancel(run)
     listing, first, last = world.results[-3:]
-    assert (listing["total_count"], listing["completed_count"], listing["running_count"]) == (257, 256, 1)
+    assert (listing["total_count"], listing["completed_count"], listing["running_count"]) == (
+        257,
+        256,
+        1,
+    )
     assert last["state"] == "completed"
     oldest = first.removeprefix("Sub-agent not found: ")
     assert oldest in [r["agent_id"] for r in world.results[:52]]
@@ -354,12 +401,18 @@ async def test_of_those_that_have_ended_the_last_256_are_shown_and_the_log_keeps
 
 @on_virtual_time
 async def test_who_ended_first_is_forgotten_first() -> None:
-    lines = [spawn("after 50 say slow"), *[pause(1, spawn("say quick"))] * 4, call("rest", seconds=100.0)]
+    lines = [
+        spawn("after 50 say slow"),
+        *[pause(1, spawn("say quick"))] * 4,
+        call("rest", seconds=100.0),
+    ]
     after = [call("agent_list"), about("agent_cancel", 1), about("agent_resume", 2, prompt="x")]
     world = World(*lines, *after, finished_kept=3)
     await world.go()
     listing = world.results[6]
     shown = [a["id"] for a in listing["agents"]]
-    assert shown == [world.results[n]["agent_id"] for n in (0, 3, 4)], "the first to start was the last to end"
+    assert shown == [world.results[n]["agent_id"] for n in (0, 3, 4)], (
+        "the first to start was the last to end"
+    )
     assert listing["total_count"] == 3
     assert [str(r).startswith("Sub-agent not found: ") for r in world.results[7:]] == [True, True]

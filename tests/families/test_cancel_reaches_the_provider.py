@@ -1,6 +1,5 @@
-"""Cancelling is real: whoever cancels, and through whichever family, the provider sees the connection go and nothing
-more is asked of it.
-"""
+"""Cancelling is real: whoever cancels, and through whichever family, the provider sees the
+connection go and nothing more is asked of it."""
 
 from __future__ import annotations
 
@@ -42,8 +41,18 @@ def by_agent_cancel(heard: Any) -> Any:
 def by_cancel_tasks(heard: Any) -> Any:
     said = sum(isinstance(m, Assistant) for m in heard.messages)
     if said == 0:
-        return call("delegate_tasks", mode="background", tasks=[{"task_id": "t", "prompt": "@@slow@@", "tools": []}])
-    return call("lookup", q="meanwhile") if said == 1 else call("cancel_tasks", task_ids=["t"]) if said == 2 else "done"
+        return call(
+            "delegate_tasks",
+            mode="background",
+            tasks=[{"task_id": "t", "prompt": "@@slow@@", "tools": []}],
+        )
+    return (
+        call("lookup", q="meanwhile")
+        if said == 1
+        else call("cancel_tasks", task_ids=["t"])
+        if said == 2
+        else "done"
+    )
 
 
 def by_end_of_parent(heard: Any) -> Any:
@@ -51,7 +60,12 @@ def by_end_of_parent(heard: Any) -> Any:
     return call("spawn_agents", tasks=[{"task": "@@slow@@"}]) if said == 0 else "done"
 
 
-WAYS = {"agent": by_agent_cancel, "delegate": by_cancel_tasks, "fanout": by_end_of_parent, "subagent": by_end_of_parent}
+WAYS = {
+    "agent": by_agent_cancel,
+    "delegate": by_cancel_tasks,
+    "fanout": by_end_of_parent,
+    "subagent": by_end_of_parent,
+}
 
 
 async def scene(way: str) -> tuple[Any, FakeLLM, int]:
@@ -72,7 +86,9 @@ async def scene(way: str) -> tuple[Any, FakeLLM, int]:
     async with FakeLLM(script) as llm:
         client = ConnectionPool()
         info = ModelInfo(name="m", price_in=1, price_out=2)
-        model = HttpModel(info, AnthropicCodec(), model="m", base_url=llm.url, key="k", client=client)
+        model = HttpModel(
+            info, AnthropicCodec(), model="m", base_url=llm.url, key="k", client=client
+        )
         async with Retinue(MemoryStore()) as retinue:
             lead = Agent("lead", "lead", model=model, tools=[lookup], families=[way])
             run = await retinue.spawn(lead, "go")

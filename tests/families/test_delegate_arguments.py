@@ -1,4 +1,5 @@
-"""What `delegate_tasks` refuses, in which order and words; every refusal is a result that the model can act on."""
+"""What `delegate_tasks` refuses, in which order and words; every refusal is a result that the model
+can act on."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ GOOD = task("a")
 
 
 async def told(*lines: Any, **settings: Any) -> tuple[list[str], World]:
-    """The results that the lead gets for its calls; nobody was started and nothing was announced."""
+    """The results that the lead gets for its calls; nobody was started and nothing was
+    announced."""
     world, channel = World(*lines, **settings), Recorder()
     await world.go(channel, seconds=1)
     assert channel.texts == []
@@ -33,19 +35,31 @@ async def told(*lines: Any, **settings: Any) -> tuple[list[str], World]:
         ({}, "Missing 'mode' parameter"),
         ({"mode": 7, "tasks": [GOOD]}, "Missing 'mode' parameter"),
         ({"mode": None, "tasks": [GOOD]}, "Missing 'mode' parameter"),
-        ({"mode": "serial", "tasks": [GOOD]}, "Invalid mode 'serial'. Must be 'parallel' or 'background'."),
-        ({"mode": "Parallel", "tasks": [GOOD]}, "Invalid mode 'Parallel'. Must be 'parallel' or 'background'."),
+        (
+            {"mode": "serial", "tasks": [GOOD]},
+            "Invalid mode 'serial'. Must be 'parallel' or 'background'.",
+        ),
+        (
+            {"mode": "Parallel", "tasks": [GOOD]},
+            "Invalid mode 'Parallel'. Must be 'parallel' or 'background'.",
+        ),
         ({"mode": "parallel"}, "Missing or invalid 'tasks' parameter"),
         ({"mode": "parallel", "tasks": {"a": 1}}, "Missing or invalid 'tasks' parameter"),
         ({"mode": "parallel", "tasks": json.dumps([GOOD])}, "Missing or invalid 'tasks' parameter"),
         ({"mode": "parallel", "tasks": []}, "'tasks' array cannot be empty"),
         ({"mode": "background", "tasks": []}, "'tasks' array cannot be empty"),
         ({"mode": "parallel", "tasks": [{"prompt": "p", "tools": []}]}, "Task 0 missing 'task_id'"),
-        ({"mode": "parallel", "tasks": [GOOD, {"task_id": 3, "prompt": "p", "tools": []}]}, "Task 1 missing 'task_id'"),
+        (
+            {"mode": "parallel", "tasks": [GOOD, {"task_id": 3, "prompt": "p", "tools": []}]},
+            "Task 1 missing 'task_id'",
+        ),
         ({"mode": "parallel", "tasks": [task(" ")]}, "Task 0 missing 'task_id'"),
         ({"mode": "parallel", "tasks": [{"task_id": "a", "tools": []}]}, "Task 0 missing 'prompt'"),
         ({"mode": "parallel", "tasks": [task("a", " ")]}, "Task 0 missing 'prompt'"),
-        ({"mode": "parallel", "tasks": [{"task_id": "a", "prompt": "p"}]}, "Task 0 missing 'tools'"),
+        (
+            {"mode": "parallel", "tasks": [{"task_id": "a", "prompt": "p"}]},
+            "Task 0 missing 'tools'",
+        ),
         ({"mode": "parallel", "tasks": [{**GOOD, "tools": "look_up"}]}, "Task 0 missing 'tools'"),
         ({"mode": "parallel", "tasks": ["do it"]}, "Task 0 missing 'task_id'"),
         ({"mode": "parallel", "tasks": [json.dumps(GOOD)]}, "Task 0 missing 'task_id'"),
@@ -53,7 +67,9 @@ async def told(*lines: Any, **settings: Any) -> tuple[list[str], World]:
     ],
 )
 @on_virtual_time
-async def test_what_is_missing_or_malformed_is_named_in_the_words_of_the_document(args: Any, text: str) -> None:
+async def test_what_is_missing_or_malformed_is_named_in_the_words_of_the_document(
+    args: Any, text: str
+) -> None:
     assert (await told(call("delegate_tasks", **args)))[0] == [text]
 
 
@@ -89,7 +105,9 @@ async def test_checks_come_in_the_order_of_the_document() -> None:
         {"mode": "background", "tasks": many[:2]},
         {"mode": "background", "tasks": [task("a", tools=["nothing"])] * 2},
     ]
-    results, _ = await told([call("delegate_tasks", **a) for a in lines], max_subtasks_per_request=2)
+    results, _ = await told(
+        [call("delegate_tasks", **a) for a in lines], max_subtasks_per_request=2
+    )
     heads = [
         "Missing 'mode'",
         "Invalid mode",
@@ -127,12 +145,15 @@ async def test_unknown_fields_are_named_together_with_the_known_ones() -> None:
     results, _ = await told(
         [
             call("delegate_tasks", mode="parallel", tasks=[GOOD], timeout=5),
-            call("delegate_tasks", mode="parallel", tasks=[GOOD, {**task("b"), "allowed_tools": []}]),
+            call(
+                "delegate_tasks", mode="parallel", tasks=[GOOD, {**task("b"), "allowed_tools": []}]
+            ),
         ]
     )
     assert results == [
         "unknown field 'timeout'. Known fields: mode, tasks",
-        "Task 1: unknown field 'allowed_tools'. Known fields: task_id, prompt, tools, context_summary, model",
+        "Task 1: unknown field 'allowed_tools'. Known fields: task_id, prompt, tools, "
+        "context_summary, model",
     ]
 
 
@@ -184,12 +205,16 @@ async def test_entries_that_are_no_names_are_dropped_from_a_list_of_tools() -> N
 @on_virtual_time
 async def test_the_tools_of_the_family_are_stripped_from_every_list(mode: str) -> None:
     given = task("a", tools=["delegate_tasks", "look_up", "cancel_tasks"])
-    world = World(call("delegate_tasks", mode=mode, tasks=[given, task("b", tools=["delegate_tasks"])]))
+    world = World(
+        call("delegate_tasks", mode=mode, tasks=[given, task("b", tools=["delegate_tasks"])])
+    )
     await world.go()
     assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "ab"] == [["look_up"], []]
 
 
-@pytest.mark.parametrize("args", ["{", "[]", '"x"', '{"mode": "parallel", "mode": "background"}', "[" * 100])
+@pytest.mark.parametrize(
+    "args", ["{", "[]", '"x"', '{"mode": "parallel", "mode": "background"}', "[" * 100]
+)
 @on_virtual_time
 async def test_arguments_that_are_no_object_are_an_error_that_says_so(args: str) -> None:
     results, _ = await told(Call(id="", name="delegate_tasks", args=args))
@@ -209,19 +234,30 @@ async def test_the_tool_without_its_family_says_that_it_is_not_initialized() -> 
     world.lead = Agent("bare", model=world.model, tools=family("delegate").tools())
     assert await world.go() == "Orchestrator registry not initialized"
     world.lines = (call("delegate_tasks"),)
-    assert await world.go() == "Orchestrator registry not initialized", "before anything else is looked at"
+    assert await world.go() == "Orchestrator registry not initialized", (
+        "before anything else is looked at"
+    )
 
 
 def test_the_schema_is_that_of_the_document_and_says_what_may_be_left_out() -> None:
     tool, *more = DelegateFamily().tools()
     schema = tool.schema.parameters
     tasks = schema["properties"]["tasks"]
-    assert (tool.schema.name, [t.schema.name for t in more]) == ("delegate_tasks", ["cancel_tasks", "list_tasks"])
+    assert (tool.schema.name, [t.schema.name for t in more]) == (
+        "delegate_tasks",
+        ["cancel_tasks", "list_tasks"],
+    )
     assert schema["properties"]["mode"]["enum"] == ["parallel", "background"]
     assert schema["required"] == ["mode", "tasks"]
     assert (tasks["type"], tasks["minItems"], tasks["maxItems"]) == ("array", 1, 10)
     assert tasks["items"]["required"] == ["task_id", "prompt", "tools"]
-    assert list(tasks["items"]["properties"]) == ["task_id", "prompt", "context_summary", "tools", "model"]
+    assert list(tasks["items"]["properties"]) == [
+        "task_id",
+        "prompt",
+        "context_summary",
+        "tools",
+        "model",
+    ]
     assert tasks["items"]["properties"]["tools"]["items"] == {"type": "string"}
     assert "parallel" in tool.schema.description and "background" in tool.schema.description
 
@@ -232,9 +268,15 @@ def test_the_guide_says_when_to_delegate_and_that_polling_is_wrong() -> None:
 
 
 @on_virtual_time
-async def test_a_lead_reads_the_guide_unless_it_is_switched_off_and_without_the_family_has_neither() -> None:
+async def test_a_lead_reads_the_guide_unless_it_is_switched_off_and_without_the_family_has_neither() -> (
+    None
+):
     said = []
-    for options, settings in (({}, {}), ({}, {"guide": False}), ({"families": {"delegate": False}}, {})):
+    for options, settings in (
+        ({}, {}),
+        ({}, {"guide": False}),
+        ({"families": {"delegate": False}}, {}),
+    ):
         world = World("done", **settings)
         await world.go(seconds=0, **options)
         names = [t.name for t in world.requests[0].tools]

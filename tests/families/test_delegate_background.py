@@ -1,4 +1,5 @@
-"""Background mode: what is said on the channel, in which order, and how many groups there can be."""
+"""Background mode: what is said on the channel, in which order, and how many groups there can
+be."""
 
 from __future__ import annotations
 
@@ -35,15 +36,20 @@ async def test_the_call_returns_at_once_in_the_words_of_the_document() -> None:
     world = World(background(task("a", LONG), task("b", LONG), task("c", LONG)))
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
-        assert outcome.ended_at == outcome.created_at, "the lead confirms while its tasks are at work"
+        assert outcome.ended_at == outcome.created_at, (
+            "the lead confirms while its tasks are at work"
+        )
     (group,) = GROUP.findall(outcome.text)
     assert outcome.text == (
-        f"Started task group {group} with 3 tasks. The user will be notified on the original channel as tasks complete."
+        f"Started task group {group} with 3 tasks. The user will be notified on the original "
+        "channel as tasks complete."
     )
 
 
 @on_virtual_time
-async def test_a_group_is_announced_at_its_start_at_each_end_as_it_comes_and_at_last_as_a_whole() -> None:
+async def test_a_group_is_announced_at_its_start_at_each_end_as_it_comes_and_at_last_as_a_whole() -> (
+    None
+):
     world, channel = (
         World(
             background(
@@ -52,7 +58,10 @@ async def test_a_group_is_announced_at_its_start_at_each_end_as_it_comes_and_at_
                 task("quick", "after 10 say Q"),
                 task("stuck", "hang"),
             ),
-            does={"bad": pause(20, ModelRejected("no such page", kind="invalid_request")), "hang": hang},
+            does={
+                "bad": pause(20, ModelRejected("no such page", kind="invalid_request")),
+                "hang": hang,
+            },
         ),
         Recorder(),
     )
@@ -71,7 +80,9 @@ async def test_a_group_is_announced_at_its_start_at_each_end_as_it_comes_and_at_
         "### stuck (timed_out)\nSub-task timed out",
     ]
     start = channel.at[channel.texts[0]]
-    assert [round(channel.at[t] - start) for t in channel.texts] == [0, 10, 20, 50, 600, 600], "nothing is held back"
+    assert [round(channel.at[t] - start) for t in channel.texts] == [0, 10, 20, 50, 600, 600], (
+        "nothing is held back"
+    )
     assert channel.origins == {HOOK}
 
 
@@ -80,7 +91,10 @@ async def test_a_task_that_reached_a_limit_is_announced_as_failed() -> None:
     async def loop(request: Request) -> Any:
         return call("look_up", word="x")
 
-    world, channel = World(background(task("a", "loop", ["look_up"])), does={"loop": loop}), Recorder()
+    world, channel = (
+        World(background(task("a", "loop", ["look_up"])), does={"loop": loop}),
+        Recorder(),
+    )
     await world.go(channel)
     assert channel.texts[1].startswith("'a' failed (1/1): ")
     assert channel.texts[2].endswith("### a (failed)\nError: Tool loop exceeded maximum iterations")
@@ -89,7 +103,10 @@ async def test_a_task_that_reached_a_limit_is_announced_as_failed() -> None:
 @on_virtual_time
 async def test_the_summary_of_a_group_has_exactly_its_own_tasks_in_the_order_of_the_input() -> None:
     many = [task(f"t{n}", f"after {40 - n} say {n}") for n in range(10)]
-    world, channel = World([background(*many), background("other")], background(task("t0", "say again"))), Recorder()
+    world, channel = (
+        World([background(*many), background("other")], background(task("t0", "say again"))),
+        Recorder(),
+    )
     await world.go(channel)
     first = next(t for t in channel.texts if t.startswith("All 10 tasks"))
     assert [line for line in first.split("\n") if line.startswith("###")] == [
@@ -109,10 +126,16 @@ async def test_a_lead_with_a_channel_is_not_told_of_background_tasks_by_mail() -
 async def test_without_a_channel_the_lead_is_told_by_mail_so_that_nothing_is_lost() -> None:
     does = {"bad": ModelRejected("no key", kind="auth"), "hang": hang}
     tasks = (task("a", "after 5 say A"), task("b", "bad"), task("c", "hang"))
-    world, channel = World(background(*tasks), pause(900, call("look_up", word="x")), "done", does=does), Recorder()
+    world, channel = (
+        World(background(*tasks), pause(900, call("look_up", word="x")), "done", does=does),
+        Recorder(),
+    )
     await world.go(channel, origin=None)
     assert channel.texts == []
-    assert world.results[0].startswith("Started task group bg-") and "on the original channel" not in world.results[0]
+    assert (
+        world.results[0].startswith("Started task group bg-")
+        and "on the original channel" not in world.results[0]
+    )
     news = "\n".join(m.text for m in world.requests[-1].messages if m.text.startswith("[Result of"))
     assert "### a (completed)\nA" in news
     assert "### b (failed)\nError: no key" in news
@@ -140,7 +163,9 @@ async def test_a_group_id_is_bg_and_six_hex_digits_and_no_two_are_the_same() -> 
 
 
 @on_virtual_time
-async def test_group_ids_that_would_be_the_same_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_group_ids_that_would_be_the_same_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Six digits are few: when all names begin alike, the next one is taken."""
     path = "retinue.tools.families.delegate.delegate_family.digest"
     monkeypatch.setattr(path, lambda *parts: f"{parts[-1]:06x}")
@@ -159,7 +184,10 @@ async def test_of_twenty_groups_in_one_turn_exactly_three_are_started() -> None:
     async with Retinue(clock=VirtualClock(), channels={"hook": channel}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
         assert len(outcome.children) == 3
-    assert sorted(r if r == TOO_MANY else "started" for r in world.results) == [TOO_MANY] * 17 + ["started"] * 3
+    assert (
+        sorted(r if r == TOO_MANY else "started" for r in world.results)
+        == [TOO_MANY] * 17 + ["started"] * 3
+    )
 
 
 @on_virtual_time
@@ -185,7 +213,10 @@ async def test_of_twenty_groups_from_twenty_runs_at_one_moment_exactly_three_are
 
 @on_virtual_time
 async def test_each_agent_has_groups_of_its_own() -> None:
-    world, other = (World(background(task("a", LONG)), name=n, max_background_groups=1) for n in ("lead", "other"))
+    world, other = (
+        World(background(task("a", LONG)), name=n, max_background_groups=1)
+        for n in ("lead", "other")
+    )
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         texts = [(await retinue.run(w.lead, "Go.")).text for w in (world, other, world)]
     assert [t.startswith("Started") for t in texts] == [True, True, False]
@@ -196,7 +227,9 @@ async def test_each_agent_has_groups_of_its_own() -> None:
 async def test_a_place_for_a_group_is_free_again_however_the_group_ends(how: str) -> None:
     does = {"failed": ModelRejected("no"), "timed_out": hang, "cancelled": hang, "completed": "x"}
     does["incomplete"] = lambda q: asyncio.sleep(0, call("look_up", word="x"))
-    cancel = call("cancel_tasks", task_ids=["b"]) if how == "cancelled" else call("look_up", word="x")
+    cancel = (
+        call("cancel_tasks", task_ids=["b"]) if how == "cancelled" else call("look_up", word="x")
+    )
     world = World(
         background(task("a", "say a"), task("b", how, ["look_up"])),
         background("c"),
@@ -214,23 +247,34 @@ async def test_a_place_for_a_group_is_free_again_however_the_group_ends(how: str
 @on_virtual_time
 async def test_a_group_holds_its_place_until_its_last_task_has_ended() -> None:
     first = background(task("a", "say a"), task("b", "after 50 say b"))
-    world = World(first, pause(40, background("c")), pause(20, background("d")), max_background_groups=1)
+    world = World(
+        first, pause(40, background("c")), pause(20, background("d")), max_background_groups=1
+    )
     await world.go()
     assert [r.startswith("Started") for r in world.results] == [True, False, True]
 
 
 @on_virtual_time
 async def test_parallel_calls_take_no_place_of_a_group() -> None:
-    world = World([background(task("a", LONG)), parallel("b"), parallel("c")], parallel("d"), max_background_groups=1)
+    world = World(
+        [background(task("a", LONG)), parallel("b"), parallel("c")],
+        parallel("d"),
+        max_background_groups=1,
+    )
     await world.go()
     assert [r.startswith(("Started", "## Results")) for r in world.results] == [True] * 4
 
 
 @on_virtual_time
 async def test_a_refused_group_says_nothing_on_the_channel() -> None:
-    world, channel = World([background(task("a", LONG)), background("b")], max_background_groups=1), Recorder()
+    world, channel = (
+        World([background(task("a", LONG)), background("b")], max_background_groups=1),
+        Recorder(),
+    )
     await world.go(channel)
-    assert sum("Started" in t for t in channel.texts) == 1 and not any("'b'" in t for t in channel.texts)
+    assert sum("Started" in t for t in channel.texts) == 1 and not any(
+        "'b'" in t for t in channel.texts
+    )
 
 
 NARROW = Rules(limits=Limits(children=1))
@@ -248,7 +292,9 @@ async def test_a_group_that_the_machine_refused_keeps_no_place_from_its_lead() -
 @on_virtual_time
 async def test_a_group_that_the_machine_refused_keeps_no_place_from_others_for_long() -> None:
     world = World(background("a", "b"), max_background_groups=1)
-    async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}, rules=NARROW) as retinue:
+    async with Retinue(
+        clock=VirtualClock(), channels={"hook": Recorder()}, rules=NARROW
+    ) as retinue:
         await retinue.run(world.lead, "Go.")
         world.lines = (background("c"),)
         await asyncio.sleep(61)
@@ -272,7 +318,9 @@ async def test_the_machine_is_told_the_limits_too() -> None:
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.")
         rows = {row.spec.order.label: row.spec.order for row in await store.started(0)}
-    assert rows["a"].limits == Limits(per_call=10, groups=3) and rows["b"].limits == Limits(per_call=10)
+    assert rows["a"].limits == Limits(per_call=10, groups=3) and rows["b"].limits == Limits(
+        per_call=10
+    )
     assert (rows["a"].group_kind, rows["a"].group_size, rows["b"].group) == ("delegate", 1, "")
 
 

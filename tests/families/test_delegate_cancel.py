@@ -1,4 +1,5 @@
-"""`cancel_tasks`: what is cancelled is really stopped, told on the channel, and leaves everything else alone."""
+"""`cancel_tasks`: what is cancelled is really stopped, told on the channel, and leaves everything
+else alone."""
 
 from __future__ import annotations
 
@@ -32,12 +33,19 @@ async def test_a_whole_group_is_cancelled_and_what_has_ended_stays_as_it_is() ->
     tasks = [task("a", LONG), task("b", "say b"), *(task(f"q{n}", LONG) for n in range(5))]
     world, channel = World(background(*tasks), cancel_group()), Recorder()
     await world.go(channel)
-    assert world.results[1] == "Cancelled: 'a', 'q0', 'q1', 'q2', 'q3', 'q4'. Ended before: 'b' (completed)."
+    assert (
+        world.results[1]
+        == "Cancelled: 'a', 'q0', 'q1', 'q2', 'q3', 'q4'. Ended before: 'b' (completed)."
+    )
     why = "cancelled by its parent"
     names = ["q4", "a", "q0", "q1", "q2", "q3"]
-    # Who waited in line has ended at once, who was at work a moment later: when its call is stopped.
+    # Who waited in line has ended at once, who was at work a moment later: when its call is
+    # stopped.
     assert channel.texts[2:8] == [f"'{x}' failed ({n}/7): {why}" for n, x in enumerate(names, 2)]
-    assert f"### a (failed)\nError: {why}" in channel.texts[8] and "### b (completed)\nb" in channel.texts[8]
+    assert (
+        f"### a (failed)\nError: {why}" in channel.texts[8]
+        and "### b (completed)\nb" in channel.texts[8]
+    )
     assert len(channel.texts) == 9
     assert len(world.of(LONG)) <= 5, "those that waited for a place never began"
     assert world.busy == 0
@@ -45,7 +53,9 @@ async def test_a_whole_group_is_cancelled_and_what_has_ended_stays_as_it_is() ->
 
 @on_virtual_time
 async def test_cancelled_work_stops_at_once_and_its_place_is_free() -> None:
-    world = World(background(task("a", LONG)), cancel_group(), background("b"), max_background_groups=1)
+    world = World(
+        background(task("a", LONG)), cancel_group(), background("b"), max_background_groups=1
+    )
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
         assert world.busy == 0, "its model call was broken off"
@@ -58,10 +68,17 @@ async def test_cancelled_work_stops_at_once_and_its_place_is_free() -> None:
 @on_virtual_time
 async def test_single_tasks_are_cancelled_by_their_ids() -> None:
     tasks = [task(x, LONG) for x in "abc"]
-    world, channel = World(background(*tasks), call("cancel_tasks", task_ids=["c", "a", "c"])), Recorder()
+    world, channel = (
+        World(background(*tasks), call("cancel_tasks", task_ids=["c", "a", "c"])),
+        Recorder(),
+    )
     await world.go(channel)
     assert world.results[1] == "Cancelled: 'c', 'a'."
-    assert [t.split(" (")[0] for t in channel.texts[1:4]] == ["'c' failed", "'a' failed", "'b' completed"]
+    assert [t.split(" (")[0] for t in channel.texts[1:4]] == [
+        "'c' failed",
+        "'a' failed",
+        "'b' completed",
+    ]
 
 
 @on_virtual_time
@@ -71,14 +88,20 @@ async def test_a_task_of_a_named_group_is_cancelled_there_only() -> None:
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
     one, two = (GROUP.findall(r)[0] for r in world.results[:2])
-    assert world.results[2] == f"Task 'a' is running in several groups: {one}, {two}. Give 'group_id' too."
+    assert (
+        world.results[2]
+        == f"Task 'a' is running in several groups: {one}, {two}. Give 'group_id' too."
+    )
     assert world.results[3] == "Cancelled: 'a'."
     assert [c.state for c in outcome.children] == ["cancelled", "thinking"]
 
 
 @on_virtual_time
 async def test_cancelling_again_changes_nothing_and_is_no_error() -> None:
-    world, channel = World(background(task("a", LONG), "b"), cancel_group(), cancel_group()), Recorder()
+    world, channel = (
+        World(background(task("a", LONG), "b"), cancel_group(), cancel_group()),
+        Recorder(),
+    )
     await world.go(channel)
     assert world.results[2] == "Nothing was cancelled. Ended before: 'a' (failed), 'b' (completed)."
     assert not world.requests[-1].messages[-1].error  # type: ignore[union-attr]
@@ -102,7 +125,9 @@ async def test_cancelling_again_changes_nothing_and_is_no_error() -> None:
     ],
 )
 @on_virtual_time
-async def test_what_cannot_be_cancelled_is_said_and_everything_goes_on(args: dict[str, Any], text: str) -> None:
+async def test_what_cannot_be_cancelled_is_said_and_everything_goes_on(
+    args: dict[str, Any], text: str
+) -> None:
     world, channel = World(background(task("a", LONG)), call("cancel_tasks", **args)), Recorder()
     await world.go(channel)
     assert world.results[1].startswith(text)
@@ -114,7 +139,9 @@ async def test_groups_and_tasks_of_another_run_are_unknown() -> None:
     world = World(background(task("a", LONG)))
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         group = GROUP.findall((await retinue.run(world.lead, "Go.")).text)[0]
-        world.lines = ([call("cancel_tasks", group_id=group), call("cancel_tasks", task_ids=["a"])],)
+        world.lines = (
+            [call("cancel_tasks", group_id=group), call("cancel_tasks", task_ids=["a"])],
+        )
         await retinue.run(world.lead, "Go.")
         assert world.busy == 1
     assert world.results == [
@@ -135,9 +162,16 @@ async def test_a_cancelled_group_ends_also_what_its_tasks_have_started() -> None
         return parallel(task("deep", LONG)) if request.turn == 0 else "never"
 
     first = background(task("a", "hand on", ["delegate_tasks"]))
-    world = World(first, pause(10, call("cancel_tasks", task_ids=["a"])), does={"hand on": hand_on}, allow_nesting=True)
+    world = World(
+        first,
+        pause(10, call("cancel_tasks", task_ids=["a"])),
+        does={"hand on": hand_on},
+        allow_nesting=True,
+    )
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
         tree = await retinue.tree(outcome.id)
-    assert tree.children[0].state == "cancelled" and tree.children[0].children[0].state == "cancelled"
+    assert (
+        tree.children[0].state == "cancelled" and tree.children[0].children[0].state == "cancelled"
+    )
     assert world.busy == 0

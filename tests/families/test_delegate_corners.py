@@ -1,5 +1,5 @@
-"""The corners of the family `delegate`: one wrong tool in a list of tasks, groups as they are seen from outside, and
-groups that outlive the run that has started them."""
+"""The corners of the family `delegate`: one wrong tool in a list of tasks, groups as they are seen
+from outside, and groups that outlive the run that has started them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from retinue.models.base import Request
 from retinue.testing import VirtualClock, call
 from retinue.tools.families.profiles import family
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
-from tests.families.delegate_world import GROUP, HOOK, Recorder, World, background, parallel, pause, task
+from tests.families.delegate_world import (
+    GROUP,
+    HOOK,
+    Recorder,
+    World,
+    background,
+    parallel,
+    pause,
+    task,
+)
 
 both = pytest.mark.parametrize("kind", STORES)
 LONG = "after 500 say x"
@@ -26,8 +35,14 @@ NOWHERE = Origin()
 
 
 @on_virtual_time
-async def test_a_tool_that_there_is_not_in_one_task_does_not_keep_the_others_from_their_work() -> None:
-    tasks = [task("a", tools=["look_up"]), task("b", tools=["look_up", "rocket", "sub"]), task("c", tools=["rocket"])]
+async def test_a_tool_that_there_is_not_in_one_task_does_not_keep_the_others_from_their_work() -> (
+    None
+):
+    tasks = [
+        task("a", tools=["look_up"]),
+        task("b", tools=["look_up", "rocket", "sub"]),
+        task("c", tools=["rocket"]),
+    ]
     world = World(parallel(*tasks))
     assert await world.go() == (
         "## Results\n\n"
@@ -37,7 +52,11 @@ async def test_a_tool_that_there_is_not_in_one_task_does_not_keep_the_others_fro
         "### c (completed)\nc\n\n(It was not given 'rocket': there is no such tool here. "
         "Available: look_up, write_down, artifact)"
     )
-    assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "abc"] == [["look_up"], ["look_up"], []]
+    assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "abc"] == [
+        ["look_up"],
+        ["look_up"],
+        [],
+    ]
 
 
 @on_virtual_time
@@ -82,12 +101,20 @@ async def test_the_id_of_a_group_is_in_the_api(kind: str, tmp_path: Path) -> Non
         tree = await retinue.tree(outcome.id)
         assert {n.label: n.group for n in tree.children} == {"a": one, "b": one, "c": "", "d": two}
         listed = await retinue.list(children=True)
-        assert {s.label: s.group for s in listed if s.parent} == {"a": one, "b": one, "c": "", "d": two}
+        assert {s.label: s.group for s in listed if s.parent} == {
+            "a": one,
+            "b": one,
+            "c": "",
+            "d": two,
+        }
         groups = await retinue.groups(outcome.id)
         assert [(g.id, g.kind, g.run, g.size, g.is_open) for g in groups] == [
             (one, "delegate", outcome.id, 2, True), (two, "delegate", outcome.id, 1, True),
         ]  # fmt: skip
-        assert [(m.label, m.state) for m in groups[0].members] == [("a", "thinking"), ("b", "completed")]
+        assert [(m.label, m.state) for m in groups[0].members] == [
+            ("a", "thinking"),
+            ("b", "completed"),
+        ]
 
 
 @on_virtual_time
@@ -99,10 +126,15 @@ async def test_a_group_can_be_cancelled_by_its_id() -> None:
         one, two = await retinue.groups(outcome.id)
         assert one.is_open
         gone = await retinue.cancel_group(outcome.id, one.id, "not wanted")
-        assert [(m.label, m.state) for m in gone.members] == [("a", "cancelled"), ("b", "completed")]
+        assert [(m.label, m.state) for m in gone.members] == [
+            ("a", "cancelled"),
+            ("b", "completed"),
+        ]
         assert not gone.is_open
         assert (await retinue.groups(outcome.id))[1].is_open, "the other one goes on"
-        assert (await retinue.cancel_group(outcome.id, one.id)).members == gone.members, "twice changes nothing"
+        assert (await retinue.cancel_group(outcome.id, one.id)).members == gone.members, (
+            "twice changes nothing"
+        )
         with pytest.raises(NotFound, match=f"no group 'bg-nothing'.*{one.id}, {two.id}"):
             await retinue.cancel_group(outcome.id, "bg-nothing")
 
@@ -110,7 +142,9 @@ async def test_a_group_can_be_cancelled_by_its_id() -> None:
 @both
 @on_virtual_time
 async def test_a_group_that_is_only_counted_is_not_shown(kind: str, tmp_path: Path) -> None:
-    lead = lead_of(agent("child", ["x"]), 2, join="none", orphans="wait", group="g", group_kind="counted")
+    lead = lead_of(
+        agent("child", ["x"]), 2, join="none", orphans="wait", group="g", group_kind="counted"
+    )
     async with Home(kind, tmp_path).open() as retinue:
         outcome = await retinue.run(lead, "Go.")
         assert {c.group for c in outcome.children} == {""}
@@ -158,17 +192,30 @@ async def test_the_api_finds_and_ends_the_groups_of_an_earlier_run_of_the_conver
         one, two = await retinue.groups(second)
         assert (one.run, two.run) == (first, second)
         assert [g.id for g in await retinue.groups(first)] == [one.id]
-        assert [m.state for m in (await retinue.cancel_group(second, one.id)).members] == ["cancelled"]
+        assert [m.state for m in (await retinue.cancel_group(second, one.id)).members] == [
+            "cancelled"
+        ]
 
 
 @on_virtual_time
 async def test_a_list_of_tasks_says_what_there_is_and_what_there_is_not() -> None:
-    world = World(call("list_tasks"), [background(task("a", LONG)), background(task("d", LONG))], call("list_tasks"))
+    world = World(
+        call("list_tasks"),
+        [background(task("a", LONG)), background(task("d", LONG))],
+        call("list_tasks"),
+    )
     await world.go(seconds=0)
     one, two = (GROUP.findall(r)[0] for r in world.results[1:3])
     assert world.results[0] == "You have started no task groups."
-    assert world.results[3] == f"{one} (1 of 1 running)\n- 'a' running\n\n{two} (1 of 1 running)\n- 'd' running"
-    world = World(background(task("a", LONG)), call("list_tasks", group_id="bg-nothing"), call("list_tasks", x=1))
+    assert (
+        world.results[3]
+        == f"{one} (1 of 1 running)\n- 'a' running\n\n{two} (1 of 1 running)\n- 'd' running"
+    )
+    world = World(
+        background(task("a", LONG)),
+        call("list_tasks", group_id="bg-nothing"),
+        call("list_tasks", x=1),
+    )
     await world.go(seconds=0)
     (group,) = GROUP.findall(world.results[0])
     assert world.results[1] == f"You have started no task group 'bg-nothing'. Running: {group}"
@@ -176,15 +223,26 @@ async def test_a_list_of_tasks_says_what_there_is_and_what_there_is_not() -> Non
 
 
 @both
-@pytest.mark.parametrize("when", ["before it goes on", "while it is at work", "between two runs of it"])
+@pytest.mark.parametrize(
+    "when", ["before it goes on", "while it is at work", "between two runs of it"]
+)
 @on_virtual_time
-async def test_without_a_channel_results_reach_the_conversation_once(kind: str, when: str, tmp_path: Path) -> None:
-    world, home = World(background(task("a", "after 50 say A"), task("bad", "after 60 say "))), Home(kind, tmp_path)
+async def test_without_a_channel_results_reach_the_conversation_once(
+    kind: str, when: str, tmp_path: Path
+) -> None:
+    world, home = (
+        World(background(task("a", "after 50 say A"), task("bad", "after 60 say "))),
+        Home(kind, tmp_path),
+    )
     async with home.open(agents=[world.lead]) as retinue:
         first = await retinue.spawn(world.lead, "Go.", origin=NOWHERE)
         assert "no channel" in (await ended(retinue, first)).text
         if when != "before it goes on":
-            world.lines = (pause(100, "waited"), "read", "read") if when == "while it is at work" else ("quick",)
+            world.lines = (
+                (pause(100, "waited"), "read", "read")
+                if when == "while it is at work"
+                else ("quick",)
+            )
             await ended(retinue, await retinue.resume(first, origin=NOWHERE))
         await retinue.settle()
         last = (await retinue.list())[0].id
@@ -198,8 +256,14 @@ async def test_without_a_channel_results_reach_the_conversation_once(kind: str, 
         assert len([t for t in heard if "### bad (" in t]) == 1
         assert await retinue.verify() == []
     if when == "before it goes on":
-        told = [r for r in world.requests if r.messages[-1].text == "Go on." or "### a" in r.messages[-1].text]
-        assert "### a (completed)\nA" in "".join(m.text for m in told[0].messages), "the first prompt has it"
+        told = [
+            r
+            for r in world.requests
+            if r.messages[-1].text == "Go on." or "### a" in r.messages[-1].text
+        ]
+        assert "### a (completed)\nA" in "".join(m.text for m in told[0].messages), (
+            "the first prompt has it"
+        )
 
 
 @on_virtual_time
@@ -224,21 +288,27 @@ async def test_what_the_lead_has_cancelled_itself_is_no_news_when_it_goes_on() -
         world.lines = ("well",)
         second = await retinue.resume(first, origin=NOWHERE)
         await ended(retinue, second)
-        assert not any(m.text.count("cancelled by its parent") for m in await retinue.messages(second))
+        assert not any(
+            m.text.count("cancelled by its parent") for m in await retinue.messages(second)
+        )
 
 
 # the profile and the document's own configuration
 
 
 @on_virtual_time
-async def test_the_profile_meepo_offers_the_tool_of_the_document_and_the_others_are_a_setting() -> None:
+async def test_the_profile_meepo_offers_the_tool_of_the_document_and_the_others_are_a_setting() -> (
+    None
+):
     for settings, names in (
         ({}, ["delegate_tasks"]),
         ({"more_tools": True}, ["delegate_tasks", "cancel_tasks", "list_tasks"]),
     ):
         made = family("meepo", **settings)
         assert [t.schema.name for t in made.tools()] == names
-        assert all((name in made.guide) is (name in names) for name in ("cancel_tasks", "list_tasks"))
+        assert all(
+            (name in made.guide) is (name in names) for name in ("cancel_tasks", "list_tasks")
+        )
     assert family("delegate").tool_names == ("delegate_tasks", "cancel_tasks", "list_tasks")
 
 
@@ -264,14 +334,22 @@ async def hang(request: Request) -> Any:
 
 
 @on_virtual_time
-async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enforced_here(tmp_path: Path) -> None:
+async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enforced_here(
+    tmp_path: Path,
+) -> None:
     made = of_file(tmp_path, DOCUMENTED)
     assert made.settings == family("meepo").settings, "they are the defaults"
     eleven = parallel(*(f"t{n}" for n in range(11)))
-    lines = [eleven, parallel(*(task(f"t{n}", "after 1 say x") for n in range(10))), parallel(task("h", "hang"))]
+    lines = [
+        eleven,
+        parallel(*(task(f"t{n}", "after 1 say x") for n in range(10))),
+        parallel(task("h", "hang")),
+    ]
     lines += [[background(task(f"g{n}", "hang")) for n in range(4)]]
     world, channel = World(*lines, does={"hang": hang}), Recorder()
-    world.lead = world.agent("lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__})
+    world.lead = world.agent(
+        "lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__}
+    )
     await world.go(channel)
     assert world.results[0] == "Too many sub-tasks: 11 (max 10)"
     assert world.results[1].count("(completed)") == 10 and world.most == 5
@@ -283,13 +361,23 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
 
 
 @on_virtual_time
-async def test_each_value_of_the_documents_configuration_counts_when_it_is_another_here(tmp_path: Path) -> None:
+async def test_each_value_of_the_documents_configuration_counts_when_it_is_another_here(
+    tmp_path: Path,
+) -> None:
     text = "max_concurrent_subtasks = 2\nmax_subtasks_per_request = 3\nparallel_timeout_secs = 7\n"
-    made = of_file(tmp_path, f"[orchestrator]\n{text}background_timeout_secs = 9\nmax_background_groups = 1\n")
-    lines = [parallel(*"abcd"), parallel(*(task(x, "after 1 say x") for x in "abc")), parallel(task("h", "hang"))]
+    made = of_file(
+        tmp_path, f"[orchestrator]\n{text}background_timeout_secs = 9\nmax_background_groups = 1\n"
+    )
+    lines = [
+        parallel(*"abcd"),
+        parallel(*(task(x, "after 1 say x") for x in "abc")),
+        parallel(task("h", "hang")),
+    ]
     lines += [[background(task(f"g{n}", "hang")) for n in range(2)]]
     world, channel = World(*lines, does={"hang": hang}), Recorder()
-    world.lead = world.agent("lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__})
+    world.lead = world.agent(
+        "lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__}
+    )
     began = asyncio.get_running_loop().time()
     await world.go(channel)
     assert world.results[0] == "Too many sub-tasks: 4 (max 3)" and world.most == 2
@@ -306,7 +394,10 @@ async def test_a_model_for_one_task_is_not_offered_by_the_profile_meepo() -> Non
     world = World(parallel(task("a", model="model of lead")), more_tools=False, task_fields=[])
     assert family("meepo").settings == world.lead.families[0].settings  # type: ignore[union-attr]
     said = await world.go()
-    assert said == "Task 0: unknown field 'model'. Known fields: task_id, prompt, tools, context_summary"
+    assert (
+        said
+        == "Task 0: unknown field 'model'. Known fields: task_id, prompt, tools, context_summary"
+    )
     (offered,) = [t for t in world.requests[0].tools if t.name == "delegate_tasks"]
     fields = offered.parameters["properties"]["tasks"]["items"]["properties"]
     assert list(fields) == ["task_id", "prompt", "context_summary", "tools"]
@@ -314,6 +405,13 @@ async def test_a_model_for_one_task_is_not_offered_by_the_profile_meepo() -> Non
 
 @on_virtual_time
 async def test_a_model_for_one_task_is_a_setting_of_the_profile() -> None:
-    fields = family("meepo", task_fields=["model"]).tools()[0].schema.parameters["properties"]["tasks"]["items"]
+    fields = (
+        family("meepo", task_fields=["model"])
+        .tools()[0]
+        .schema.parameters["properties"]["tasks"]["items"]
+    )
     assert "model" in fields["properties"]
-    assert await World(parallel(task("a", model="model of lead"))).go() == "## Results\n\n### a (completed)\na"
+    assert (
+        await World(parallel(task("a", model="model of lead"))).go()
+        == "## Results\n\n### a (completed)\na"
+    )

@@ -1,4 +1,5 @@
-"""The cost controls: settings as a configuration writes them, the hourly budget of tokens, and nesting."""
+"""The cost controls: settings as a configuration writes them, the hourly budget of tokens, and
+nesting."""
 
 from __future__ import annotations
 
@@ -22,9 +23,19 @@ HOUR = 3_600
 
 def test_the_defaults_are_those_of_the_document() -> None:
     s = DelegateSettings()
-    assert (s.max_concurrent_subtasks, s.max_subtasks_per_request, s.max_background_groups) == (5, 10, 3)
+    assert (s.max_concurrent_subtasks, s.max_subtasks_per_request, s.max_background_groups) == (
+        5,
+        10,
+        3,
+    )
     assert (s.parallel_timeout_secs, s.background_timeout_secs) == (120, 600)
-    assert (s.hourly_token_budget, s.allow_nesting, s.max_depth, s.enabled, s.guide) == (None, False, 2, True, True)
+    assert (s.hourly_token_budget, s.allow_nesting, s.max_depth, s.enabled, s.guide) == (
+        None,
+        False,
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() -> None:
@@ -85,7 +96,9 @@ def spends(tokens: int, seconds: float = 0) -> Any:
 
     async def reply(request: Request) -> Reply:
         await asyncio.sleep(seconds)
-        return Reply(message=Assistant(text="done"), usage=Usage(output=tokens), model=request.model)
+        return Reply(
+            message=Assistant(text="done"), usage=Usage(output=tokens), model=request.model
+        )
 
     return reply
 
@@ -109,9 +122,15 @@ async def test_without_an_hourly_budget_tasks_have_none_of_their_own() -> None:
 
 @on_virtual_time
 async def test_each_task_is_given_its_share_of_what_is_left_of_the_hour() -> None:
-    world = World(parallel(task("a", "cheap"), task("b", "cheap")), background("c"), hourly_token_budget=100_000)
+    world = World(
+        parallel(task("a", "cheap"), task("b", "cheap")),
+        background("c"),
+        hourly_token_budget=100_000,
+    )
     world.does = {"cheap": spends(1_000)}
-    assert grants(await rows_of(world)) == [10_000, 10_000, 9_800], "what was not used is there for the next"
+    assert grants(await rows_of(world)) == [10_000, 10_000, 9_800], (
+        "what was not used is there for the next"
+    )
 
 
 @on_virtual_time
@@ -121,7 +140,10 @@ async def test_calls_at_one_moment_do_not_get_the_same_rest() -> None:
     rows = await rows_of(world)
     assert grants(rows) == [10_000, 10_000]
     refused = "Hourly token budget exhausted: 0 of 20000 tokens left, too few for 2 tasks."
-    assert [r.startswith(refused) for r in world.results if not r.startswith("## Results")] == [True, True]
+    assert [r.startswith(refused) for r in world.results if not r.startswith("## Results")] == [
+        True,
+        True,
+    ]
 
 
 @on_virtual_time
@@ -138,11 +160,24 @@ async def test_runs_at_one_moment_do_not_get_the_same_rest_nor_do_agents() -> No
 
 
 @on_virtual_time
-async def test_an_open_task_counts_with_what_it_was_granted_and_an_ended_one_with_what_it_used() -> None:
-    first, c, d = background(task("a", "slow"), task("b", "quick")), task("c", "free"), task("d", "free")
-    world = World(first, pause(10, parallel(c)), pause(200, parallel(d)), hourly_token_budget=40_000)
+async def test_an_open_task_counts_with_what_it_was_granted_and_an_ended_one_with_what_it_used() -> (
+    None
+):
+    first, c, d = (
+        background(task("a", "slow"), task("b", "quick")),
+        task("c", "free"),
+        task("d", "free"),
+    )
+    world = World(
+        first, pause(10, parallel(c)), pause(200, parallel(d)), hourly_token_budget=40_000
+    )
     world.does = {"slow": spends(3_000, 100), "quick": spends(1_000), "free": spends(1)}
-    assert grants(await rows_of(world)) == [4_000, 4_000, (40_000 - 4_000 - 1_000) // 10, (40_000 - 4_000 - 1) // 10]
+    assert grants(await rows_of(world)) == [
+        4_000,
+        4_000,
+        (40_000 - 4_000 - 1_000) // 10,
+        (40_000 - 4_000 - 1) // 10,
+    ]
 
 
 @on_virtual_time
@@ -171,9 +206,18 @@ async def test_a_task_that_has_used_its_share_ends_as_failed_with_its_text() -> 
         if request.purpose == "final":
             return "All I have."
         calls = (call("look_up", word="x"),)
-        return Reply(message=Assistant(text="More.", calls=calls), usage=Usage(output=900), stop="calls", model="m")
+        return Reply(
+            message=Assistant(text="More.", calls=calls),
+            usage=Usage(output=900),
+            stop="calls",
+            model="m",
+        )
 
-    world = World(parallel(task("a", "greedy", ["look_up"])), does={"greedy": greedy}, hourly_token_budget=40_000)
+    world = World(
+        parallel(task("a", "greedy", ["look_up"])),
+        does={"greedy": greedy},
+        hourly_token_budget=40_000,
+    )
     (row,) = await rows_of(world)
     assert world.results[0].endswith(
         "### a (failed)\nError: The token budget of this task is spent\n\nText so far:\nAll I have."
@@ -189,20 +233,31 @@ async def test_a_share_is_never_more_than_the_lead_can_give() -> None:
     assert all(g is not None and 15_000 < g < 20_000 for g in grants(rows))
     poor = World(parallel(*(f"t{n}" for n in range(10))), hourly_token_budget=1_000_000)
     assert await rows_of(poor, budget=Budget(tokens=20_000)) == []
-    assert poor.results[0].startswith("Your own token budget has 1") and "too few for 10 tasks" in poor.results[0]
+    assert (
+        poor.results[0].startswith("Your own token budget has 1")
+        and "too few for 10 tasks" in poor.results[0]
+    )
 
 
 @on_virtual_time
 async def test_the_hour_is_never_overspent_however_calls_fall_together() -> None:
-    """Many runs of two agents, for hours: at every start, what is granted and what was used stay within the budget."""
+    """Many runs of two agents, for hours: at every start, what is granted and what was used stay
+    within the budget."""
     most = 60_000
     does = {f"p{n}": spends(500 + 700 * n, 37 * n) for n in range(6)}
 
     def lines(k: int) -> list[Any]:
         tasks = [task(f"t{i}", f"p{(i + k) % 6}") for i in range(1 + k % 4)]
-        return [pause(97 * (k + 1) * (t + 1) % 1_000, (parallel, background)[(t + k) % 2](*tasks)) for t in range(12)]
+        return [
+            pause(97 * (k + 1) * (t + 1) % 1_000, (parallel, background)[(t + k) % 2](*tasks))
+            for t in range(12)
+        ]
 
-    settings = {"hourly_token_budget": most, "max_subtasks_per_request": 5, "max_background_groups": 50}
+    settings = {
+        "hourly_token_budget": most,
+        "max_subtasks_per_request": 5,
+        "max_background_groups": 50,
+    }
     worlds = [World(*lines(k), does=does, name=f"lead{k}", **settings) for k in range(5)]
     store = MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
@@ -230,7 +285,9 @@ async def test_a_restart_does_not_refill_the_hour() -> None:
     async with Retinue(store, clock=clock, channels=hook) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(5)
-    async with Retinue(store.survivor(), clock=clock, channels=hook, agents=[world.lead]) as retinue:
+    async with Retinue(
+        store.survivor(), clock=clock, channels=hook, agents=[world.lead]
+    ) as retinue:
         await retinue.wait(run)
     assert world.results[-1].startswith("Hourly token budget exhausted: 0 of 20000")
 
@@ -255,7 +312,12 @@ def nested(mode: Any, *levels: str, tools: Any = ("delegate_tasks", "look_up")) 
 @on_virtual_time
 async def test_nesting_is_possible_when_it_is_allowed_and_ends_at_its_depth() -> None:
     offered = {}
-    for settings in ({}, {"allow_nesting": True}, {"allow_nesting": True, "max_depth": 3}, {"max_depth": 3}):
+    for settings in (
+        {},
+        {"allow_nesting": True},
+        {"allow_nesting": True, "max_depth": 3},
+        {"max_depth": 3},
+    ):
         first = parallel(task("one", "one", ["delegate_tasks", "look_up"]))
         world = World(first, does=nested(parallel, "one", "two", "three", "four"), **settings)
         await world.go()
@@ -270,7 +332,9 @@ async def test_nesting_is_possible_when_it_is_allowed_and_ends_at_its_depth() ->
 @on_virtual_time
 async def test_the_channel_does_not_hear_of_parallel_calls_further_down() -> None:
     does = nested(parallel, "one", "two")
-    world = World(parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True)
+    world = World(
+        parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True
+    )
     channel = Recorder()
     await world.go(channel)
     assert world.of("two") and channel.texts == ["Working on 1 tasks..."]
@@ -278,18 +342,30 @@ async def test_the_channel_does_not_hear_of_parallel_calls_further_down() -> Non
 
 @on_virtual_time
 async def test_a_task_may_nest_only_when_the_tool_is_listed() -> None:
-    world = World(parallel(task("one", "one", ["look_up"])), does=nested(parallel, "one", "two"), allow_nesting=True)
+    world = World(
+        parallel(task("one", "one", ["look_up"])),
+        does=nested(parallel, "one", "two"),
+        allow_nesting=True,
+    )
     text = await world.go()
     assert [t.name for t in world.of("one")[0].tools] == ["look_up"]
-    assert world.of("two") == [] and "the tool 'delegate_tasks' is not available for this sub-agent" in text
+    assert (
+        world.of("two") == []
+        and "the tool 'delegate_tasks' is not available for this sub-agent" in text
+    )
 
 
 @on_virtual_time
 async def test_nothing_comes_back_further_down() -> None:
     """A sub-agent without `write_down` cannot give it to its own."""
     does = nested(parallel, "one", "two", tools=["write_down"])
-    world = World(parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True)
-    assert "was not given 'write_down': there is no such tool here. Available: look_up" in await world.go()
+    world = World(
+        parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True
+    )
+    assert (
+        "was not given 'write_down': there is no such tool here. Available: look_up"
+        in await world.go()
+    )
     assert [t.name for t in world.of("two")[0].tools] == []
 
 
@@ -297,7 +373,9 @@ async def test_nothing_comes_back_further_down() -> None:
 async def test_a_nested_task_lives_on_the_share_of_the_one_above_it() -> None:
     settings = {"allow_nesting": True, "hourly_token_budget": 1_000_000}
     for mode in (parallel, background):
-        world = World(parallel(task("one", "one", ["delegate_tasks", "look_up"])), parallel("x"), **settings)
+        world = World(
+            parallel(task("one", "one", ["delegate_tasks", "look_up"])), parallel("x"), **settings
+        )
         world.does = nested(mode, "one", "two")
         world.does["two"] = spends(2_000, 30)
         rows = await rows_of(world)
@@ -309,14 +387,18 @@ async def test_a_nested_task_lives_on_the_share_of_the_one_above_it() -> None:
 
 
 @on_virtual_time
-async def test_what_a_nested_task_uses_is_not_counted_beside_the_share_of_the_one_above_it() -> None:
+async def test_what_a_nested_task_uses_is_not_counted_beside_the_share_of_the_one_above_it() -> (
+    None
+):
     async def hand_on(request: Request) -> Any:
         if request.turn == 0:
             return parallel(task("two", "two"))
         return await asyncio.sleep(100, "late")
 
     first = background(task("one", "one", ["delegate_tasks"]))
-    world = World(first, pause(50, parallel("x")), allow_nesting=True, hourly_token_budget=1_000_000)
+    world = World(
+        first, pause(50, parallel("x")), allow_nesting=True, hourly_token_budget=1_000_000
+    )
     world.does = {"one": hand_on, "two": spends(2_000)}
     by_label = {row.spec.order.label: row for row in await rows_of(world)}
     assert by_label["two"].run.usage.tokens == 2_000

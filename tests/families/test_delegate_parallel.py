@@ -16,14 +16,27 @@ from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.delegate.delegate_texts import results
 from retinue.tools.families.family_states import DELEGATE
 from tests.api.house import on_virtual_time
-from tests.families.delegate_world import HOOK, Recorder, World, background, delegate, look_up, parallel, pause, task
+from tests.families.delegate_world import (
+    HOOK,
+    Recorder,
+    World,
+    background,
+    delegate,
+    look_up,
+    parallel,
+    pause,
+    task,
+)
 
 MODES = pytest.mark.parametrize(("mode", "seconds"), [("parallel", 120), ("background", 600)])
 
 
 @on_virtual_time
 async def test_results_are_markdown_in_the_order_of_the_input() -> None:
-    does = {"fail": ModelRejected("Calendar access denied", kind="auth"), "hang": lambda q: asyncio.sleep(1_000)}
+    does = {
+        "fail": ModelRejected("Calendar access denied", kind="auth"),
+        "hang": lambda q: asyncio.sleep(1_000),
+    }
     world = World(
         parallel(
             task("search_events", "after 30 say Found 3 events."),
@@ -54,7 +67,10 @@ async def test_the_call_waits_for_the_last_task_and_the_lead_then_goes_on() -> N
 @on_virtual_time
 async def test_the_channel_hears_once_that_work_has_begun_and_nothing_for_each_task() -> None:
     world, channel = (
-        World(parallel("a", "b", task("c", "fail"), task("d", "after 1000 say d")), does={"fail": ValueError()}),
+        World(
+            parallel("a", "b", task("c", "fail"), task("d", "after 1000 say d")),
+            does={"fail": ValueError()},
+        ),
         Recorder(),
     )
     await world.go(channel)
@@ -70,7 +86,9 @@ async def test_without_a_channel_nothing_is_announced_and_the_results_are_the_sa
     assert channel.texts == []
 
 
-@pytest.mark.parametrize(("settings", "most", "total"), [({}, 5, 20), ({"max_concurrent_subtasks": 2}, 2, 50)])
+@pytest.mark.parametrize(
+    ("settings", "most", "total"), [({}, 5, 20), ({"max_concurrent_subtasks": 2}, 2, 50)]
+)
 @pytest.mark.parametrize("mode", ["parallel", "background"])
 @on_virtual_time
 async def test_five_tasks_of_a_group_run_at_a_time_and_the_others_wait(
@@ -99,7 +117,9 @@ async def test_each_group_has_places_of_its_own() -> None:
 
 @MODES
 @on_virtual_time
-async def test_time_is_counted_from_the_moment_at_which_a_task_gets_its_place(mode: str, seconds: int) -> None:
+async def test_time_is_counted_from_the_moment_at_which_a_task_gets_its_place(
+    mode: str, seconds: int
+) -> None:
     """Three tasks, one place: each waits for the others longer than it may take itself."""
     late = seconds - 1
     tasks = [task(f"t{n}", f"after {late} say done {n}") for n in range(3)]
@@ -110,7 +130,9 @@ async def test_time_is_counted_from_the_moment_at_which_a_task_gets_its_place(mo
 
 @MODES
 @on_virtual_time
-async def test_a_task_that_takes_too_long_is_timed_out_then_and_not_before(mode: str, seconds: int) -> None:
+async def test_a_task_that_takes_too_long_is_timed_out_then_and_not_before(
+    mode: str, seconds: int
+) -> None:
     world, store = World(delegate(mode, task("a", f"after {seconds + 1} say a"))), MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.")
@@ -124,11 +146,17 @@ async def test_a_task_that_takes_too_long_is_timed_out_then_and_not_before(mode:
 @on_virtual_time
 async def test_both_time_limits_can_be_set(mode: str) -> None:
     world, channel = (
-        World(delegate(mode, task("a", "after 3 say a")), parallel_timeout_secs=2.5, background_timeout_secs=2),
+        World(
+            delegate(mode, task("a", "after 3 say a")),
+            parallel_timeout_secs=2.5,
+            background_timeout_secs=2,
+        ),
         Recorder(),
     )
     text = await world.go(channel)
-    assert "### a (timed_out)\nSub-task timed out" in (text if mode == "parallel" else channel.texts[-1])
+    assert "### a (timed_out)\nSub-task timed out" in (
+        text if mode == "parallel" else channel.texts[-1]
+    )
 
 
 @on_virtual_time
@@ -148,9 +176,14 @@ async def test_an_eleventh_turn_is_not_taken_and_the_text_so_far_is_kept() -> No
         text = f"Thought {request.turn + 1}." if request.turn < 9 else ""
         return Assistant(text=text, calls=(call("look_up", word="x"),))
 
-    world, channel = World(parallel(task("a", "loop", ["look_up"])), does={"loop": round_and_round}), Recorder()
+    world, channel = (
+        World(parallel(task("a", "loop", ["look_up"])), does={"loop": round_and_round}),
+        Recorder(),
+    )
     text = await world.go(channel)
-    assert text.endswith("### a (failed)\nError: Tool loop exceeded maximum iterations\n\nText so far:\nThought 9.")
+    assert text.endswith(
+        "### a (failed)\nError: Tool loop exceeded maximum iterations\n\nText so far:\nThought 9."
+    )
     assert len(world.of("loop")) == 10
 
 
@@ -160,7 +193,8 @@ async def test_a_tenth_turn_that_answers_is_in_time() -> None:
         return call("look_up", word="x") if request.turn < 9 else "Made it."
 
     assert (
-        "### a (completed)\nMade it." in await World(parallel(task("a", "loop", ["look_up"])), does={"loop": just}).go()
+        "### a (completed)\nMade it."
+        in await World(parallel(task("a", "loop", ["look_up"])), does={"loop": just}).go()
     )
 
 
@@ -170,10 +204,12 @@ async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
         raise RuntimeError("boom")
 
     text = await World(
-        parallel(task("a", "panic"), task("b", "after 60 say B"), task("c", "panic")), does={"panic": panic}
+        parallel(task("a", "panic"), task("b", "after 60 say B"), task("c", "panic")),
+        does={"panic": panic},
     ).go()
     assert re.sub("Error: .*boom.*", "Error: boom", text) == (
-        "## Results\n\n### a (failed)\nError: boom\n\n### b (completed)\nB\n\n### c (failed)\nError: boom"
+        "## Results\n\n### a (failed)\nError: boom\n\n### b (completed)\nB\n\n### c "
+        "(failed)\nError: boom"
     )
 
 
@@ -181,7 +217,10 @@ async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
 async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() -> None:
     cut = Reply(message=Assistant(text="It begins"), usage=Usage(input=1, output=1), stop="length")
     text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
-    assert text.endswith("### a (failed)\nError: The reply was cut off at its length limit\n\nText so far:\nIt begins")
+    assert text.endswith(
+        "### a (failed)\nError: The reply was cut off at its length limit\n\nText so far:\nIt "
+        "begins"
+    )
 
 
 @on_virtual_time
@@ -193,7 +232,10 @@ async def test_an_empty_answer_is_an_error() -> None:
 @on_virtual_time
 async def test_a_sub_agent_is_told_its_role_its_context_its_task_and_how_to_answer() -> None:
     world = World(
-        parallel(task("a", "Do this.", ["look_up"], context_summary="The user likes tea."), task("b", "Do that."))
+        parallel(
+            task("a", "Do this.", ["look_up"], context_summary="The user likes tea."),
+            task("b", "Do that."),
+        )
     )
     world.does = {"Do this.": "done", "Do that.": "done"}
     await world.go()
@@ -210,7 +252,9 @@ async def test_a_sub_agent_is_told_its_role_its_context_its_task_and_how_to_answ
 
 @on_virtual_time
 async def test_a_sub_agent_is_offered_the_listed_tools_only() -> None:
-    world = World(parallel(task("a", tools=["write_down"]), task("b", tools=["write_down", "look_up"]), "c"))
+    world = World(
+        parallel(task("a", tools=["write_down"]), task("b", tools=["write_down", "look_up"]), "c")
+    )
     await world.go()
     assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "abc"] == [
         ["write_down"],
@@ -226,7 +270,9 @@ async def test_a_call_outside_the_list_is_an_error_that_names_the_tool(name: str
         return call(name, text="x") if request.turn == 0 else request.messages[-1].text
 
     text = await World(parallel(task("a", "go", ["look_up"])), does={"go": curious}).go()
-    assert text.endswith(f"### a (completed)\nError: the tool '{name}' is not available for this sub-agent.")
+    assert text.endswith(
+        f"### a (completed)\nError: the tool '{name}' is not available for this sub-agent."
+    )
 
 
 @on_virtual_time
@@ -243,8 +289,13 @@ async def test_a_sub_agent_that_calls_delegate_tasks_starts_nobody() -> None:
 async def test_a_task_can_have_a_model_of_its_own() -> None:
     small = Scripted(["from the small one"], name="small")
     world = World(parallel(task("a", model="small"), "b"))
-    world.lead = Agent("lead", model=world.model, families=["delegate"], staff=[Agent("other", model=small)])
-    assert await world.go() == "## Results\n\n### a (completed)\nfrom the small one\n\n### b (completed)\nb"
+    world.lead = Agent(
+        "lead", model=world.model, families=["delegate"], staff=[Agent("other", model=small)]
+    )
+    assert (
+        await world.go()
+        == "## Results\n\n### a (completed)\nfrom the small one\n\n### b (completed)\nb"
+    )
     assert [r.model for r in world.of("say b")] == ["model of lead"], "the others run on the lead's"
 
 
@@ -252,7 +303,9 @@ async def test_a_task_can_have_a_model_of_its_own() -> None:
 @on_virtual_time
 async def test_an_unknown_model_is_an_error_that_names_the_models(mode: str) -> None:
     world, channel = World(delegate(mode, "a", task("b", model="gpt-0"))), Recorder()
-    assert await world.go(channel) == "Task 1: unknown model 'gpt-0'. Available models: model of lead"
+    assert (
+        await world.go(channel) == "Task 1: unknown model 'gpt-0'. Available models: model of lead"
+    )
     assert channel.texts == [] and world.of("say a") == []
 
 
@@ -266,7 +319,10 @@ async def test_usage_is_counted_for_tasks_that_failed_or_timed_out_too() -> None
     async def bad(request: Request) -> Any:
         return call("look_up", word="x") if request.turn == 0 else ModelRejected("no")
 
-    world, store = World(parallel(task("a", "slow", ["look_up"]), task("b", "bad", ["look_up"]))), MemoryStore()
+    world, store = (
+        World(parallel(task("a", "slow", ["look_up"]), task("b", "bad", ["look_up"]))),
+        MemoryStore(),
+    )
     world.does = {"slow": slow, "bad": bad}
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
@@ -276,7 +332,11 @@ async def test_usage_is_counted_for_tasks_that_failed_or_timed_out_too() -> None
 
 @on_virtual_time
 async def test_a_lead_that_is_steered_away_hears_of_its_tasks_by_mail() -> None:
-    world = World(parallel(task("a", "after 50 say A"), task("b", "bad")), pause(90, call("look_up", word="x")), "done")
+    world = World(
+        parallel(task("a", "after 50 say A"), task("b", "bad")),
+        pause(90, call("look_up", word="x")),
+        "done",
+    )
     world.does = {"bad": pause(60, ModelRejected("no"))}
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
@@ -321,5 +381,7 @@ def test_every_end_is_shown_as_the_table_of_states_says(state: End) -> None:
 
     heading, rest = results([Fake()]).whole().removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
     assert heading == f"### a ({DELEGATE[state]})"
-    head = {"completed": "T", "timed_out": "Sub-task timed out", "failed": "Error: x y"}[DELEGATE[state]]
+    head = {"completed": "T", "timed_out": "Sub-task timed out", "failed": "Error: x y"}[
+        DELEGATE[state]
+    ]
     assert rest.split("\n")[0] == head and rest.endswith("T")

@@ -1,4 +1,5 @@
-"""A process ends or dies in the middle: tasks go on, limits stay, and the channel hears each thing once, in order."""
+"""A process ends or dies in the middle: tasks go on, limits stay, and the channel hears each thing
+once, in order."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ async def test_a_background_group_survives_its_process(kind: str, tmp_path: Path
 
 
 class Deaf(Recorder):
-    """A channel that takes the first `n` messages, hears one more perhaps, and then never answers again."""
+    """A channel that takes the first `n` messages, hears one more perhaps, and then never answers
+    again."""
 
     def __init__(self, n: int, *, hears: bool) -> None:
         super().__init__()
@@ -74,14 +76,18 @@ class Deaf(Recorder):
 
 @pytest.mark.parametrize(
     ("kind", "n", "hears"),
-    [*(("memory", n, hears) for n in range(5) for hears in (False, True)), ("sqlite", 1, True), ("sqlite", 4, False)],
+    [
+        *(("memory", n, hears) for n in range(5) for hears in (False, True)),
+        ("sqlite", 1, True),
+        ("sqlite", 4, False),
+    ],
 )
 @on_virtual_time
 async def test_a_death_between_an_end_and_its_notice_loses_nothing_repeats_nothing_and_keeps_the_order(
     kind: str, tmp_path: Path, n: int, hears: bool
 ) -> None:
-    """The process dies with all ends on record and `n` of five messages delivered; the one after them was perhaps
-    taken by the channel, but the process does not know it."""
+    """The process dies with all ends on record and `n` of five messages delivered; the one after
+    them was perhaps taken by the channel, but the process does not know it."""
     home, before = Home(kind, tmp_path), Deaf(n, hears=hears)
     tasks = [task("a", "after 30 say A"), task("b", "after 10 say B"), task("c", "after 20 say C")]
     world = World(background(*tasks))
@@ -101,14 +107,18 @@ async def test_a_death_between_an_end_and_its_notice_loses_nothing_repeats_nothi
         "All 3 tasks",
     ]
     assert after.repeated == (1 if hears else 0)
-    assert after.texts[4].endswith("### a (completed)\nA\n\n### b (completed)\nB\n\n### c (completed)\nC")
+    assert after.texts[4].endswith(
+        "### a (completed)\nA\n\n### b (completed)\nB\n\n### c (completed)\nC"
+    )
 
 
 @both
 @on_virtual_time
 async def test_groups_of_an_earlier_process_count_for_the_limit(kind: str, tmp_path: Path) -> None:
     home, channel = Home(kind, tmp_path), {"hook": Recorder()}
-    world = World([background(task(f"t{n}", "after 300 say x")) for n in range(3)], pause(50, background("d")))
+    world = World(
+        [background(task(f"t{n}", "after 300 say x")) for n in range(3)], pause(50, background("d"))
+    )
     async with home.open(channels=channel) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(10)
@@ -152,8 +162,11 @@ async def test_a_group_of_an_earlier_process_can_be_cancelled(kind: str, tmp_pat
 
 
 @on_virtual_time
-async def test_a_call_whose_process_died_before_it_was_recorded_starts_one_group(tmp_path: Path) -> None:
-    """Death at every moment around the call: there is one group in the end, and its start was told once."""
+async def test_a_call_whose_process_died_before_it_was_recorded_starts_one_group(
+    tmp_path: Path,
+) -> None:
+    """Death at every moment around the call: there is one group in the end, and its start was told
+    once."""
     for passes in range(30):
         home, channel = Home("memory", tmp_path), Recorder()
         world = World(pause(1, background(task("a", "after 5 say A"))))
@@ -163,7 +176,9 @@ async def test_a_call_whose_process_died_before_it_was_recorded_starts_one_group
             await asyncio.sleep(1)
             for _ in range(passes):
                 await asyncio.sleep(0)
-            retinue = await dead.enter_async_context(home.open(channels={"hook": channel}, agents=[world.lead]))
+            retinue = await dead.enter_async_context(
+                home.open(channels={"hook": channel}, agents=[world.lead])
+            )
             outcome: Any = await ended(retinue, run)
             await asyncio.sleep(1_000)
         group = GROUP.findall(outcome.text)[0]

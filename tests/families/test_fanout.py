@@ -16,7 +16,18 @@ from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.fanout.fanout_family import FanoutFamily
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
-from tests.families.fanout_world import HELPER, Cast, lead, play, played, reader, results, spawn, success, task_of
+from tests.families.fanout_world import (
+    HELPER,
+    Cast,
+    lead,
+    play,
+    played,
+    reader,
+    results,
+    spawn,
+    success,
+    task_of,
+)
 
 
 def after(**seconds: float) -> Any:
@@ -46,7 +57,9 @@ async def test_every_task_is_done_by_a_sub_agent_and_the_results_come_back_toget
     scene = await play(lead(cast))
     assert scene.outcome.text == "thanks"
     assert [r["task"] for r in scene.json] == ["a", "b", "c"]
-    assert [r["outcome"] for r in scene.json] == [{"success": {"result": f"did {t}"}} for t in "abc"]
+    assert [r["outcome"] for r in scene.json] == [
+        {"success": {"result": f"did {t}"}} for t in "abc"
+    ]
     assert len(scene.told) == 1, "one call has one result"
 
 
@@ -66,7 +79,9 @@ async def test_results_stand_in_the_order_of_their_ends() -> None:
 
 @on_virtual_time
 async def test_sub_agents_work_side_by_side() -> None:
-    cast = Cast([spawn(*(f"t{n}" for n in range(10))), "thanks"], after(**{f"t{n}": 60 for n in range(10)}))
+    cast = Cast(
+        [spawn(*(f"t{n}" for n in range(10))), "thanks"], after(**{f"t{n}": 60 for n in range(10)})
+    )
     scene = await play(lead(cast))
     assert scene.outcome.ended_at - scene.outcome.created_at == 60_000
 
@@ -86,12 +101,16 @@ async def test_the_lead_goes_on_only_when_the_last_is_back() -> None:
 
 
 @on_virtual_time
-async def test_several_calls_of_a_turn_share_one_fan_in_and_each_is_told_of_its_own_children() -> None:
+async def test_several_calls_of_a_turn_share_one_fan_in_and_each_is_told_of_its_own_children() -> (
+    None
+):
     cast = Cast([[spawn("a", "b"), spawn("c")], "thanks"], after(a=20, b=10, c=5))
 
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(15)
-        assert [m.text for m in (await retinue.messages(run))[2:]] == [], "no call is answered before all are back"
+        assert [m.text for m in (await retinue.messages(run))[2:]] == [], (
+            "no call is answered before all are back"
+        )
 
     scene = await play(lead(cast), then)
     first, second = sorted(scene.told, key=lambda r: r.call_id)
@@ -105,7 +124,10 @@ async def test_a_spawn_may_stand_beside_other_tools() -> None:
     done: list[str] = []
     cast = Cast([[call("dig"), spawn("a"), call("look")], "thanks"], after(a=5))
     scene = await play(lead(cast, tools=[reader(), slow(20, done)]))
-    assert {r.name: r.text for r in scene.told if r.name != "spawn_agents"} == {"dig": "dug", "look": "seen"}
+    assert {r.name: r.text for r in scene.told if r.name != "spawn_agents"} == {
+        "dig": "dug",
+        "look": "seen",
+    }
     (spawned,) = (r for r in scene.told if r.name == "spawn_agents")
     assert [r["task"] for r in results(spawned)] == ["a"]
     assert scene.outcome.ended_at - scene.outcome.created_at == 20_000
@@ -143,7 +165,11 @@ async def test_a_cancel_while_waiting_ends_after_the_last_child_and_asks_no_mode
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(10)
         assert await retinue.cancel(run) == "cancelled"
-        assert [c.state for c in (await retinue.tree(run)).children] == ["cancelled", "cancelled", "completed"]
+        assert [c.state for c in (await retinue.tree(run)).children] == [
+            "cancelled",
+            "cancelled",
+            "completed",
+        ]
         events = [s.entry.event async for s in retinue.stream(run) if isinstance(s, Step)]
         cancel = next(n for n, e in enumerate(events) if isinstance(e, CancelAsked))
         ends = [n for n, e in enumerate(events) if isinstance(e, ChildEnded)]
@@ -182,7 +208,10 @@ async def test_what_is_written_to_a_waiting_lead_does_not_disturb_the_fan_in() -
 
     scene = await play(lead(cast), then)
     assert [r["task"] for r in scene.json] == ["a", "b"]
-    assert [m.text for m in cast.of_lead[1].messages[2:]] == [scene.told[0].text, "How far are you?"]
+    assert [m.text for m in cast.of_lead[1].messages[2:]] == [
+        scene.told[0].text,
+        "How far are you?",
+    ]
 
 
 @on_virtual_time
@@ -206,7 +235,12 @@ async def test_sub_agents_are_offered_no_spawn_tool_and_the_lead_no_submit_tool(
     assert [t.name for t in cast.of_lead[0].tools] == ["look", "spawn_agents", "artifact"]
     assert len(cast.of_children) == 2
     for request in cast.of_children:
-        assert [t.name for t in request.tools] == ["look", "submit_result", "submit_error", "artifact"]
+        assert [t.name for t in request.tools] == [
+            "look",
+            "submit_result",
+            "submit_error",
+            "artifact",
+        ]
 
 
 @on_virtual_time
@@ -247,7 +281,9 @@ async def test_a_sub_agent_starts_with_its_task_alone_and_our_instructions() -> 
 
 
 @on_virtual_time
-async def test_sub_agents_are_hidden_from_the_list_found_below_their_lead_and_deleted_with_it() -> None:
+async def test_sub_agents_are_hidden_from_the_list_found_below_their_lead_and_deleted_with_it() -> (
+    None
+):
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead(Cast([spawn("look at the moon", "b"), "thanks"])), "Go.")
         scene = await played(retinue, run)
@@ -276,7 +312,11 @@ async def test_what_is_too_long_for_one_message_is_kept_whole_elsewhere() -> Non
 
 
 EXAMPLES = {
-    "several views of one module": ["Security of src/auth/.", "Maintainability of src/auth/.", "Speed of src/auth/."],
+    "several views of one module": [
+        "Security of src/auth/.",
+        "Maintainability of src/auth/.",
+        "Speed of src/auth/.",
+    ],
     "parts of a codebase": ["The database layer.", "The API layer.", "The core logic."],
     "one deep dive": ["Trace every error from the tools to the API."],
     "two approaches": ["Approach A: pros and cons.", "Approach B: pros and cons."],
@@ -288,7 +328,9 @@ EXAMPLES = {
 @on_virtual_time
 async def test_the_uses_that_the_document_shows_work(tasks: list[str]) -> None:
     scene = await play(lead(Cast([spawn(*tasks), "thanks"])))
-    assert [(r["task"], r["outcome"]["success"]["result"]) for r in scene.json] == [(t, f"did {t}") for t in tasks]
+    assert [(r["task"], r["outcome"]["success"]["result"]) for r in scene.json] == [
+        (t, f"did {t}") for t in tasks
+    ]
 
 
 def test_the_schema_says_what_is_taken() -> None:
@@ -311,7 +353,10 @@ def test_the_schema_says_what_is_taken() -> None:
 
 def test_the_schemas_of_the_submit_tools_are_those_of_the_document() -> None:
     for submitting, name, field in zip(
-        FanoutFamily().helper_tools(), ("submit_result", "submit_error"), ("result", "error"), strict=True
+        FanoutFamily().helper_tools(),
+        ("submit_result", "submit_error"),
+        ("result", "error"),
+        strict=True,
     ):
         parameters = submitting.schema.parameters
         assert submitting.schema.name == name
@@ -323,7 +368,9 @@ def test_the_schemas_of_the_submit_tools_are_those_of_the_document() -> None:
 @on_virtual_time
 async def test_the_guide_stands_in_the_leads_instructions_unless_it_or_the_family_is_off() -> None:
     guide = FanoutFamily().guide
-    assert all(word in guide for word in ("spawn_agents", "poll", "yourself", "read_first", "explore"))
+    assert all(
+        word in guide for word in ("spawn_agents", "poll", "yourself", "read_first", "explore")
+    )
     for settings, options, shown, offered in [
         ({}, {}, True, True),
         ({"guide": False}, {}, False, True),
@@ -340,7 +387,11 @@ async def test_the_guide_stands_in_the_leads_instructions_unless_it_or_the_famil
 def test_the_family_answers_to_its_name_and_to_its_profile() -> None:
     for name in ("fanout", "phoenix"):
         found = family(name)
-        assert (type(found), found.name, found.tool_names) == (FanoutFamily, "fanout", ("spawn_agents",))
+        assert (type(found), found.name, found.tool_names) == (
+            FanoutFamily,
+            "fanout",
+            ("spawn_agents",),
+        )
 
 
 @pytest.mark.parametrize(
@@ -369,4 +420,8 @@ async def test_a_lead_without_tools_of_its_own_may_still_ask_for_several_views()
     agent = Agent("lead", model=Scripted(cast, name="big"), families=["fanout"])
     scene = await play(agent)
     assert [r["outcome"]["success"]["result"] for r in scene.json] == ["did a", "did b"]
-    assert {t.name for t in cast.of_children[0].tools} == {"submit_result", "submit_error", "artifact"}
+    assert {t.name for t in cast.of_children[0].tools} == {
+        "submit_result",
+        "submit_error",
+        "artifact",
+    }

@@ -1,4 +1,5 @@
-"""What a model may write into a call of `spawn_agents`, and what it is told when something is wrong with it."""
+"""What a model may write into a call of `spawn_agents`, and what it is told when something is wrong
+with it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ FIELDS = "Known fields: task, mode, cwd, model, max_turns, read_first"
 
 
 def written(args: Any) -> Call:
-    return Call(id="", name="spawn_agents", args=args if isinstance(args, str) else json.dumps(args))
+    return Call(
+        id="", name="spawn_agents", args=args if isinstance(args, str) else json.dumps(args)
+    )
 
 
 def one(**fields: Any) -> dict[str, Any]:
@@ -41,16 +44,31 @@ def one(**fields: Any) -> dict[str, Any]:
         ({"tasks": 7}, "Invalid input: Expected `array`, got `int` - at `$.tasks`"),
         ({"tasks": "do it"}, "Invalid input: `tasks` is a string, but not one of valid JSON"),
         ({"tasks": ["do it"]}, "Invalid input: Expected `object`, got `str` - at `$.tasks[0]`"),
-        ({"tasks": ['{"task": "a"}']}, "Invalid input: Expected `object`, got `str` - at `$.tasks[0]`"),
+        (
+            {"tasks": ['{"task": "a"}']},
+            "Invalid input: Expected `object`, got `str` - at `$.tasks[0]`",
+        ),
         ({"tasks": [[["a"]]]}, "Invalid input: Expected `object`, got `array` - at `$.tasks[0]`"),
         ({"tasks": [{}]}, "Invalid input: Object missing required field `task` - at `$.tasks[0]`"),
-        ({"tasks": [{"task": 7}]}, "Invalid input: Expected `str`, got `int` - at `$.tasks[0].task`"),
-        ({"tasks": [{"task": {"deep": ["er"]}}]}, "Expected `str`, got `object` - at `$.tasks[0].task`"),
-        ({"tasks": [{"task": "a"}, {"task": " \n"}]}, "Invalid input: the task is blank - at `$.tasks[1].task`"),
+        (
+            {"tasks": [{"task": 7}]},
+            "Invalid input: Expected `str`, got `int` - at `$.tasks[0].task`",
+        ),
+        (
+            {"tasks": [{"task": {"deep": ["er"]}}]},
+            "Expected `str`, got `object` - at `$.tasks[0].task`",
+        ),
+        (
+            {"tasks": [{"task": "a"}, {"task": " \n"}]},
+            "Invalid input: the task is blank - at `$.tasks[1].task`",
+        ),
         ({"tasks": [{"task": "a"}], "wait": True}, "unknown field `wait`. Known fields: tasks"),
         (one(timeout_seconds=5), "Invalid input: Object contains unknown field `timeout_seconds`"),
         (one(timeout_seconds=5), FIELDS),
-        (one(mode="plan"), "Invalid enum value 'plan' - at `$.tasks[0].mode`. Known modes: explore, work"),
+        (
+            one(mode="plan"),
+            "Invalid enum value 'plan' - at `$.tasks[0].mode`. Known modes: explore, work",
+        ),
         (one(mode=["work"]), "at `$.tasks[0].mode`"),
         (one(cwd=7), "Invalid input: Expected `str | null`, got `int` - at `$.tasks[0].cwd`"),
         (one(model={"name": "big"}), "at `$.tasks[0].model`"),
@@ -58,11 +76,26 @@ def one(**fields: Any) -> dict[str, Any]:
         (one(max_turns=-3), "Invalid input: Expected `int` >= 1 - at `$.tasks[0].max_turns`"),
         (one(max_turns=1_001), "Invalid input: Expected `int` <= 1000 - at `$.tasks[0].max_turns`"),
         (one(max_turns=10**30), "Invalid input"),
-        (one(max_turns="5"), "Invalid input: Expected `int | null`, got `str` - at `$.tasks[0].max_turns`"),
-        (one(max_turns=2.5), "Invalid input: Expected `int | null`, got `float` - at `$.tasks[0].max_turns`"),
-        (one(read_first="a.txt"), "Invalid input: Expected `array | null`, got `str` - at `$.tasks[0].read_first`"),
-        (one(read_first=[7]), "Invalid input: Expected `str`, got `int` - at `$.tasks[0].read_first[0]`"),
-        (one(read_first=["f"] * 21), "Invalid input: at most 20 files are read first - at `$.tasks[0].read_first`"),
+        (
+            one(max_turns="5"),
+            "Invalid input: Expected `int | null`, got `str` - at `$.tasks[0].max_turns`",
+        ),
+        (
+            one(max_turns=2.5),
+            "Invalid input: Expected `int | null`, got `float` - at `$.tasks[0].max_turns`",
+        ),
+        (
+            one(read_first="a.txt"),
+            "Invalid input: Expected `array | null`, got `str` - at `$.tasks[0].read_first`",
+        ),
+        (
+            one(read_first=[7]),
+            "Invalid input: Expected `str`, got `int` - at `$.tasks[0].read_first[0]`",
+        ),
+        (
+            one(read_first=["f"] * 21),
+            "Invalid input: at most 20 files are read first - at `$.tasks[0].read_first`",
+        ),
         ({"tasks": []}, EMPTY),
         ({"tasks": "[]"}, EMPTY),
     ],
@@ -86,7 +119,13 @@ async def test_tasks_that_were_written_as_a_string_are_taken() -> None:
 
 @on_virtual_time
 async def test_null_and_blank_are_the_same_as_absent() -> None:
-    nothing: dict[str, Any] = {"mode": None, "cwd": None, "model": None, "max_turns": None, "read_first": None}
+    nothing: dict[str, Any] = {
+        "mode": None,
+        "cwd": None,
+        "model": None,
+        "max_turns": None,
+        "read_first": None,
+    }
     blank: dict[str, Any] = {"cwd": "", "model": "", "read_first": []}
     seen: list[Caller] = []
     cast = Cast([spawn({"task": "a", **nothing}, {"task": "b", **blank}), "thanks"], look_once)
@@ -94,7 +133,12 @@ async def test_null_and_blank_are_the_same_as_absent() -> None:
     assert [list(r["outcome"]) for r in scene.json] == [["success"], ["success"]]
     for caller in seen:
         order = caller.spec.order
-        assert (order.cwd, order.model, order.max_turns, order.context.text) == ("/site", "", 20, "")
+        assert (order.cwd, order.model, order.max_turns, order.context.text) == (
+            "/site",
+            "",
+            20,
+            "",
+        )
         assert caller.spec.capabilities.write == ()
 
 
@@ -118,7 +162,9 @@ async def test_several_calls_of_a_turn_may_have_ten_tasks_each() -> None:
     assert len(scene.outcome.children) == 20
 
 
-@pytest.mark.parametrize("bad", [{"model": "huge"}, {"read_first": ["nowhere.txt"]}, {"cwd": "/elsewhere"}])
+@pytest.mark.parametrize(
+    "bad", [{"model": "huge"}, {"read_first": ["nowhere.txt"]}, {"cwd": "/elsewhere"}]
+)
 @on_virtual_time
 async def test_one_bad_task_starts_nobody(bad: dict[str, Any]) -> None:
     cast = Cast([spawn("a", "b", {"task": "c", **bad}), "thanks"])
@@ -146,7 +192,12 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
     for name in ("src", "docs", "lib"):
         (tmp_path / name).mkdir()
     seen: list[Caller] = []
-    places: list[dict[str, Any]] = [{}, {"cwd": "src"}, {"cwd": f"{site}/docs"}, {"cwd": "src/../lib"}]
+    places: list[dict[str, Any]] = [
+        {},
+        {"cwd": "src"},
+        {"cwd": f"{site}/docs"},
+        {"cwd": "src/../lib"},
+    ]
     cast = Cast([spawn(*({"task": "a", **p} for p in places)), "thanks"], look_once)
     await play(lead(cast, tools=[reader(seen)]), cwd=site)
     assert [c.cwd for c in seen] == [site, f"{site}/src", f"{site}/docs", f"{site}/lib"]
@@ -154,12 +205,16 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
     assert len({q.instructions for q in cast.of_children}) == 4
 
 
-@pytest.mark.parametrize(("read", "asked"), [(None, "../"), (None, "/site2"), (("/data",), "/etc"), ((), "/etc")])
+@pytest.mark.parametrize(
+    ("read", "asked"), [(None, "../"), (None, "/site2"), (("/data",), "/etc"), ((), "/etc")]
+)
 @on_virtual_time
 async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str) -> None:
     cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"])
     scene = await play(lead(cast), cwd="/site", access=Capabilities(read=read))
-    assert scene.refusal.startswith(f"tasks[0].cwd {asked!r} is outside your working directory; name one inside /site")
+    assert scene.refusal.startswith(
+        f"tasks[0].cwd {asked!r} is outside your working directory; name one inside /site"
+    )
 
 
 @on_virtual_time
@@ -168,7 +223,11 @@ async def test_a_directory_that_may_be_read_can_be_worked_in(tmp_path: Path) -> 
     site, data = (real(tmp_path / name) for name in ("site", "data"))
     for place in (f"{site}/sub", f"{data}/set"):
         os.makedirs(place)
-    for cwd, read, asked in [(site, (data,), f"{data}/set"), (site, None, "sub"), ("", (data,), data)]:
+    for cwd, read, asked in [
+        (site, (data,), f"{data}/set"),
+        (site, None, "sub"),
+        ("", (data,), data),
+    ]:
         cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"], look_once)
         await play(lead(cast, tools=[reader(seen)]), cwd=cwd, access=Capabilities(read=read))
     assert [c.cwd for c in seen] == [f"{data}/set", f"{site}/sub", data]
@@ -185,7 +244,9 @@ def with_small(cast: Cast, **settings: Any) -> Agent:
 
 @on_virtual_time
 async def test_a_task_may_have_its_own_model() -> None:
-    cast = Cast([spawn("a", {"task": "b", "model": "small"}, {"task": "c", "model": "big"}), "thanks"])
+    cast = Cast(
+        [spawn("a", {"task": "b", "model": "small"}, {"task": "c", "model": "big"}), "thanks"]
+    )
     scene = await play(with_small(cast))
     assert sorted((q.messages[0].text, q.model) for q in cast.of_children) == [
         ("a", "big"),
@@ -198,7 +259,9 @@ async def test_a_task_may_have_its_own_model() -> None:
 @on_virtual_time
 async def test_an_unknown_model_is_refused_with_a_list_of_those_there_are() -> None:
     cast = Cast([spawn("a", {"task": "b", "model": "huge"}), "thanks"])
-    assert (await play(with_small(cast))).refusal == "tasks[1]: unknown model 'huge'. Available models: big, small"
+    assert (
+        await play(with_small(cast))
+    ).refusal == "tasks[1]: unknown model 'huge'. Available models: big, small"
     scene = await play(with_small(cast), access=Capabilities(models=("big",)))
     assert scene.refusal == "tasks[1]: unknown model 'huge'. Available models: big"
 
@@ -215,7 +278,11 @@ async def test_explorers_may_have_a_model_of_their_own_and_writers_have_their_pa
     work = {"task": "b", "mode": "work"}
     cast = Cast([spawn("a", work, {"task": "c", "model": "big"}), "thanks"])
     await play(with_small(cast, explore_model="small"))
-    assert {q.messages[0].text: q.model for q in cast.of_children} == {"a": "small", "b": "big", "c": "big"}
+    assert {q.messages[0].text: q.model for q in cast.of_children} == {
+        "a": "small",
+        "b": "big",
+        "c": "big",
+    }
 
 
 WORK = {"task": "a", "mode": "work"}
@@ -227,15 +294,23 @@ WORK = {"task": "a", "mode": "work"}
         ({"tasks": [], "extra": 1}, {}, "Invalid input"),
         ({"tasks": [{"task": ""}] * 11}, {}, "Invalid input"),
         ({"tasks": [WORK] * 11}, {"write": ()}, "At most 10 tasks"),
-        ({"tasks": [WORK, WORK]}, {"write": ()}, "tasks[0] asks for mode 'work', but you may not write yourself"),
+        (
+            {"tasks": [WORK, WORK]},
+            {"write": ()},
+            "tasks[0] asks for mode 'work', but you may not write yourself",
+        ),
         ({"tasks": [WORK, {**WORK, "model": "huge"}]}, {}, TWO_WRITERS),
         (one(model="huge", cwd="/else"), {}, "unknown model"),
         (one(cwd="/else", read_first=["x"]), {}, "tasks[0].cwd"),
     ],
 )
 @on_virtual_time
-async def test_what_is_wrong_is_told_in_the_order_of_the_document(args: Any, access: Any, told: str) -> None:
-    scene = await play(lead(Cast([written(args), "I see."])), cwd="/site", access=Capabilities(**access))
+async def test_what_is_wrong_is_told_in_the_order_of_the_document(
+    args: Any, access: Any, told: str
+) -> None:
+    scene = await play(
+        lead(Cast([written(args), "I see."])), cwd="/site", access=Capabilities(**access)
+    )
     assert told in scene.refusal
 
 

@@ -1,4 +1,5 @@
-"""How a sub-agent of `spawn_agents` can end, what its lead is told of it, and what a restart changes: nothing."""
+"""How a sub-agent of `spawn_agents` can end, what its lead is told of it, and what a restart
+changes: nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ def looking_on(text: str = "") -> Any:
 @on_virtual_time
 async def test_a_submitted_error_is_a_failure_in_the_childs_own_words() -> None:
     def child(request: Request) -> Any:
-        return saying("Hm.", call("look")) if request.turn == 0 else call("submit_error", error="too large to analyze")
+        return (
+            saying("Hm.", call("look"))
+            if request.turn == 0
+            else call("submit_error", error="too large to analyze")
+        )
 
     scene = await alone(child)
     assert failure(scene) == ("too large to analyze", "sub_agent_error")
@@ -100,14 +105,22 @@ async def test_a_submission_beside_other_calls_is_asked_again(mix: list[Any]) ->
 
     assert success(await alone(child)) == "late"
     assert len(heard) == 2
-    assert all("must be the only call in a reply" in text for text in heard), "every call of that reply is refused"
+    assert all("must be the only call in a reply" in text for text in heard), (
+        "every call of that reply is refused"
+    )
 
 
-@pytest.mark.parametrize("args", [{}, {"result": 7}, {"result": None}, {"result": "x", "note": "y"}, {"error": "x"}])
+@pytest.mark.parametrize(
+    "args", [{}, {"result": 7}, {"result": None}, {"result": "x", "note": "y"}, {"error": "x"}]
+)
 @on_virtual_time
 async def test_a_malformed_submission_can_be_corrected(args: dict[str, Any]) -> None:
     def child(request: Request) -> Any:
-        return call("submit_result", **args) if request.turn == 0 else call("submit_result", result="right")
+        return (
+            call("submit_result", **args)
+            if request.turn == 0
+            else call("submit_result", result="right")
+        )
 
     assert success(await alone(child)) == "right"
 
@@ -161,7 +174,11 @@ async def test_what_may_pass_is_tried_three_times() -> None:
 @on_virtual_time
 async def test_what_a_failed_child_had_said_is_kept() -> None:
     def child(request: Request) -> Any:
-        return saying("Half of it.", call("look")) if request.turn == 0 else ModelRejected("bad key", kind="auth")
+        return (
+            saying("Half of it.", call("look"))
+            if request.turn == 0
+            else ModelRejected("bad key", kind="auth")
+        )
 
     assert failure(await alone(child)) == ("bad key\nText so far: Half of it.", "auth")
 
@@ -189,7 +206,10 @@ async def test_a_child_has_twenty_minutes_and_no_more() -> None:
 @on_virtual_time
 async def test_a_timeout_is_its_own_outcome_and_keeps_what_was_said() -> None:
     scene = await alone(endless("I have found two."), timeout_seconds=5)
-    assert failure(scene) == ("Timed out: the deadline passed\nText so far: I have found two.", "timed_out")
+    assert failure(scene) == (
+        "Timed out: the deadline passed\nText so far: I have found two.",
+        "timed_out",
+    )
     assert scene.outcome.ended_at - scene.outcome.created_at == 5_000
 
 
@@ -205,7 +225,10 @@ async def test_a_child_that_is_cancelled_is_a_failure_of_its_own_kind() -> None:
     scene = await play(lead(Cast([spawn("a", "b"), "thanks"], endless("Half."))), stop)
     errors = [r["outcome"]["failure"] for r in scene.json]
     assert errors == [
-        {"error": "Cancelled: cancelled by the user\nText so far: Half.", "error_kind": "cancelled"},
+        {
+            "error": "Cancelled: cancelled by the user\nText so far: Half.",
+            "error_kind": "cancelled",
+        },
         {"error": "Cancelled: not needed any more\nText so far: Half.", "error_kind": "cancelled"},
     ]
     assert scene.outcome.text == "thanks"
@@ -222,7 +245,10 @@ async def test_turns_are_limited_by_mode_and_there_is_one_of_grace(mode: str, tu
 
 @on_virtual_time
 async def test_a_task_may_have_its_own_number_of_turns() -> None:
-    cast = Cast([spawn({"task": "a", "max_turns": 1}, {"task": "b", "max_turns": 3}), "thanks"], looking_on())
+    cast = Cast(
+        [spawn({"task": "a", "max_turns": 1}, {"task": "b", "max_turns": 3}), "thanks"],
+        looking_on(),
+    )
     await play(lead(cast))
     turns = {t: sum(task_of(q) == t for q in cast.of_children) for t in "ab"}
     assert turns == {"a": 2, "b": 4}
@@ -240,11 +266,16 @@ async def test_a_turn_limited_child_with_text_is_a_success_with_that_text() -> N
     [
         (call("submit_result", result="just in time"), {"success": {"result": "just in time"}}),
         ("in plain words", {"success": {"result": "in plain words"}}),
-        (call("submit_error", error="cannot"), {"failure": {"error": "cannot", "error_kind": "sub_agent_error"}}),
+        (
+            call("submit_error", error="cannot"),
+            {"failure": {"error": "cannot", "error_kind": "sub_agent_error"}},
+        ),
     ],
 )
 @on_virtual_time
-async def test_the_grace_turn_asks_for_the_result_and_takes_it(last_line: Any, expected: Any) -> None:
+async def test_the_grace_turn_asks_for_the_result_and_takes_it(
+    last_line: Any, expected: Any
+) -> None:
     asked: list[str] = []
 
     def child(request: Request) -> Any:
@@ -299,7 +330,9 @@ async def test_what_a_sub_agent_is_ordered_with() -> None:
     order = seen[0].spec.order
     assert (order.join, order.results, order.compose) == ("turn", "completion", True)
     assert (order.report, order.must_submit) == ("submit", False)
-    assert (order.timeout_ms, order.clock) == (1_200_000, "created"), "the wait is bounded from the spawn on"
+    assert (order.timeout_ms, order.clock) == (1_200_000, "created"), (
+        "the wait is bounded from the spawn on"
+    )
     assert order.retry == Retry(attempts=3, base_ms=1_000, cap_ms=4_000, then="fail")
     assert (order.bond, order.on_restart, order.retention) == ("wait", "resume", "keep")
     assert (seen[0].spec.parent, seen[0].spec.depth) == (seen[0].spec.root, 1)
@@ -316,7 +349,9 @@ def part(seconds: float = 10) -> Any:
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @both
 @on_virtual_time
-async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(kind: str, tmp_path: Path, clean: bool) -> None:
+async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(
+    kind: str, tmp_path: Path, clean: bool
+) -> None:
     home, cast = Home(kind, tmp_path), Cast([[spawn("b", "a"), spawn("c")], "thanks"], part())
     agent = lead(cast)
     async with AsyncExitStack() as first:
@@ -331,7 +366,10 @@ async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(kind: st
             steps = [s.entry async for s in second.stream(run) if isinstance(s, Step)]
     ends = [e.event.child for e in steps if isinstance(e.event, ChildEnded) and not e.stale]
     assert (len(ends), set(ends)) == (3, set(ids))
-    told = [[(one["agent_id"], one["task"]) for one in results(r)] for r in sorted(scene.told, key=lambda r: r.call_id)]
+    told = [
+        [(one["agent_id"], one["task"]) for one in results(r)]
+        for r in sorted(scene.told, key=lambda r: r.call_id)
+    ]
     assert told == [[(ids[1], "a"), (ids[0], "b")], [(ids[2], "c")]]
     assert sum(task_of(q) == "a" for q in cast.of_children) == 1, "who was back is not run again"
     assert len(cast.of_lead) == 2
@@ -339,7 +377,9 @@ async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(kind: st
 
 @both
 @on_virtual_time
-async def test_a_deadline_that_passes_while_nothing_runs_is_a_timeout(kind: str, tmp_path: Path) -> None:
+async def test_a_deadline_that_passes_while_nothing_runs_is_a_timeout(
+    kind: str, tmp_path: Path
+) -> None:
     home, agent = Home(kind, tmp_path), lead(Cast([spawn("a"), "thanks"], endless("Half.")))
     async with home.open() as retinue:
         run = await retinue.spawn(agent, "Go.")
@@ -354,7 +394,10 @@ async def test_a_deadline_that_passes_while_nothing_runs_is_a_timeout(kind: str,
 @both
 @on_virtual_time
 async def test_children_may_be_told_not_to_survive_a_restart(kind: str, tmp_path: Path) -> None:
-    home, agent = Home(kind, tmp_path), lead(Cast([spawn("a", "b"), "thanks"], part()), on_restart="fail")
+    home, agent = (
+        Home(kind, tmp_path),
+        lead(Cast([spawn("a", "b"), "thanks"], part()), on_restart="fail"),
+    )
     async with home.open() as retinue:
         run = await retinue.spawn(agent, "Go.")
         await asyncio.sleep(15)
@@ -393,4 +436,6 @@ async def test_after_a_restart_there_is_still_one_writer_and_explorers_still_onl
 
 
 def test_a_spawn_that_was_cut_short_by_a_crash_may_be_run_again() -> None:
-    assert SpawnAgents.restart == "pure", "it starts nobody itself: until its orders are on record nothing has happened"
+    assert SpawnAgents.restart == "pure", (
+        "it starts nobody itself: until its orders are on record nothing has happened"
+    )

@@ -1,4 +1,5 @@
-"""Explorers only look; one writer at a time; and the files that a sub-agent is handed before it starts."""
+"""Explorers only look; one writer at a time; and the files that a sub-agent is handed before it
+starts."""
 
 from __future__ import annotations
 
@@ -19,7 +20,17 @@ from retinue.testing import call
 from retinue.tools.families.fanout.fanout_family import TWO_WRITERS, WORK_ACTIVE
 from retinue.tools.families.fanout.task_files import contents
 from tests.api.house import on_virtual_time
-from tests.families.fanout_world import Cast, lead, play, reader, results, spawn, success, task_of, writer
+from tests.families.fanout_world import (
+    Cast,
+    lead,
+    play,
+    reader,
+    results,
+    spawn,
+    success,
+    task_of,
+    writer,
+)
 
 WORK = {"task": "write", "mode": "work"}
 
@@ -61,7 +72,9 @@ def offered(cast: Cast) -> dict[str, set[str]]:
 
 
 @on_virtual_time
-async def test_an_explorer_gets_the_tools_that_read_or_use_the_network_and_a_worker_gets_all() -> None:
+async def test_an_explorer_gets_the_tools_that_read_or_use_the_network_and_a_worker_gets_all() -> (
+    None
+):
     cast = Cast([spawn("read", {"task": "see", "mode": "explore"}, WORK), "thanks"])
     await play(lead(cast, tools=everything()))
     assert offered(cast) == {
@@ -125,7 +138,9 @@ async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() ->
 
 
 @on_virtual_time
-async def test_an_explorer_without_any_of_its_leads_tools_is_refused_with_the_reason_and_a_way_out() -> None:
+async def test_an_explorer_without_any_of_its_leads_tools_is_refused_with_the_reason_and_a_way_out() -> (
+    None
+):
     cast = Cast([spawn("read"), "thanks"])
     refusal = (await play(lead(cast, tools=[shell, writer()]))).refusal
     assert "an explorer gets only tools that are declared to read or to use the network" in refusal
@@ -133,7 +148,9 @@ async def test_an_explorer_without_any_of_its_leads_tools_is_refused_with_the_re
     assert "Use mode 'work'" in refusal and "`explore_tools`" in refusal
     scene = await play(lead(Cast([spawn(WORK), "thanks"]), tools=[shell, writer()]))
     assert success(scene) == "did write"
-    scene = await play(lead(Cast([spawn("read"), "thanks"]), tools=[shell], explore_tools=["shell"]))
+    scene = await play(
+        lead(Cast([spawn("read"), "thanks"]), tools=[shell], explore_tools=["shell"])
+    )
     assert success(scene) == "did read"
 
 
@@ -155,9 +172,13 @@ async def test_a_lead_that_may_lend_nothing_at_all_is_told_so() -> None:
 
 
 @on_virtual_time
-async def test_a_lead_whose_tools_were_listed_lends_those_and_its_explorers_answer_in_plain_words() -> None:
+async def test_a_lead_whose_tools_were_listed_lends_those_and_its_explorers_answer_in_plain_words() -> (
+    None
+):
     cast = Cast([spawn("read"), "thanks"], lambda q: "seen it")
-    scene = await play(lead(cast, tools=everything()), access=Capabilities(tools=("spawn_agents", "look", "shell")))
+    scene = await play(
+        lead(cast, tools=everything()), access=Capabilities(tools=("spawn_agents", "look", "shell"))
+    )
     assert success(scene) == "seen it"
     assert [t.name for t in cast.of_children[0].tools] == ["look"]
 
@@ -176,7 +197,9 @@ async def test_two_calls_of_a_turn_cannot_both_have_a_writer() -> None:
     first, second = sorted(scene.told, key=lambda r: r.error)
     assert sorted(r["task"] for r in results(first)) == ["a", "write"]
     assert (second.error, second.text) == (True, WORK_ACTIVE)
-    assert len(scene.outcome.children) == 2, "the explorer of the refused call is not started either"
+    assert len(scene.outcome.children) == 2, (
+        "the explorer of the refused call is not started either"
+    )
 
 
 @on_virtual_time
@@ -224,7 +247,9 @@ def reading(*paths: str, **fields: Any) -> Any:
     return spawn({"task": "Judge them.", "read_first": list(paths), **fields})
 
 
-async def handed(folder: Path, *paths: str, fields: dict[str, Any] | None = None, **settings: Any) -> tuple[str, Any]:
+async def handed(
+    folder: Path, *paths: str, fields: dict[str, Any] | None = None, **settings: Any
+) -> tuple[str, Any]:
     """The first message of the sub-agent, and the scene."""
     cast = Cast([reading(*paths, **(fields or {})), "thanks"])
     scene = await play(lead(cast, tools=["read"], **settings), cwd=str(folder))
@@ -239,12 +264,18 @@ async def test_files_are_put_before_the_task_between_fences(tmp_path: Path) -> N
     (tmp_path / "empty").write_text("", encoding="utf-8")
     text, scene = await handed(tmp_path, "a.txt", str(tmp_path / "sub" / "ä.txt"), "empty")
     heads = [line for line in text.splitlines() if "data, not instructions, between" in line]
-    assert [h.split(";")[0] for h in heads] == ["[File a.txt", f"[File {tmp_path}/sub/ä.txt", "[File empty"]
+    assert [h.split(";")[0] for h in heads] == [
+        "[File a.txt",
+        f"[File {tmp_path}/sub/ä.txt",
+        "[File empty",
+    ]
     fences = [h.rsplit(" ", 1)[1] for h in heads]
     assert len(set(fences)) == 3 and all(text.count(f"\n[{fence}") == 1 for fence in fences)
     assert text.index("alpha") < text.index("grüße 世界 🙂") < text.index("Task:\nJudge them.")
     assert text.endswith("Task:\nJudge them.")
-    assert scene.json[0]["task"] == "Judge them.", "the task in the result is the one that was given"
+    assert scene.json[0]["task"] == "Judge them.", (
+        "the task in the result is the one that was given"
+    )
 
 
 @on_virtual_time
@@ -267,7 +298,9 @@ async def test_each_task_gets_its_own_files(tmp_path: Path) -> None:
     assert firsts[2] == "c"
 
 
-@pytest.mark.parametrize(("cap", "shown"), [(4, "aé"), (3, "aé"), (2, "a"), (1, "a"), (6, "aé世"), (7, "aé世b")])
+@pytest.mark.parametrize(
+    ("cap", "shown"), [(4, "aé"), (3, "aé"), (2, "a"), (1, "a"), (6, "aé世"), (7, "aé世b")]
+)
 @on_virtual_time
 async def test_a_long_file_is_cut_between_characters(tmp_path: Path, cap: int, shown: str) -> None:
     (tmp_path / "long").write_bytes("aé世b".encode())
@@ -334,7 +367,9 @@ async def test_bytes_that_are_no_text_do_not_break_the_message(tmp_path: Path) -
     ],
 )
 @on_virtual_time
-async def test_a_file_that_cannot_be_read_fails_the_whole_spawn(tmp_path: Path, path: str, why: str) -> None:
+async def test_a_file_that_cannot_be_read_fails_the_whole_spawn(
+    tmp_path: Path, path: str, why: str
+) -> None:
     site = tmp_path / "site"
     (site / "folder").mkdir(parents=True)
     (tmp_path / "outside.txt").write_text("secret", encoding="utf-8")
@@ -360,14 +395,19 @@ async def test_a_file_must_lie_where_the_lead_may_read(tmp_path: Path) -> None:
     cast = Cast([reading("open/f"), "thanks"])
     await play(lead(cast, tools=["read"]), cwd=str(tmp_path), access=may)
     assert "in open" in cast.of_children[0].messages[0].text
-    scene = await play(lead(Cast([reading("shut/f"), "thanks"]), tools=["read"]), cwd=str(tmp_path), access=may)
+    scene = await play(
+        lead(Cast([reading("shut/f"), "thanks"]), tools=["read"]), cwd=str(tmp_path), access=may
+    )
     assert "cannot read 'shut/f': it is outside what you may read" in scene.refusal
 
 
 @on_virtual_time
 async def test_a_file_outside_of_where_the_lead_works_is_not_handed_over(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("secret", encoding="utf-8")
-    for task in ({"cwd": str(tmp_path), "read_first": ["f"]}, {"read_first": [str(tmp_path / "f")]}):
+    for task in (
+        {"cwd": str(tmp_path), "read_first": ["f"]},
+        {"read_first": [str(tmp_path / "f")]},
+    ):
         scene = await play(lead(Cast([spawn({"task": "a", **task}), "thanks"]), tools=["read"]))
         assert "outside" in scene.refusal
         assert "secret" not in scene.refusal
@@ -382,7 +422,9 @@ def test_the_disk_is_touched_in_a_thread(tmp_path: Path, monkeypatch: pytest.Mon
 
     async def main() -> None:
         async with Retinue() as retinue:
-            outcome = await retinue.run(lead(Cast([reading("f"), "thanks"]), tools=["read"]), "Go.", cwd=str(tmp_path))
+            outcome = await retinue.run(
+                lead(Cast([reading("f"), "thanks"]), tools=["read"]), "Go.", cwd=str(tmp_path)
+            )
             assert outcome.text == "thanks"
 
     (tmp_path / "f").write_text("x", encoding="utf-8")

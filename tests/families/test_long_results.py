@@ -1,5 +1,5 @@
-"""Long results in every family: the room is shared, everybody is seen with its state, the text stays valid whatever is
-cut, and each cut names where the whole is."""
+"""Long results in every family: the room is shared, everybody is seen with its state, the text
+stays valid whatever is cut, and each cut names where the whole is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from tests.families import agent_world, delegate_world, fanout_world, sessions_w
 
 REPORT = "0123456789abcdef " * 460  # 7.8 KB
 WHOLE = re.compile(r"artifact ([0-9a-f]{64})")
-HOSTILE = ['"' * 20_000, "\\" * 20_000, "\x00\x01\n" * 7_000, "😀" * 20_000, "e\u0301" * 10_000, "```\nopen\n" * 2_000]
+HOSTILE = [
+    '"' * 20_000,
+    "\\" * 20_000,
+    "\x00\x01\n" * 7_000,
+    "😀" * 20_000,
+    "e\u0301" * 10_000,
+    "```\nopen\n" * 2_000,
+]
 
 
 async def fetch(retinue: Retinue, text: str) -> str:
@@ -30,7 +37,8 @@ async def fetch(retinue: Retinue, text: str) -> str:
 
 
 async def fan(texts: list[str], rules: Rules | None = None) -> tuple[str, list[Any], list[str]]:
-    """The result of a call with a child for each text; its rows; and the artifacts that they name, read."""
+    """The result of a call with a child for each text; its rows; and the artifacts that they name,
+    read."""
 
     def child(request: Request) -> Any:
         return call("submit_result", result=texts[int(fanout_world.task_of(request))])
@@ -40,7 +48,11 @@ async def fan(texts: list[str], rules: Rules | None = None) -> tuple[str, list[A
         run = await retinue.spawn(fanout_world.lead(cast, max_tasks=200), "Go.")
         scene = await fanout_world.played(retinue, run)
         rows = scene.json
-        wholes = [await fetch(retinue, said) for r in rows if "[cut: " in (said := r["outcome"]["success"]["result"])]
+        wholes = [
+            await fetch(retinue, said)
+            for r in rows
+            if "[cut: " in (said := r["outcome"]["success"]["result"])
+        ]
     return scene.told[0].text, rows, wholes
 
 
@@ -83,7 +95,8 @@ async def test_a_fan_of_sixty_shows_everybody_with_its_state() -> None:
 @on_virtual_time
 async def test_errors_of_a_fan_are_cut_like_results() -> None:
     cast = fanout_world.Cast(
-        [fanout_world.spawn("a", "b", "c"), "thanks"], lambda q: call("submit_error", error="no " * 20_000)
+        [fanout_world.spawn("a", "b", "c"), "thanks"],
+        lambda q: call("submit_error", error="no " * 20_000),
     )
     scene = await fanout_world.play(fanout_world.lead(cast))
     assert [list(r["outcome"]) for r in scene.json] == [["failure"]] * 3
@@ -92,7 +105,9 @@ async def test_errors_of_a_fan_are_cut_like_results() -> None:
 @on_virtual_time
 async def test_ten_delegated_reports_are_all_there_under_their_names() -> None:
     ids = [f"t{n}" for n in range(10)]
-    world = delegate_world.World(delegate_world.parallel(*(delegate_world.task(i, f"say {REPORT}") for i in ids)))
+    world = delegate_world.World(
+        delegate_world.parallel(*(delegate_world.task(i, f"say {REPORT}") for i in ids))
+    )
     await world.go()
     (text,) = world.results
     assert re.findall(r"^### (\w+) \(completed\)$", text, re.MULTILINE) == ids
@@ -116,7 +131,8 @@ async def test_a_delegated_report_that_is_cut_in_its_code_hides_nobody() -> None
 async def test_the_summary_of_background_tasks_says_where_the_whole_is() -> None:
     ids, hook = [f"t{n}" for n in range(10)], delegate_world.Recorder()
     world = delegate_world.World(
-        delegate_world.background(*(delegate_world.task(i, f"say {REPORT}{i}") for i in ids)), "gone"
+        delegate_world.background(*(delegate_world.task(i, f"say {REPORT}{i}") for i in ids)),
+        "gone",
     )
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         await retinue.run(world.lead, "Go.")
@@ -131,7 +147,10 @@ async def test_the_summary_of_background_tasks_says_where_the_whole_is() -> None
 @on_virtual_time
 async def test_a_long_status_is_still_final(text: str) -> None:
     world = agent_world.World(
-        agent_world.spawn("long"), agent_world.wait(), agent_world.about("agent_status"), does={"long": text}
+        agent_world.spawn("long"),
+        agent_world.wait(),
+        agent_world.about("agent_status"),
+        does={"long": text},
     )
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.")
@@ -144,7 +163,9 @@ async def test_a_long_status_is_still_final(text: str) -> None:
 
 @on_virtual_time
 async def test_waiting_for_five_long_ones_shows_all_five() -> None:
-    world = agent_world.World([agent_world.spawn(f"say {n}{REPORT * 3}") for n in range(5)], agent_world.wait())
+    world = agent_world.World(
+        [agent_world.spawn(f"say {n}{REPORT * 3}") for n in range(5)], agent_world.wait()
+    )
     await world.go()
     waited = world.results[5]
     assert [a["state"] for a in waited["agents"]] == ["completed"] * 5
@@ -165,7 +186,9 @@ async def test_a_notice_that_is_cut_says_where_the_whole_is() -> None:
 @on_virtual_time
 async def test_a_session_that_was_waited_for_answers_in_valid_json() -> None:
     text = '"\\' * 40_000
-    world = sessions_world.World(sessions_world.spawn("long", timeoutSeconds=60), does={"long": text})
+    world = sessions_world.World(
+        sessions_world.spawn("long", timeoutSeconds=60), does={"long": text}
+    )
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.", origin=sessions_world.CHAT)
         (reply,) = world.results
@@ -176,7 +199,11 @@ async def test_a_session_that_was_waited_for_answers_in_valid_json() -> None:
 @on_virtual_time
 async def test_a_long_history_is_valid_json_with_its_newest_messages() -> None:
     async def chatter(request: Request) -> Any:
-        return call("bash", command=f"{request.turn} " + "y" * 3_000) if request.turn < 40 else "the end"
+        return (
+            call("bash", command=f"{request.turn} " + "y" * 3_000)
+            if request.turn < 40
+            else "the end"
+        )
 
     world = sessions_world.World(
         sessions_world.spawn("talk", cleanup="keep"),
@@ -191,7 +218,9 @@ async def test_a_long_history_is_valid_json_with_its_newest_messages() -> None:
 @on_virtual_time
 async def test_two_hundred_parallel_subagents_are_all_in_the_answer() -> None:
     labels = [f"t{n}" for n in range(200)]
-    stage = subagent_world.Stage(subagent_world.many(*labels, max_concurrent=50), sums=dict.fromkeys(labels, REPORT))
+    stage = subagent_world.Stage(
+        subagent_world.many(*labels, max_concurrent=50), sums=dict.fromkeys(labels, REPORT)
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         found = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
     lines = found.result["results"]
@@ -227,11 +256,18 @@ async def test_a_letter_that_is_too_long_for_a_mailbox_says_where_the_whole_is()
         agent_world.wait(),
     )
     world = agent_world.World(
-        *lines, does={"after 5 say x": [agent_world.pause(5, agent_world.call("look_up", word="w")), "ok"]}
+        *lines,
+        does={"after 5 say x": [agent_world.pause(5, agent_world.call("look_up", word="w")), "ok"]},
     )
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.")
-        letters = [m.text for q in world.requests if q.path != "0" for m in q.messages if "[Message from" in m.text]
+        letters = [
+            m.text
+            for q in world.requests
+            if q.path != "0"
+            for m in q.messages
+            if "[Message from" in m.text
+        ]
         assert letters and await fetch(retinue, letters[-1]) == text
 
 
@@ -239,7 +275,9 @@ async def test_a_letter_that_is_too_long_for_a_mailbox_says_where_the_whole_is()
 async def test_whoever_may_delegate_further_can_read_on_though_its_list_does_not_say_so() -> None:
     tools = ["look_up", "delegate_tasks"]
     world = delegate_world.World(
-        delegate_world.parallel(delegate_world.task("t", "deep", tools), delegate_world.task("u", "flat", ["look_up"])),
+        delegate_world.parallel(
+            delegate_world.task("t", "deep", tools), delegate_world.task("u", "flat", ["look_up"])
+        ),
         allow_nesting=True,
     )
     await world.go()
@@ -255,7 +293,10 @@ async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
 
     worker = Agent("worker", model=Scripted(lambda q: REPORT, name="small"))
     lead = Agent(
-        "lead", model=Scripted([call("send"), "done"], name="big"), tools=[tool(restart="pure")(send)], staff=[worker]
+        "lead",
+        model=Scripted([call("send"), "done"], name="big"),
+        tools=[tool(restart="pure")(send)],
+        staff=[worker],
     )
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead, "Go.")
@@ -282,7 +323,9 @@ async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
         line = say(request)
         return line(request) if callable(line) else line
 
-    agent = Agent("lead", model=Scripted(talk, name="big"), tools=[fanout_world.reader()], families=["fanout"])
+    agent = Agent(
+        "lead", model=Scripted(talk, name="big"), tools=[fanout_world.reader()], families=["fanout"]
+    )
     scene = await fanout_world.play(agent)
     assert scene.told[1].text.startswith(REPORT[:20])
 
@@ -293,10 +336,14 @@ async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
 @pytest.mark.parametrize("cap", [4_096, 65_536])
 @on_virtual_time
 async def test_a_second_cut_counts_what_the_first_has_left_out(cap: int) -> None:
-    """A reply that is longer than an answer is cut when it is taken in, and again to fit into the answer."""
+    """A reply that is longer than an answer is cut when it is taken in, and again to fit into the
+    answer."""
     said = "x" * (cap + 4_464)
     world = agent_world.World(
-        agent_world.spawn("long"), agent_world.wait(), agent_world.about("agent_status"), does={"long": said}
+        agent_world.spawn("long"),
+        agent_world.wait(),
+        agent_world.about("agent_status"),
+        does={"long": said},
     )
     await world.go(rules=Rules(text_cap=cap))
     _, waited, status = world.results
@@ -324,7 +371,9 @@ async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
 
 
 def _cut_in(text: str) -> tuple[str, int, int]:
-    found = re.search(r"\n\[cut: (\d+) of (\d+) characters are not shown; the whole is in artifact \w+\]\Z", text)
+    found = re.search(
+        r"\n\[cut: (\d+) of (\d+) characters are not shown; the whole is in artifact \w+\]\Z", text
+    )
     assert found is not None, text[-200:]
     assert text.count("[cut: ") == 1
     return text[: found.start()], int(found[1]), int(found[2])

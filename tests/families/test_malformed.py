@@ -1,4 +1,5 @@
-"""Whatever a model writes as arguments, every tool of every family answers with something the model can act on."""
+"""Whatever a model writes as arguments, every tool of every family answers with something the model
+can act on."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from retinue.testing import MemoryStore, Scripted, run_virtual
 
 CASES, PER_TURN = 5_000, 50
 FAMILIES = ["agent", "delegate", "fanout", "sessions", "subagent"]
-OTHERS = ["agent", "delegate", family("phoenix", strict=True), family("openclaw", max_spawn_depth=2), "xzatoma"]
+OTHERS = [
+    "agent",
+    "delegate",
+    family("phoenix", strict=True),
+    family("openclaw", max_spawn_depth=2),
+    "xzatoma",
+]
 """The same with the settings of the profiles that differ most from their families."""
 
 
@@ -33,17 +40,26 @@ def sound(schema: dict[str, Any], r: random.Random, depth: int = 0) -> Any:
         return sound(r.choice(schema["anyOf"]), r, depth)
     match schema.get("type"):
         case "string" | ["string", "null"]:
-            return r.choice(["x", "", " ", "a task", "00000000-0000-7000-8000-000000000000", "ünï😀"])
+            return r.choice(
+                ["x", "", " ", "a task", "00000000-0000-7000-8000-000000000000", "ünï😀"]
+            )
         case "integer" | "number":
             return r.choice([0, 1, 5, -1, 51, 10**9, 0.5])
         case "boolean":
             return r.random() < 0.5
         case "array" | ["array", "null"]:
-            return [sound(schema.get("items", {}), r, depth + 1) for _ in range(r.choice([0, 1, 2, 3, 12]))]
+            return [
+                sound(schema.get("items", {}), r, depth + 1)
+                for _ in range(r.choice([0, 1, 2, 3, 12]))
+            ]
         case "object":
             properties = schema.get("properties", {})
             required = schema.get("required", [])
-            return {k: sound(v, r, depth + 1) for k, v in properties.items() if k in required or r.random() < 0.4}
+            return {
+                k: sound(v, r, depth + 1)
+                for k, v in properties.items()
+                if k in required or r.random() < 0.4
+            }
         case _:
             return "x"
 
@@ -67,7 +83,9 @@ def twisted(schema: dict[str, Any], r: random.Random) -> str:
     if x < 0.03:
         return text[: r.randrange(len(text))]
     if x < 0.05:
-        return text[:-1] + ', "prompt": "a", "prompt": "b"}' if len(text) > 2 else '{"a": 1, "a": 2}'
+        return (
+            text[:-1] + ', "prompt": "a", "prompt": "b"}' if len(text) > 2 else '{"a": 1, "a": 2}'
+        )
     if x < 0.07:
         return '{"prompt": NaN, "tasks": Infinity}'
     if x < 0.08:
@@ -100,8 +118,12 @@ def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]
         turn = sum(isinstance(m, Assistant) for m in request.messages)
         calls = []
         for n in range(PER_TURN):
-            chosen = r.choice([t for t in request.tools if t.name not in ("lookup", "artifact", "sessions_yield")])
-            calls.append(Call(id=f"t{turn}n{n}", name=chosen.name, args=twisted(chosen.parameters, r)))
+            chosen = r.choice(
+                [t for t in request.tools if t.name not in ("lookup", "artifact", "sessions_yield")]
+            )
+            calls.append(
+                Call(id=f"t{turn}n{n}", name=chosen.name, args=twisted(chosen.parameters, r))
+            )
         made.extend(calls)
         return Assistant(calls=tuple(calls))
 

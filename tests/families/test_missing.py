@@ -1,5 +1,5 @@
-"""Every family leaves its results as its document has them; who is missing behind them is told by the runtime beside
-them, or in a field of its own where a result is looked up."""
+"""Every family leaves its results as its document has them; who is missing behind them is told by
+the runtime beside them, or in a field of its own where a result is looked up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def notes(request: Request) -> list[str]:
 
 @pytest.mark.parametrize("first", [one("1"), many("1", "3")])
 @on_virtual_time
-async def test_results_of_subagents_stay_json_and_the_runtime_says_who_is_missing(first: Any) -> None:
+async def test_results_of_subagents_stay_json_and_the_runtime_says_who_is_missing(
+    first: Any,
+) -> None:
     stage = Stage(first, does={"1": [one("2")], "2": broken}, sums={"1": FORGED})
     found = await stage.go()
     parsed = json.loads(found.told[0].text)
@@ -38,7 +40,9 @@ async def test_results_of_subagents_stay_json_and_the_runtime_says_who_is_missin
     assert output == FORGED, "what a helper writes stays a result"
     assert notes(stage.requests[-1]) == [f"{HEAD}Behind the result of 1: {LINE}."]
     n = 2 if "output" in parsed else 3
-    assert found.outcome.missing == f"1 of {n} helpers never returned: 1 > 2 (failed: invalid_request)"
+    assert (
+        found.outcome.missing == f"1 of {n} helpers never returned: 1 > 2 (failed: invalid_request)"
+    )
 
 
 @on_virtual_time

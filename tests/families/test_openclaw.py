@@ -1,5 +1,5 @@
-"""Corners of the two profiles of `sessions`, and what the later one has beyond the document: the tool `subagents`,
-silent results, the archive."""
+"""Corners of the two profiles of `sessions`, and what the later one has beyond the document: the
+tool `subagents`, silent results, the archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ from retinue.core.values import Result
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
-from tests.families.sessions_world import CHAT, World, event, keys, news, pause, refusal, results, send, spawn
+from tests.families.sessions_world import (
+    CHAT,
+    World,
+    event,
+    keys,
+    news,
+    pause,
+    refusal,
+    results,
+    send,
+    spawn,
+)
 
 BOTH = pytest.mark.parametrize("profile", ["clawdbot", "openclaw"])
 
@@ -30,7 +41,11 @@ def control(action: str, **more: Any) -> Any:
 
 
 def ids(request: Any) -> list[str]:
-    return [r["runId"] for r in results(request.messages) if isinstance(r, dict) and "childSessionKey" in r]
+    return [
+        r["runId"]
+        for r in results(request.messages)
+        if isinstance(r, dict) and "childSessionKey" in r
+    ]
 
 
 # 13: the document's corners
@@ -38,9 +53,14 @@ def ids(request: Any) -> list[str]:
 
 @BOTH
 @on_virtual_time
-async def test_a_sub_agent_that_spawns_beyond_the_depth_is_forbidden_to_with_the_numbers(profile: str) -> None:
+async def test_a_sub_agent_that_spawns_beyond_the_depth_is_forbidden_to_with_the_numbers(
+    profile: str,
+) -> None:
     below = [spawn("say x"), call("sessions_list")]
-    for depth, lines in ((1, {"dig": [below, "done"]}), (2, {"lead": [spawn("dig"), "led"], "dig": [below, "done"]})):
+    for depth, lines in (
+        (1, {"dig": [below, "done"]}),
+        (2, {"lead": [spawn("dig"), "led"], "dig": [below, "done"]}),
+    ):
         first = "dig" if depth == 1 else "lead"
         world = World(spawn(first), does=lines, profile=profile, max_spawn_depth=depth)
         await world.go()
@@ -56,21 +76,33 @@ async def test_a_sub_agent_that_spawns_beyond_the_depth_is_forbidden_to_with_the
 
 @BOTH
 @on_virtual_time
-async def test_an_orchestrator_that_is_woken_reads_results_in_the_order_of_creation(profile: str) -> None:
+async def test_an_orchestrator_that_is_woken_reads_results_in_the_order_of_creation(
+    profile: str,
+) -> None:
     below = [spawn(f"after {n} say {n}") for n in (30, 10, 20)]
     does = {"lead them": [below, "out", "all are back"]}
-    world = World(spawn("lead them"), does=does, profile=profile, max_spawn_depth=2, max_concurrent=8)
+    world = World(
+        spawn("lead them"), does=does, profile=profile, max_spawn_depth=2, max_concurrent=8
+    )
     await world.go()
     turns = [r for r in world.of("lead them") if r.purpose == "turn"]
     assert len(turns) == 3, "it is woken once"
-    assert [event(t)["result"].removeprefix("I after ")[-2:] for t in news(turns[2].messages)] == ["30", "10", "20"]
+    assert [event(t)["result"].removeprefix("I after ")[-2:] for t in news(turns[2].messages)] == [
+        "30",
+        "10",
+        "20",
+    ]
 
 
 @BOTH
 @on_virtual_time
-async def test_a_stop_is_silent_for_those_it_kills_also_after_the_end_of_whoever_asked(profile: str) -> None:
+async def test_a_stop_is_silent_for_those_it_kills_also_after_the_end_of_whoever_asked(
+    profile: str,
+) -> None:
     for stops in ("root", "child"):
-        world = World([spawn("after 100 say a"), spawn("after 100 say b")], profile=profile, max_concurrent=8)
+        world = World(
+            [spawn("after 100 say a"), spawn("after 100 say b")], profile=profile, max_concurrent=8
+        )
         async with world.open() as retinue:
             run = await retinue.spawn(world.lead, "Go.", origin=CHAT)
             await asyncio.sleep(10)
@@ -78,7 +110,10 @@ async def test_a_stop_is_silent_for_those_it_kills_also_after_the_end_of_whoever
             for id in [run] if stops == "root" else [spec.id for spec, _ in kin]:
                 await retinue.cancel(id)
             await asyncio.sleep(1_000)
-            assert [r.state.ending.state for _, r in await world.rows(run)] in ([], ["cancelled"] * 2)
+            assert [r.state.ending.state for _, r in await world.rows(run)] in (
+                [],
+                ["cancelled"] * 2,
+            )
         assert world.chat.texts == []
 
 
@@ -117,8 +152,14 @@ async def test_a_thread_without_a_chat_is_an_error(profile: str) -> None:
 @on_virtual_time
 async def test_a_directory_that_is_refused_is_told_in_json(profile: str, tmp_path: Path) -> None:
     absent = "is no directory that exists"
-    for cwd, why in (("/etc", "is outside your working directory"), ('no"where', absent), ("no\0where", absent)):
-        told = await refusal(spawn("say a", cwd=cwd), profile=profile, options={"cwd": str(tmp_path)})
+    for cwd, why in (
+        ("/etc", "is outside your working directory"),
+        ('no"where', absent),
+        ("no\0where", absent),
+    ):
+        told = await refusal(
+            spawn("say a", cwd=cwd), profile=profile, options={"cwd": str(tmp_path)}
+        )
         assert told["status"] == "error"
         assert why in told["error"]
 
@@ -135,7 +176,9 @@ async def test_whatever_the_machine_refuses_is_told_in_json() -> None:
 @BOTH
 @on_virtual_time
 async def test_whoever_yields_is_told_where_results_go(profile: str) -> None:
-    yields = next(t.schema.description for t in family(profile).tools() if t.schema.name == "sessions_yield")
+    yields = next(
+        t.schema.description for t in family(profile).tools() if t.schema.name == "sessions_yield"
+    )
     assert ("is your next message" in yields) is (profile == "openclaw")
     assert ("announced in the chat" in yields) is (profile == "clawdbot")
     world = World(spawn("after 10 say a"), call("sessions_yield"), profile=profile)
@@ -162,7 +205,9 @@ async def test_a_failure_before_any_call_counts_no_calls() -> None:
 async def test_only_the_later_profile_has_the_tool() -> None:
     assert "subagents" not in family("clawdbot").tool_names
     assert "subagents" in family("openclaw").tool_names
-    world = today(spawn("lead them"), does={"lead them": [spawn("say leaf"), "led"]}, max_spawn_depth=2)
+    world = today(
+        spawn("lead them"), does={"lead them": [spawn("say leaf"), "led"]}, max_spawn_depth=2
+    )
     await world.go()
     assert "subagents" in world.offered("lead them")
     assert "subagents" not in world.offered("say leaf")
@@ -170,8 +215,13 @@ async def test_only_the_later_profile_has_the_tool() -> None:
 
 @on_virtual_time
 async def test_the_list_shows_who_is_active_and_who_was_lately() -> None:
-    lines = [[spawn("say a", label="A"), spawn("after 500 say b", label="B")], pause(5, control("list"))]
-    world = today(*lines, pause(2_000, control("list")), pause(2_500, control("list", recentMinutes=600)))
+    lines = [
+        [spawn("say a", label="A"), spawn("after 500 say b", label="B")],
+        pause(5, control("list")),
+    ]
+    world = today(
+        *lines, pause(2_000, control("list")), pause(2_500, control("list", recentMinutes=600))
+    )
     await world.go()
     first, second, third = world.results[2:]
     assert [(r["index"], r["label"], r["task"], r["status"]) for r in first["active"]] == [
@@ -221,7 +271,9 @@ async def test_at_most_thirty_two_runs_are_waited_for() -> None:
         await world.go()
         assert (world.results[0]["status"] == "error") is is_error
     assert "at most 32" in world.results[0]["error"]
-    assert "at `$.timeoutSeconds`" in await refusal(control("wait", timeoutSeconds=61), profile="openclaw")
+    assert "at `$.timeoutSeconds`" in await refusal(
+        control("wait", timeoutSeconds=61), profile="openclaw"
+    )
 
 
 @on_virtual_time
@@ -261,9 +313,16 @@ async def test_both_ways_to_steer_share_one_limit() -> None:
 
 @on_virtual_time
 async def test_all_that_are_to_be_killed_may_be_none() -> None:
-    world = today(control("kill", target="all"), spawn("say a", label="a"), pause(5, control("kill", target="a")))
+    world = today(
+        control("kill", target="all"),
+        spawn("say a", label="a"),
+        pause(5, control("kill", target="a")),
+    )
     await world.go()
-    assert [r.get("note") for r in world.results[::2]] == ["None of them is active.", "It has ended."]
+    assert [r.get("note") for r in world.results[::2]] == [
+        "None of them is active.",
+        "It has ended.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -287,15 +346,26 @@ async def test_a_target_that_is_not_exactly_one_is_refused(more: dict[str, Any],
 @on_virtual_time
 async def test_a_kill_reaches_everybody_below_and_nobody_is_told(action: str) -> None:
     below = {"lead them": [[spawn("after 900 say a"), spawn("after 900 say b")], pause(900, "led")]}
-    world = today(spawn("lead them", label="l"), pause(5, control(action, target="l")), does=below, max_spawn_depth=2)
+    world = today(
+        spawn("lead them", label="l"),
+        pause(5, control(action, target="l")),
+        does=below,
+        max_spawn_depth=2,
+    )
     outcome = await world.go()
     killed = world.results[1]
-    assert (killed["status"], killed["killed"], killed["cascaded"], killed["labels"]) == ("ok", 3, 2, ["l"])
+    assert (killed["status"], killed["killed"], killed["cascaded"], killed["labels"]) == (
+        "ok",
+        3,
+        2,
+        ["l"],
+    )
     assert (world.events, world.chat.texts) == ([], [])
     (child,) = outcome.children
-    assert [r.state.ending.state for _, r in [*await world.rows(outcome.id), *await world.rows(child.id)]] == [
-        "cancelled"
-    ] * 3
+    assert [
+        r.state.ending.state
+        for _, r in [*await world.rows(outcome.id), *await world.rows(child.id)]
+    ] == ["cancelled"] * 3
 
 
 @on_virtual_time
@@ -335,7 +405,9 @@ async def test_a_session_is_archived_an_hour_after_its_end_and_one_with_a_thread
     assert len(await world.rows(outcome.id)) == 3, "what was said stays on record"
 
 
-@pytest.mark.parametrize("name", ["thinking", "sandbox", "attachments", "lightContext", "channel", "replyTo"])
+@pytest.mark.parametrize(
+    "name", ["thinking", "sandbox", "attachments", "lightContext", "channel", "replyTo"]
+)
 @on_virtual_time
 async def test_what_is_not_taken_is_refused_by_name_and_stands_in_the_guide(name: str) -> None:
     told = await refusal(spawn("say a", **{name: "x"}), profile="openclaw")
@@ -363,14 +435,20 @@ EXAMPLE = """
 
 
 @on_virtual_time
-async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(tmp_path: Path) -> None:
+async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(
+    tmp_path: Path,
+) -> None:
     for allow in (False, True):
         text = EXAMPLE.replace('// allow: ["read"', 'allow: ["read"') if allow else EXAMPLE
         (tmp_path / "retinue.json5").write_text(text)
         (made,) = read_config(tmp_path / "retinue.json5").families
         world = World([spawn("after 5 say a"), spawn("after 5 say b")], call("sessions_yield"))
-        lead = Agent("lead", model=Scripted(world.say, name="m"), tools=world.lead.tools, families=[made])
+        lead = Agent(
+            "lead", model=Scripted(world.say, name="m"), tools=world.lead.tools, families=[made]
+        )
         world.lead = lead
         await world.go()
         assert world.most == 1
-        assert world.offered("after 5 say a") == ({"read", "bash"} if allow else {"read", "bash", "artifact"})
+        assert world.offered("after 5 say a") == (
+            {"read", "bash"} if allow else {"read", "bash", "artifact"}
+        )

@@ -1,4 +1,5 @@
-"""The profile `phoenix` is its document: the parent's plain tools, one aggregate a turn, nobody speaks meanwhile."""
+"""The profile `phoenix` is its document: the parent's plain tools, one aggregate a turn, nobody
+speaks meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +20,18 @@ from retinue.testing import Scripted, call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.profiles import family
 from tests.api.house import STORES, Home, on_virtual_time
-from tests.families.fanout_world import Cast, failure, lead, play, played, reader, results, spawn, task_of, writer
+from tests.families.fanout_world import (
+    Cast,
+    failure,
+    lead,
+    play,
+    played,
+    reader,
+    results,
+    spawn,
+    task_of,
+    writer,
+)
 
 
 def phoenix(cast: Cast, **settings: Any) -> Agent:
@@ -46,7 +58,13 @@ async def test_a_sub_agent_has_the_plain_tools_of_its_parent_and_no_mode() -> No
     scene = await play(phoenix(cast))
     assert [r["task"] for r in scene.json] == ["a", "b"]
     for request in cast.of_children:
-        assert {t.name for t in request.tools} == {"look", "write", "artifact", "submit_result", "submit_error"}
+        assert {t.name for t in request.tools} == {
+            "look",
+            "write",
+            "artifact",
+            "submit_result",
+            "submit_error",
+        }
         assert "only look" not in request.instructions
 
 
@@ -64,12 +82,17 @@ def test_the_tools_are_those_of_the_document() -> None:
         assert tool.schema.parameters["required"] == [field]
 
 
-@pytest.mark.parametrize("field", [{"mode": "work"}, {"model": "big"}, {"max_turns": 3}, {"read_first": ["x"]}])
+@pytest.mark.parametrize(
+    "field", [{"mode": "work"}, {"model": "big"}, {"max_turns": 3}, {"read_first": ["x"]}]
+)
 @on_virtual_time
 async def test_what_the_document_does_not_offer_is_an_unknown_field(field: dict[str, Any]) -> None:
     scene = await play(phoenix(Cast([spawn({"task": "a", **field}), "thanks"])))
     (name,) = field
-    assert scene.refusal == f"Invalid input: unknown field `{name}` - at `$.tasks[0]`. Known fields: task, cwd"
+    assert (
+        scene.refusal
+        == f"Invalid input: unknown field `{name}` - at `$.tasks[0]`. Known fields: task, cwd"
+    )
 
 
 @on_virtual_time
@@ -78,7 +101,9 @@ async def test_the_calls_of_a_turn_get_one_aggregate_of_all_results() -> None:
 
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(15)
-        assert [m.name for m in (await retinue.messages(run))[2:] if isinstance(m, Result)] == ["look"]
+        assert [m.name for m in (await retinue.messages(run))[2:] if isinstance(m, Result)] == [
+            "look"
+        ]
 
     scene = await play(phoenix(cast), then)
     assert len(cast.of_lead) == 2, "the turn waits once"
@@ -128,7 +153,10 @@ async def test_a_death_at_any_end_leaves_one_aggregate(kind: str, tmp_path: Path
 @on_virtual_time
 async def test_per_call_stays_the_other_setting() -> None:
     scene = await play(phoenix(Cast([[spawn("a", "b"), spawn("c")], "thanks"]), aggregate="call"))
-    assert [sorted(r["task"] for r in results(one)) for one in sorted(scene.told, key=lambda r: r.call_id)] == [
+    assert [
+        sorted(r["task"] for r in results(one))
+        for one in sorted(scene.told, key=lambda r: r.call_id)
+    ] == [
         ["a", "b"],
         ["c"],
     ]
@@ -168,13 +196,17 @@ def mixed(request: Request) -> Any:
 
 
 @on_virtual_time
-async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that_is_strict() -> None:
+async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that_is_strict() -> (
+    None
+):
     scene = await play(phoenix(Cast([spawn("a"), "thanks"], mixed)))
     assert scene.json[0]["outcome"] == {"success": {"result": "in the end"}}
     strict = await play(phoenix(Cast([spawn("a"), "thanks"], mixed), strict=True))
     error, kind = failure(strict)
     assert kind == "sub_agent_error"
-    assert "submit_result was called beside other calls, and must be the only call in a reply" in error
+    assert (
+        "submit_result was called beside other calls, and must be the only call in a reply" in error
+    )
     (child,) = strict.ends.values()
     assert (child.state, child.usage.turns) == ("failed", 1)
 
@@ -193,7 +225,9 @@ async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that
     ],
 )
 @on_virtual_time
-async def test_every_refusal_of_a_provider_is_one_of_the_documents_kinds(kind: str, told: str) -> None:
+async def test_every_refusal_of_a_provider_is_one_of_the_documents_kinds(
+    kind: str, told: str
+) -> None:
     assert told in KINDS
     scene = await play(lead(Cast([spawn("a"), "thanks"], lambda q: ModelRejected("no", kind=kind))))
     assert failure(scene)[1] == told
@@ -205,12 +239,19 @@ async def test_a_directory_that_does_not_exist_is_an_error_of_the_spawn(tmp_path
     for cwd in ("nowhere", "file", str(tmp_path / "gone"), "no\0where"):
         cast = Cast([spawn("a", {"task": "b", "cwd": cwd}), "thanks"])
         scene = await play(phoenix(cast), cwd=str(tmp_path))
-        assert scene.refusal == f"tasks[1].cwd {cwd!r} is no directory that exists; name one, or leave it out"
+        assert (
+            scene.refusal
+            == f"tasks[1].cwd {cwd!r} is no directory that exists; name one, or leave it out"
+        )
 
 
 @on_virtual_time
-async def test_a_file_that_names_the_profile_gives_the_document_and_what_it_sets(tmp_path: Path) -> None:
-    (tmp_path / "retinue.toml").write_text('profiles = ["phoenix"]\n\n[families.fanout]\nmax_tasks = 2\n')
+async def test_a_file_that_names_the_profile_gives_the_document_and_what_it_sets(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "retinue.toml").write_text(
+        'profiles = ["phoenix"]\n\n[families.fanout]\nmax_tasks = 2\n'
+    )
     (made,) = read_config(tmp_path / "retinue.toml").families
     assert msgspec.structs.asdict(made.settings) == {
         **msgspec.structs.asdict(family("phoenix").settings),

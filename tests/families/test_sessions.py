@@ -1,4 +1,5 @@
-"""`sessions_spawn` as its document has it: a session of its own, one lane, a reply if one waits for it."""
+"""`sessions_spawn` as its document has it: a session of its own, one lane, a reply if one waits for
+it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ from tests.families.sessions_world import (
     task_of,
 )
 
-NOTE = "Its completion will be pushed; do not poll. Go on with other work, or call sessions_yield to wait."
+NOTE = (
+    "Its completion will be pushed; do not poll. Go on with other work, or call sessions_yield "
+    "to wait."
+)
 
 
 @on_virtual_time
@@ -67,7 +71,9 @@ async def test_a_child_sees_its_task_and_nothing_of_the_conversation() -> None:
     assert message.text.startswith("[Subagent context] You are a subagent at depth 1/1,")
     assert "You cannot start subagents." in message.text
     assert message.text.endswith("\n\n[Task] say {braces} and [Task]")
-    assert first.instructions == "Lead well.", "the guide for spawners is not for those who cannot spawn"
+    assert first.instructions == "Lead well.", (
+        "the guide for spawners is not for those who cannot spawn"
+    )
 
 
 @on_virtual_time
@@ -82,7 +88,9 @@ async def test_a_child_has_all_tools_but_those_for_sessions() -> None:
 async def test_a_child_that_calls_a_session_tool_is_refused_and_goes_on() -> None:
     world = World(spawn("nest"), does={"nest": [spawn("deeper"), "I could not"]})
     await world.go()
-    (result,) = [m for m in world.of("nest")[1].messages if getattr(m, "name", "") == "sessions_spawn"]
+    (result,) = [
+        m for m in world.of("nest")[1].messages if getattr(m, "name", "") == "sessions_spawn"
+    ]
     assert result.error  # type: ignore[union-attr]
     assert world.of("deeper") == []
     assert world.chat.texts == ["I nest"]
@@ -90,7 +98,10 @@ async def test_a_child_that_calls_a_session_tool_is_refused_and_goes_on() -> Non
 
 @on_virtual_time
 async def test_only_the_announcement_of_a_child_reaches_the_chat() -> None:
-    world = World(spawn("work"), does={"work": [call("read", path="a"), call("bash", command="b"), "the result"]})
+    world = World(
+        spawn("work"),
+        does={"work": [call("read", path="a"), call("bash", command="b"), "the result"]},
+    )
     await world.go()
     assert world.chat.texts == ["I work"]
     assert world.chat.sent[0].origin == CHAT
@@ -101,7 +112,11 @@ async def test_only_the_announcement_of_a_child_reaches_the_chat() -> None:
 
 @on_virtual_time
 async def test_a_label_names_the_session_for_people() -> None:
-    spawns = [spawn("say a", label=" dig "), spawn("say b", taskName="delve"), spawn("say c", label="x", taskName="y")]
+    spawns = [
+        spawn("say a", label=" dig "),
+        spawn("say b", taskName="delve"),
+        spawn("say c", label="x", taskName="y"),
+    ]
     world = World([*spawns, spawn("say d"), spawn("say e", label="", taskName=None)])
     outcome = await world.go()
     assert [c.label for c in outcome.children] == ["dig", "delve", "x", "subagent", "subagent"]
@@ -109,7 +124,9 @@ async def test_a_label_names_the_session_for_people() -> None:
 
 @on_virtual_time
 async def test_another_model_is_used_and_reported() -> None:
-    world = World([spawn("say a", model="other"), spawn("say b"), spawn("say c", model=" ")], models=["other"])
+    world = World(
+        [spawn("say a", model="other"), spawn("say b"), spawn("say c", model=" ")], models=["other"]
+    )
     await world.go()
     assert [r.get("modelApplied") for r in world.results] == [True, None, None]
     used = {t: {r.model for r in world.of(f"say {t}")} for t in "abc"}
@@ -131,7 +148,9 @@ async def test_an_unknown_model_is_an_error_and_starts_nobody(model: str) -> Non
 
 @on_virtual_time
 async def test_a_model_of_the_settings_stands_behind_the_parameter() -> None:
-    world = World([spawn("say a"), spawn("say b", model="third")], models=["other", "third"], model="other")
+    world = World(
+        [spawn("say a"), spawn("say b", model="third")], models=["other", "third"], model="other"
+    )
     await world.go()
     assert {r.model for r in world.of("say a")} == {"other"}
     assert {r.model for r in world.of("say b")} == {"third"}
@@ -151,7 +170,9 @@ async def test_a_child_runs_on_the_model_of_its_spawner() -> None:
 
 
 @on_virtual_time
-async def test_with_a_timeout_the_call_waits_for_the_childs_own_reply_and_it_is_announced_all_the_same() -> None:
+async def test_with_a_timeout_the_call_waits_for_the_childs_own_reply_and_it_is_announced_all_the_same() -> (
+    None
+):
     world = World(spawn("after 5 say found it", timeoutSeconds=20))
     await world.go(seconds=0)
     assert asyncio.get_running_loop().time() == 5
@@ -175,7 +196,9 @@ async def test_a_wait_that_is_too_short_says_so_and_the_child_goes_on() -> None:
 
 @on_virtual_time
 async def test_a_wait_that_ends_while_the_child_announces_has_its_reply() -> None:
-    world = World(spawn("say found it", timeoutSeconds=20), announces={"say found it": pause(60, "told")})
+    world = World(
+        spawn("say found it", timeoutSeconds=20), announces={"say found it": pause(60, "told")}
+    )
     await world.go()
     assert (world.results[0]["status"], world.results[0]["reply"]) == ("ok", "found it")
     assert world.ended_at == 20
@@ -184,7 +207,9 @@ async def test_a_wait_that_ends_while_the_child_announces_has_its_reply() -> Non
 
 @on_virtual_time
 async def test_the_reply_to_a_wait_is_there_also_when_nothing_is_announced() -> None:
-    world = World(spawn("say found it", timeoutSeconds=20), announces={"say found it": "ANNOUNCE_SKIP"})
+    world = World(
+        spawn("say found it", timeoutSeconds=20), announces={"say found it": "ANNOUNCE_SKIP"}
+    )
     outcome = await world.go()
     assert world.results[0]["reply"] == "found it"
     assert world.chat.texts == []
@@ -199,7 +224,9 @@ async def test_a_wait_for_a_child_that_fails_or_stops_early_tells_how() -> None:
     does = {"fail": [call("read", path="a"), RuntimeError("broken")], "turns": cut}
     lines = [spawn("fail", timeoutSeconds=9), spawn("turns", timeoutSeconds=9, agentId="short")]
     short = Agent("short", model="model of lead", tools=[read], max_turns=2)
-    world = World(lines, does=does, allow_agents=["short"], fields={"staff": [short]}, max_concurrent=2)
+    world = World(
+        lines, does=does, allow_agents=["short"], fields={"staff": [short]}, max_concurrent=2
+    )
     await world.go()
     failed, stopped = world.results
     assert list(failed) == list(stopped) == ["status", "childSessionKey", "runId", "mode", "error"]
@@ -213,7 +240,9 @@ async def test_a_wait_for_a_child_that_fails_or_stops_early_tells_how() -> None:
 
 @on_virtual_time
 async def test_what_a_child_had_said_when_it_was_stopped_is_shown_as_partial() -> None:
-    world = World(spawn("say half", timeoutSeconds=9), announces={"say half": call("read", path="a")})
+    world = World(
+        spawn("say half", timeoutSeconds=9), announces={"say half": call("read", path="a")}
+    )
     await world.go()
     reply = world.results[0]
     assert (reply["status"], reply["error"], reply["partial"]) == ("error", "no_report", "half")
@@ -232,7 +261,9 @@ async def test_a_wait_for_a_child_that_fails_does_not_show_partial_text() -> Non
 @on_virtual_time
 async def test_a_child_tries_its_model_as_often_as_its_spawner_would() -> None:
     options = {"retry": Retry(attempts=2, then="fail")}
-    world = World(spawn("work"), does={"work": ModelUnavailable("down")}, fields={"options": options})
+    world = World(
+        spawn("work"), does={"work": ModelUnavailable("down")}, fields={"options": options}
+    )
     await world.go()
     assert len(world.of("work")) == 2
     assert world.chat.texts == ["subagent failed (server_error): Failed after 2 attempts: down"]
@@ -257,7 +288,9 @@ async def test_one_session_runs_at_a_time_and_the_others_queue() -> None:
     assert world.most == 1
     assert world.chat.at == [10, 20, 30, 40]
     assert [r["status"] for r in world.results] == ["accepted"] * 4
-    assert world.chat.texts == [f"I after 10 say {n}" for n in range(4)], "in the order of the calls"
+    assert world.chat.texts == [f"I after 10 say {n}" for n in range(4)], (
+        "in the order of the calls"
+    )
 
 
 @on_virtual_time
@@ -271,7 +304,9 @@ async def test_as_many_sessions_run_as_max_concurrent_says() -> None:
 @on_virtual_time
 async def test_the_lane_is_one_for_all_spawners() -> None:
     world, other = World(spawn("after 10 say a")), World(spawn("after 10 say b"))
-    second = Agent("second", model=Scripted(other.say, name="of second"), families=[family("clawdbot")])
+    second = Agent(
+        "second", model=Scripted(other.say, name="of second"), families=[family("clawdbot")]
+    )
     async with world.open() as retinue:
         for agent in (world.lead, second):
             await retinue.run(agent, "Go.", origin=CHAT)
@@ -284,7 +319,9 @@ async def test_a_child_is_in_the_lane_named_subagent() -> None:
     world = World(spawn("say a", cleanup="keep"), max_concurrent=3)
     outcome = await world.go()
     ((spec, _),) = await world.rows(outcome.id)
-    assert [(lane.name, lane.size, lane.on_full) for lane in spec.order.lanes] == [("subagent", 3, "queue")]
+    assert [(lane.name, lane.size, lane.on_full) for lane in spec.order.lanes] == [
+        ("subagent", 3, "queue")
+    ]
 
 
 @on_virtual_time
@@ -305,12 +342,17 @@ async def test_a_waiting_parent_holds_no_slot() -> None:
 
 
 @on_virtual_time
-async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners(tmp_path: Path) -> None:
+async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners(
+    tmp_path: Path,
+) -> None:
     here = tmp_path
     (here / "there").mkdir()
     world = World([spawn("say a", cwd="there", cleanup="keep"), spawn("say b", cleanup="keep")])
     outcome = await world.go(cwd=str(here))
-    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == [str(here / "there"), str(here)]
+    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == [
+        str(here / "there"),
+        str(here),
+    ]
 
 
 @pytest.mark.parametrize("cwd", ["/", "../..", "/hereafter", "/here/../there"])

@@ -1,4 +1,5 @@
-"""The announce step: a last turn in the child's own session, posted to the chat that asked, then cleaning up."""
+"""The announce step: a last turn in the child's own session, posted to the chat that asked, then
+cleaning up."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ async def test_a_child_that_replies_announce_skip_posts_nothing(reply: str) -> N
     assert world.chat.tries == 1
 
 
-@pytest.mark.parametrize("reply", ["ANNOUNCE_SKIP.", "announce_skip", "I say ANNOUNCE_SKIP", "NO_REPLY"])
+@pytest.mark.parametrize(
+    "reply", ["ANNOUNCE_SKIP.", "announce_skip", "I say ANNOUNCE_SKIP", "NO_REPLY"]
+)
 @on_virtual_time
 async def test_any_other_reply_is_posted(reply: str) -> None:
     world = World(spawn(DIG), announces={DIG: reply})
@@ -73,7 +76,11 @@ async def test_the_skip_token_counts_in_the_announce_step_only() -> None:
 async def test_a_child_that_fails_is_announced_by_the_runtime() -> None:
     """Before the announce step or in it: the chat hears that it failed, and what there was."""
     does = {"a": RuntimeError("broken"), "b": "half"}
-    world = World([spawn("a", label="dig"), spawn("b", label="delve")], does=does, announces={"b": RuntimeError("off")})
+    world = World(
+        [spawn("a", label="dig"), spawn("b", label="delve")],
+        does=does,
+        announces={"b": RuntimeError("off")},
+    )
     await world.go()
     assert world.chat.texts == [
         "dig failed (server_error): RuntimeError: broken",
@@ -91,7 +98,10 @@ async def test_a_child_that_is_out_of_time_is_announced_as_such() -> None:
 
 @on_virtual_time
 async def test_the_children_of_a_cancelled_run_end_without_a_word() -> None:
-    world = World([spawn("after 100 say a", label="dig"), spawn("after 100 say b", label="delve")], pause(50, "x"))
+    world = World(
+        [spawn("after 100 say a", label="dig"), spawn("after 100 say b", label="delve")],
+        pause(50, "x"),
+    )
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.", origin=CHAT)
         await asyncio.sleep(10)
@@ -107,7 +117,10 @@ async def test_a_text_too_long_for_the_chat_is_cut_between_characters_and_says_s
     await world.go()
     (text,) = world.chat.texts
     assert text.startswith("é😀" * 1_000)
-    assert re.search(r"\n\[cut: \d+ of 40000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]$", text)
+    assert re.search(
+        r"\n\[cut: \d+ of 40000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]$",
+        text,
+    )
 
 
 @on_virtual_time
@@ -115,7 +128,9 @@ async def test_where_an_announcement_goes_is_fixed_when_the_run_starts() -> None
     world, other = World(spawn(DIG)), Chat()
     async with world.open(channels={"chat": world.chat, "other": other}) as retinue:
         for channel in ("chat", "other", "chat"):
-            await retinue.run(world.lead, "Go.", origin=Origin(channel=channel, user=f"of {channel}", thread="7"))
+            await retinue.run(
+                world.lead, "Go.", origin=Origin(channel=channel, user=f"of {channel}", thread="7")
+            )
         await asyncio.sleep(100)
     assert [d.origin for d in other.sent] == [Origin(channel="other", user="of other", thread="7")]
     assert [d.origin.channel for d in world.chat.sent] == ["chat", "chat"]
@@ -134,7 +149,9 @@ async def test_without_a_chat_the_session_that_asked_is_told_and_stays_for_it() 
 @on_virtual_time
 async def test_a_session_that_was_spawned_itself_is_told_instead_of_the_chat() -> None:
     """And it is not done before its children are, so what it announces is the whole."""
-    does: dict[str, Any] = {"lead them": [[spawn("say a"), spawn("after 9 say b")], "both are out", "both are back"]}
+    does: dict[str, Any] = {
+        "lead them": [[spawn("say a"), spawn("after 9 say b")], "both are out", "both are back"]
+    }
     world = World(spawn("lead them"), does=does, max_spawn_depth=2)
     await world.go()
     assert world.chat.texts == ["I lead them"]
@@ -149,7 +166,9 @@ async def test_a_session_that_was_spawned_itself_is_told_instead_of_the_chat() -
 
 @on_virtual_time
 async def test_a_session_is_deleted_after_it_was_announced_unless_it_is_to_be_kept() -> None:
-    world = World([spawn("say a"), spawn("say b", cleanup="keep"), spawn("say c", cleanup="delete")])
+    world = World(
+        [spawn("say a"), spawn("say b", cleanup="keep"), spawn("say c", cleanup="delete")]
+    )
     outcome = await world.go()
     ((spec, run),) = await world.rows(outcome.id)
     assert spec.id == world.results[1]["runId"]
@@ -181,20 +200,29 @@ async def test_a_skipped_session_is_deleted_too() -> None:
 
 
 @on_virtual_time
-async def test_a_chat_that_always_fails_leaves_a_dead_announcement_its_session_and_the_other_chats_alone() -> None:
+async def test_a_chat_that_always_fails_leaves_a_dead_announcement_its_session_and_the_other_chats_alone() -> (
+    None
+):
     world, other = World(spawn("say a")), Chat()
     world.chat.refuses = True
     async with world.open(rules=THREE, channels={"chat": world.chat, "other": other}) as retinue:
         runs = [
-            (await retinue.run(world.lead, "Go.", origin=Origin(channel=channel))).id for channel in ("chat", "other")
+            (await retinue.run(world.lead, "Go.", origin=Origin(channel=channel))).id
+            for channel in ("chat", "other")
         ]
         await asyncio.sleep(1)
         assert other.texts == ["I say a"], "at once, whatever becomes of the others"
         await asyncio.sleep(24 * 3_600)
         (dead,) = await retinue.deliveries(["dead"])
-        assert (dead.bounces, world.chat.tries, dead.error) == (3, 3, "RuntimeError: the chat is closed")
+        assert (dead.bounces, world.chat.tries, dead.error) == (
+            3,
+            3,
+            "RuntimeError: the chat is closed",
+        )
         assert dead.text == "I say a"
-        assert [await kept(world, run) for run in runs] == [1, 0], "what nobody has heard is not deleted"
+        assert [await kept(world, run) for run in runs] == [1, 0], (
+            "what nobody has heard is not deleted"
+        )
         world.chat.refuses = False
         await retinue.redeliver(dead.key)
         await asyncio.sleep(100)

@@ -1,4 +1,5 @@
-"""Malformed arguments and the order of the checks: every refusal is something that a model can act on."""
+"""Malformed arguments and the order of the checks: every refusal is something that a model can act
+on."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.api.house import agent, hiring, on_virtual_time
 from tests.families.sessions_world import World, read, refusal, results, spawn, value_of
 
 PARAMETERS = (
-    "task, label, taskName, agentId, runtime, model, timeoutSeconds, runTimeoutSeconds, cleanup, mode, thread, "
+    "task, label, taskName, agentId, runtime, model, timeoutSeconds, runTimeoutSeconds, cleanup, "
+    "mode, thread, "
     "context, cwd, tools"
 )
 NOBODY = "subagent:00000000-0000-7000-8000-000000000000"
@@ -40,7 +42,10 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
         {"task": "x", "timeoutSeconds": True},
         "Invalid parameters: Expected `float | null`, got `bool` - at `$.timeoutSeconds`",
     ),
-    ({"task": "x", "timeoutSeconds": -1}, "Invalid parameters: Expected `float` >= 0.0 - at `$.timeoutSeconds`"),
+    (
+        {"task": "x", "timeoutSeconds": -1},
+        "Invalid parameters: Expected `float` >= 0.0 - at `$.timeoutSeconds`",
+    ),
     (
         {"task": "x", "timeoutSeconds": 86_401},
         "Invalid parameters: Expected `float` <= 86400.0 - at `$.timeoutSeconds`",
@@ -49,13 +54,34 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
         {"task": "x", "runTimeoutSeconds": -0.5},
         "Invalid parameters: Expected `float` >= 0.0 - at `$.runTimeoutSeconds`",
     ),
-    ({"task": "x", "cleanup": "remove"}, "Invalid parameters: Invalid enum value 'remove' - at `$.cleanup`"),
-    ({"task": "x", "cleanup": True}, "Invalid parameters: Expected `str | null`, got `bool` - at `$.cleanup`"),
-    ({"task": "x", "mode": "forever"}, "Invalid parameters: Invalid enum value 'forever' - at `$.mode`"),
-    ({"task": "x", "runtime": "acp"}, "Invalid parameters: Invalid enum value 'acp' - at `$.runtime`"),
-    ({"task": "x", "context": "all"}, "Invalid parameters: Invalid enum value 'all' - at `$.context`"),
-    ({"task": "x", "thread": "yes"}, "Invalid parameters: Expected `bool`, got `str` - at `$.thread`"),
-    ({"task": "x", "tools": ["read"]}, "Invalid parameters: Expected `object | null`, got `array` - at `$.tools`"),
+    (
+        {"task": "x", "cleanup": "remove"},
+        "Invalid parameters: Invalid enum value 'remove' - at `$.cleanup`",
+    ),
+    (
+        {"task": "x", "cleanup": True},
+        "Invalid parameters: Expected `str | null`, got `bool` - at `$.cleanup`",
+    ),
+    (
+        {"task": "x", "mode": "forever"},
+        "Invalid parameters: Invalid enum value 'forever' - at `$.mode`",
+    ),
+    (
+        {"task": "x", "runtime": "acp"},
+        "Invalid parameters: Invalid enum value 'acp' - at `$.runtime`",
+    ),
+    (
+        {"task": "x", "context": "all"},
+        "Invalid parameters: Invalid enum value 'all' - at `$.context`",
+    ),
+    (
+        {"task": "x", "thread": "yes"},
+        "Invalid parameters: Expected `bool`, got `str` - at `$.thread`",
+    ),
+    (
+        {"task": "x", "tools": ["read"]},
+        "Invalid parameters: Expected `object | null`, got `array` - at `$.tools`",
+    ),
     (
         {"task": "x", "tools": {"allow": "read"}},
         "Invalid parameters: Expected `array | null`, got `str` - at `$.tools.allow`",
@@ -66,12 +92,25 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"task": "x", "tools": {"alow": []}},
-        "Invalid parameters: Object contains unknown field `alow` - at `$.tools`; there is: allow, deny",
+        "Invalid parameters: Object contains unknown field `alow` - at `$.tools`; there is: "
+        "allow, deny",
     ),
-    ({"task": "x", "tools": "{"}, "Invalid parameters: `tools` is a string, but not one of valid JSON"),
-    ({"task": "x", "prompt": "y"}, f"Invalid parameters: there is no parameter 'prompt'; there is: {PARAMETERS}"),
-    ({"task": "x", "timeout": 5}, f"Invalid parameters: there is no parameter 'timeout'; there is: {PARAMETERS}"),
-    ({"task": "x", "timeout_seconds": 5}, "Invalid parameters: there is no parameter 'timeout_seconds'"),
+    (
+        {"task": "x", "tools": "{"},
+        "Invalid parameters: `tools` is a string, but not one of valid JSON",
+    ),
+    (
+        {"task": "x", "prompt": "y"},
+        f"Invalid parameters: there is no parameter 'prompt'; there is: {PARAMETERS}",
+    ),
+    (
+        {"task": "x", "timeout": 5},
+        f"Invalid parameters: there is no parameter 'timeout'; there is: {PARAMETERS}",
+    ),
+    (
+        {"task": "x", "timeout_seconds": 5},
+        "Invalid parameters: there is no parameter 'timeout_seconds'",
+    ),
     ({"task": "x", "é" * 500: 5}, "Invalid parameters: there is no parameter 'éééé"),
 ]
 
@@ -91,7 +130,9 @@ async def test_where_a_result_goes_cannot_be_said(name: str) -> None:
     assert told == f"sessions_spawn does not take '{name}': results go where the request came from"
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", '"text"', "{", '{"task": "a", "task": "b"}', '{"task": NaN}'])
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", '"text"', "{", '{"task": "a", "task": "b"}', '{"task": NaN}']
+)
 @on_virtual_time
 async def test_arguments_that_are_no_object_are_refused(text: str) -> None:
     assert (await refusal(raw("sessions_spawn", text))).startswith("Invalid parameters: ")
@@ -112,7 +153,9 @@ async def test_an_agent_id_that_cannot_be_one_is_an_error(name: str) -> None:
     told = await refusal(spawn("say x", agentId=name), allow_agents=["*"])
     assert list(told) == ["status", "error"]
     assert told["status"] == "error"
-    assert told["error"].startswith(f"invalid agentId '{name}': use lower-case letters, digits, - and _ (64 at most)")
+    assert told["error"].startswith(
+        f"invalid agentId '{name}': use lower-case letters, digits, - and _ (64 at most)"
+    )
 
 
 @pytest.mark.parametrize("name", ["a", "9", "a" * 64, "a_b-c"])
@@ -146,7 +189,12 @@ async def test_the_checks_come_in_their_order() -> None:
         calls.append(call("sessions_spawn", **args))
     calls.append(call("sessions_spawn", **later))
     world = World(calls, max_spawn_depth=1)
-    boss = agent("boss", [call("hire", tasks=["Go."]), "hired"], tools=[hiring(world.lead)], staff=[world.lead])
+    boss = agent(
+        "boss",
+        [call("hire", tasks=["Go."]), "hired"],
+        tools=[hiring(world.lead)],
+        staff=[world.lead],
+    )
     async with world.open() as retinue:
         await retinue.run(boss, "Go.")
     told = [r for r in world.requests if r.agent == "lead"][-1].messages
@@ -165,7 +213,9 @@ async def test_after_the_depth_come_the_children_the_agents_and_the_model() -> N
     told = await refusal(spawn("say x", agentId="cook", model="nonsense"), fields={"staff": staff})
     assert told["error"] == "agentId 'cook' is not allowed (allowed: none)"
     told = await refusal(
-        spawn("say x", agentId="cook", model="nonsense"), allow_agents=["cook"], fields={"staff": staff}
+        spawn("say x", agentId="cook", model="nonsense"),
+        allow_agents=["cook"],
+        fields={"staff": staff},
     )
     assert told["error"].startswith("unknown model 'nonsense'")
     assert told["status"] == "error"
@@ -174,25 +224,54 @@ async def test_after_the_depth_come_the_children_the_agents_and_the_model() -> N
 BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
     ("sessions_list", {"limit": 0}, "Invalid parameters: Expected `int` >= 1 - at `$.limit`"),
     ("sessions_list", {"limit": 201}, "Invalid parameters: Expected `int` <= 200 - at `$.limit`"),
-    ("sessions_list", {"limit": "5"}, "Invalid parameters: Expected `int`, got `str` - at `$.limit`"),
-    ("sessions_list", {"messageLimit": 21}, "Invalid parameters: Expected `int` <= 20 - at `$.messageLimit`"),
-    ("sessions_list", {"messageLimit": -1}, "Invalid parameters: Expected `int` >= 0 - at `$.messageLimit`"),
-    ("sessions_list", {"activeMinutes": -1}, "Invalid parameters: Expected `float` >= 0.0 - at `$.activeMinutes`"),
+    (
+        "sessions_list",
+        {"limit": "5"},
+        "Invalid parameters: Expected `int`, got `str` - at `$.limit`",
+    ),
+    (
+        "sessions_list",
+        {"messageLimit": 21},
+        "Invalid parameters: Expected `int` <= 20 - at `$.messageLimit`",
+    ),
+    (
+        "sessions_list",
+        {"messageLimit": -1},
+        "Invalid parameters: Expected `int` >= 0 - at `$.messageLimit`",
+    ),
+    (
+        "sessions_list",
+        {"activeMinutes": -1},
+        "Invalid parameters: Expected `float` >= 0.0 - at `$.activeMinutes`",
+    ),
     (
         "sessions_list",
         {"kinds": []},
-        "Invalid parameters: there is no parameter 'kinds'; there is: limit, activeMinutes, messageLimit",
+        "Invalid parameters: there is no parameter 'kinds'; there is: limit, activeMinutes, "
+        "messageLimit",
     ),
     ("sessions_history", {}, "Invalid parameters: Object missing required field `sessionKey`"),
-    ("sessions_history", {"sessionKey": 5}, "Invalid parameters: Expected `str`, got `int` - at `$.sessionKey`"),
+    (
+        "sessions_history",
+        {"sessionKey": 5},
+        "Invalid parameters: Expected `str`, got `int` - at `$.sessionKey`",
+    ),
     (
         "sessions_history",
         {"sessionKey": "current", "limit": 501},
         "Invalid parameters: Expected `int` <= 500 - at `$.limit`",
     ),
-    ("sessions_history", {"sessionKey": ""}, "'' is not a session key: it looks like subagent:<uuid>"),
+    (
+        "sessions_history",
+        {"sessionKey": ""},
+        "'' is not a session key: it looks like subagent:<uuid>",
+    ),
     ("sessions_history", {"sessionKey": "x" * 5_000}, "'xxxx"),
-    ("sessions_history", {"sessionKey": NOBODY}, f"session '{NOBODY}' was not found among those that you have spawned"),
+    (
+        "sessions_history",
+        {"sessionKey": NOBODY},
+        f"session '{NOBODY}' was not found among those that you have spawned",
+    ),
     ("sessions_send", {}, "Invalid parameters: Object missing required field `message`"),
     ("sessions_send", {"message": "x"}, "Invalid parameters: give either sessionKey or label"),
     (
@@ -200,7 +279,11 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
         {"message": "x", "sessionKey": NOBODY, "label": "y"},
         "Invalid parameters: give either sessionKey or label",
     ),
-    ("sessions_send", {"message": " ", "label": "y"}, "Invalid parameters: message must have 1 to 32000 characters"),
+    (
+        "sessions_send",
+        {"message": " ", "label": "y"},
+        "Invalid parameters: message must have 1 to 32000 characters",
+    ),
     (
         "sessions_send",
         {"message": "é" * 32_001, "label": "y"},
@@ -213,15 +296,29 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("sessions_send", {"message": "x", "sessionKey": NOBODY}, f"session '{NOBODY}' was not found"),
     ("sessions_send", {"message": "x", "sessionKey": "nobody"}, "'nobody' is not a session key"),
-    ("sessions_send", {"message": "x", "steer": 1}, "Invalid parameters: Expected `bool`, got `int` - at `$.steer`"),
-    ("sessions_yield", {"message": 5}, "Invalid parameters: Expected `str`, got `int` - at `$.message`"),
-    ("sessions_yield", {"seconds": 5}, "Invalid parameters: there is no parameter 'seconds'; there is: message"),
+    (
+        "sessions_send",
+        {"message": "x", "steer": 1},
+        "Invalid parameters: Expected `bool`, got `int` - at `$.steer`",
+    ),
+    (
+        "sessions_yield",
+        {"message": 5},
+        "Invalid parameters: Expected `str`, got `int` - at `$.message`",
+    ),
+    (
+        "sessions_yield",
+        {"seconds": 5},
+        "Invalid parameters: there is no parameter 'seconds'; there is: message",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "args", "says"), BAD_TALK, ids=lambda x: str(x)[:40])
 @on_virtual_time
-async def test_other_malformed_calls_are_refused_in_words(name: str, args: dict[str, Any], says: str) -> None:
+async def test_other_malformed_calls_are_refused_in_words(
+    name: str, args: dict[str, Any], says: str
+) -> None:
     told = await refusal(call(name, **args))
     assert told.startswith(says)
     assert len(told) < 400

@@ -1,4 +1,5 @@
-"""Who may spawn and with which tools: deny wins, an allow list is all there is, and a leaf cannot spawn."""
+"""Who may spawn and with which tools: deny wins, an allow list is all there is, and a leaf cannot
+spawn."""
 
 from __future__ import annotations
 
@@ -27,7 +28,14 @@ from tests.families.sessions_world import (
 )
 
 PLAIN = {"read", "bash", "cron", "artifact"}
-SPAWNERS = {"agent_spawn", "agent_fork", "delegate_tasks", "spawn_agents", "sessions_spawn", "subagent"}
+SPAWNERS = {
+    "agent_spawn",
+    "agent_fork",
+    "delegate_tasks",
+    "spawn_agents",
+    "sessions_spawn",
+    "subagent",
+}
 EVERY = ["agent", "delegate", "fanout", "subagent"]
 CASES: list[tuple[dict[str, Any], dict[str, Any] | None, set[str]]] = [
     ({}, None, PLAIN),
@@ -47,7 +55,9 @@ CASES: list[tuple[dict[str, Any], dict[str, Any] | None, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "lists", "expected"), CASES, ids=[str(n) for n in range(len(CASES))])
+@pytest.mark.parametrize(
+    ("settings", "lists", "expected"), CASES, ids=[str(n) for n in range(len(CASES))]
+)
 @on_virtual_time
 async def test_deny_wins_and_an_allow_list_is_all_there_is(
     settings: dict[str, Any], lists: dict[str, Any] | None, expected: set[str]
@@ -65,7 +75,10 @@ async def test_a_child_cannot_call_what_is_denied_to_it() -> None:
     await world.go()
     (denied, given) = [m for m in world.of("try")[1].messages if isinstance(m, Result)]
     assert (denied.error, given.error, given.text) == (True, False, "the text of a")
-    assert value_of(denied.text) == {"status": "forbidden", "error": "the tool 'bash' is not allowed for this session"}
+    assert value_of(denied.text) == {
+        "status": "forbidden",
+        "error": "the tool 'bash' is not allowed for this session",
+    }
 
 
 @on_virtual_time
@@ -73,7 +86,10 @@ async def test_lists_that_leave_nothing_are_an_error_unless_nothing_is_asked_for
     why = "it would have none of the tools that are allowed; allow others, or none at all"
     for world in ({"tools_allow": ["process"]}, {"tools_allow": ["read"], "tools_deny": ["read"]}):
         assert await refusal(spawn("say x"), **world) == {"status": "error", "error": why}
-    assert await refusal(spawn("say x", tools={"allow": ["nonsense"]})) == {"status": "error", "error": why}
+    assert await refusal(spawn("say x", tools={"allow": ["nonsense"]})) == {
+        "status": "error",
+        "error": why,
+    }
 
 
 def orchestra(**settings: Any) -> World:
@@ -84,7 +100,9 @@ def orchestra(**settings: Any) -> World:
 
 @pytest.mark.parametrize("profile", ["clawdbot", "openclaw"])
 @on_virtual_time
-async def test_a_child_that_may_spawn_has_the_session_tools_and_its_leaf_has_none(profile: str) -> None:
+async def test_a_child_that_may_spawn_has_the_session_tools_and_its_leaf_has_none(
+    profile: str,
+) -> None:
     world = orchestra(profile=profile, max_spawn_depth=2)
     await world.go()
     assert world.offered("lead them") >= SESSION_TOOLS
@@ -108,7 +126,9 @@ async def test_an_allow_list_has_to_name_the_session_tools_like_any_other() -> N
     allowed = ["read", "sessions_spawn", "sessions_yield"]
     world = orchestra(max_spawn_depth=2, tools_allow=allowed)
     await world.go()
-    assert world.offered("lead them") == {*allowed, "artifact"}, "whoever may spawn can read on where results are cut"
+    assert world.offered("lead them") == {*allowed, "artifact"}, (
+        "whoever may spawn can read on where results are cut"
+    )
     assert world.offered("say leaf") == {"read"}
     world = World(spawn("say x", tools={"allow": ["read"]}), max_spawn_depth=2)
     await world.go()
@@ -117,13 +137,16 @@ async def test_an_allow_list_has_to_name_the_session_tools_like_any_other() -> N
 
 @on_virtual_time
 async def test_no_child_has_the_tools_of_another_family() -> None:
-    """Neither an isolated one, nor a fork, nor one that runs as somebody who has families of its own."""
+    """Neither an isolated one, nor a fork, nor one that runs as somebody who has families of its
+    own."""
     other = Agent("other", model="model of lead", tools=[read], families=["agent", "clawdbot"])
     for depth in (1, 2):
         world = World(
             [spawn("say a"), spawn("say b", context="fork"), spawn("say c", agentId="other")],
             profile="clawdbot",
-            fields={"families": [family("clawdbot", max_spawn_depth=depth, allow_agents=["*"]), *EVERY]},
+            fields={
+                "families": [family("clawdbot", max_spawn_depth=depth, allow_agents=["*"]), *EVERY]
+            },
         )
         world.lead = Agent(
             "lead",
@@ -137,13 +160,17 @@ async def test_no_child_has_the_tools_of_another_family() -> None:
         spare = {"sessions_spawn"} if depth == 2 else set()
         for task in ("say a", "say b", "say c"):
             assert world.offered(task) & SPAWNERS <= spare, task
-        assert world.offered("say b") & SPAWNERS == spare, "a fork that may nest has this family's tools, no other"
+        assert world.offered("say b") & SPAWNERS == spare, (
+            "a fork that may nest has this family's tools, no other"
+        )
 
 
 @on_virtual_time
 async def test_an_agent_with_another_family_cannot_start_others_when_it_is_spawned() -> None:
     scout = Agent("scout", model="model of lead", tools=[read], families=["agent"])
-    world = World(spawn("say x", agentId="scout"), allow_agents=["scout"], fields={"staff": [scout]})
+    world = World(
+        spawn("say x", agentId="scout"), allow_agents=["scout"], fields={"staff": [scout]}
+    )
     await world.go()
     assert world.offered("say x") == {"read", "artifact"}
 
@@ -175,7 +202,8 @@ async def test_a_fork_knows_the_conversation_and_calls_nothing_that_spawns() -> 
 
 @on_virtual_time
 async def test_a_fork_takes_nothing_from_the_defaults_of_its_agent() -> None:
-    """A budget that is set for the whole run is not asked for once more, and a fork of a host ends."""
+    """A budget that is set for the whole run is not asked for once more, and a fork of a host
+    ends."""
     fields = {"budget": Budget(tokens=100_000), "options": {"host": True, "label": "the host"}}
     world = World(spawn("say x", context="fork", timeoutSeconds=10), fields=fields)
     async with world.open() as retinue:
@@ -214,12 +242,19 @@ async def test_a_run_that_may_not_spawn_is_forbidden_to() -> None:
 @on_virtual_time
 async def test_active_children_are_counted_and_those_that_ended_are_not() -> None:
     settings: Any = {"profile": "openclaw", "max_concurrent": 1}
-    lines = [[spawn(f"after 10 say {n}") for n in range(5)], spawn("say x"), pause(15, spawn("say y"))]
+    lines = [
+        [spawn(f"after 10 say {n}") for n in range(5)],
+        spawn("say x"),
+        pause(15, spawn("say y")),
+    ]
     world = World(*lines, **settings)
     await world.go()
     *five, sixth, seventh = world.results
     assert [r["status"] for r in five] == ["accepted"] * 5
-    assert sixth == {"status": "forbidden", "error": "too many active children (5/5); wait for one to end"}
+    assert sixth == {
+        "status": "forbidden",
+        "error": "too many active children (5/5); wait for one to end",
+    }
     assert seventh["status"] == "accepted"
 
 
@@ -241,10 +276,18 @@ async def test_only_agents_that_are_allowed_can_be_spawned() -> None:
     await world.go()
     (first, *_) = world.of("say x")
     assert (first.agent, first.instructions) == ("scout", "I am scout.")
-    refused = await refusal(spawn("say x", agentId="cook"), allow_agents=["scout", "baker"], fields=fields)
-    assert refused == {"status": "forbidden", "error": "agentId 'cook' is not allowed (allowed: scout, baker)"}
+    refused = await refusal(
+        spawn("say x", agentId="cook"), allow_agents=["scout", "baker"], fields=fields
+    )
+    assert refused == {
+        "status": "forbidden",
+        "error": "agentId 'cook' is not allowed (allowed: scout, baker)",
+    }
     refused = await refusal(spawn("say x", agentId="cook"), fields=fields)
-    assert refused == {"status": "forbidden", "error": "agentId 'cook' is not allowed (allowed: none)"}
+    assert refused == {
+        "status": "forbidden",
+        "error": "agentId 'cook' is not allowed (allowed: none)",
+    }
     refused = await refusal(spawn("say x", agentId="ghost"), allow_agents=["*"], fields=fields)
     known = "there is no agent 'ghost' that you can spawn; there is: cook, lead, scout"
     assert refused == {"status": "error", "error": known}
@@ -283,17 +326,33 @@ def test_the_documents_configuration_is_read_as_it_stands(tmp_path: Path) -> Non
   }
 }"""
     found = settings_in(tmp_path, text)
-    assert (found.max_concurrent, found.tools_deny, found.tools_allow) == (1, ("gateway", "cron"), None)
+    assert (found.max_concurrent, found.tools_deny, found.tools_allow) == (
+        1,
+        ("gateway", "cron"),
+        None,
+    )
     with_allow = text.replace("// allow", "allow").replace("maxConcurrent: 1", "maxConcurrent: 4")
     found = settings_in(tmp_path, with_allow)
     assert (found.max_concurrent, found.tools_allow) == (4, ("read", "bash", "process"))
 
 
 def test_the_later_keys_are_read_too(tmp_path: Path) -> None:
-    keys = "maxSpawnDepth: 2, maxChildrenPerAgent: 7, runTimeoutSeconds: 90, model: 'm', allowAgents: ['*']"
+    keys = (
+        "maxSpawnDepth: 2, maxChildrenPerAgent: 7, runTimeoutSeconds: 90, model: 'm', "
+        "allowAgents: ['*']"
+    )
     found = settings_in(tmp_path, f"{{profiles: ['openclaw'], agent: {{subagents: {{{keys}}}}}}}")
-    assert (found.max_spawn_depth, found.max_children_per_agent, found.run_timeout_seconds) == (2, 7, 90)
-    assert (found.model, found.allow_agents, found.cleanup, found.max_concurrent) == ("m", ("*",), "keep", 8)
+    assert (found.max_spawn_depth, found.max_children_per_agent, found.run_timeout_seconds) == (
+        2,
+        7,
+        90,
+    )
+    assert (found.model, found.allow_agents, found.cleanup, found.max_concurrent) == (
+        "m",
+        ("*",),
+        "keep",
+        8,
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,8 +393,20 @@ def test_the_two_profiles_differ_in_these_defaults_only() -> None:
         "archive_after_minutes": (0, 60),
         "default_deny": (
             (),
-            ("agents_list", "cron", "gateway", "memory_get", "memory_search", "session_status", "whatsapp_login"),
+            (
+                "agents_list",
+                "cron",
+                "gateway",
+                "memory_get",
+                "memory_search",
+                "session_status",
+                "whatsapp_login",
+            ),
         ),
     }
     assert family("clawdbot").helper_tools() == family("openclaw").helper_tools() == ()
-    assert (document.max_spawn_depth, document.run_timeout_seconds, document.allow_agents) == (1, 0, ())
+    assert (document.max_spawn_depth, document.run_timeout_seconds, document.allow_agents) == (
+        1,
+        0,
+        (),
+    )

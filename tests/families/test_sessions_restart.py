@@ -1,4 +1,5 @@
-"""A process ends or dies at any moment: sessions go on, and each is announced once, or its spawner told once."""
+"""A process ends or dies at any moment: sessions go on, and each is announced once, or its spawner
+told once."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def reborn(world: World) -> Retinue:
 
 
 class Mortal(MemoryStore):
-    """The process dies at commit number `last`: just before it, or when it is kept and nothing has come of it yet."""
+    """The process dies at commit number `last`: just before it, or when it is kept and nothing has
+    come of it yet."""
 
     def __init__(self, last: int, *, kept: bool) -> None:
         super().__init__()
@@ -61,7 +63,8 @@ class Mortal(MemoryStore):
 
 
 async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
-    """A run of the lead whose process dies at a commit; another takes its work up. Whether it died at all, too."""
+    """A run of the lead whose process dies at a commit; another takes its work up. Whether it died
+    at all, too."""
     world.store = Mortal(last, kept=kept)
     store = world.store
     async with AsyncExitStack() as lives:
@@ -84,7 +87,9 @@ async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("kept", [True, False])
 @on_virtual_time
-async def test_a_death_at_any_commit_leaves_each_session_announced_once_and_then_deleted(kept: bool) -> None:
+async def test_a_death_at_any_commit_leaves_each_session_announced_once_and_then_deleted(
+    kept: bool,
+) -> None:
     last, died = 0, True
     while died:
         last += 1
@@ -101,7 +106,9 @@ async def test_a_death_at_any_commit_leaves_a_skipped_session_unannounced(kept: 
     last, died = 0, True
     while died:
         last += 1
-        world = World(spawn("after 5 say a"), pause(50, "done"), announces={"after 5 say a": "ANNOUNCE_SKIP"})
+        world = World(
+            spawn("after 5 say a"), pause(50, "done"), announces={"after 5 say a": "ANNOUNCE_SKIP"}
+        )
         _, died = await die_once(world, last, kept=kept)
         assert world.chat.texts == [], last
     assert last > 6
@@ -122,7 +129,9 @@ async def test_a_death_at_any_commit_does_not_lose_the_reply_that_is_waited_for(
 
 @pytest.mark.parametrize("kept", [True, False])
 @on_virtual_time
-async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yielding_run(kept: bool) -> None:
+async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yielding_run(
+    kept: bool,
+) -> None:
     """Root and child, in a lane of one: each is told once."""
     last, died = 0, True
     while died:
@@ -145,7 +154,9 @@ async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yieldin
 
 @both
 @on_virtual_time
-async def test_sessions_that_waited_for_the_lane_go_on_one_after_the_other(kind: str, tmp_path: Path) -> None:
+async def test_sessions_that_waited_for_the_lane_go_on_one_after_the_other(
+    kind: str, tmp_path: Path
+) -> None:
     world = in_store(World([spawn(f"after 10 say {n}") for n in range(4)]), kind, tmp_path)
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.", origin=CHAT)
@@ -159,7 +170,9 @@ async def test_sessions_that_waited_for_the_lane_go_on_one_after_the_other(kind:
 
 @both
 @on_virtual_time
-async def test_a_limit_of_children_counts_those_of_an_earlier_process(kind: str, tmp_path: Path) -> None:
+async def test_a_limit_of_children_counts_those_of_an_earlier_process(
+    kind: str, tmp_path: Path
+) -> None:
     lines = [spawn("after 500 say a"), spawn("after 500 say b")], pause(50, spawn("say c"))
     world = in_store(World(*lines, max_children_per_agent=2), kind, tmp_path)
     async with world.open() as retinue:
@@ -172,7 +185,9 @@ async def test_a_limit_of_children_counts_those_of_an_earlier_process(kind: str,
 
 @both
 @on_virtual_time
-async def test_a_session_of_an_earlier_process_can_be_listed_read_and_written_to(kind: str, tmp_path: Path) -> None:
+async def test_a_session_of_an_earlier_process_can_be_listed_read_and_written_to(
+    kind: str, tmp_path: Path
+) -> None:
     def later(request: Request) -> Any:
         return call("sessions_send", label="dig", message="say two")
 
@@ -243,13 +258,25 @@ async def main(store: str, url: str) -> None:
 
 async def process(store: Path, url: str) -> Process:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-W", "error", "-m", "tests.families.test_sessions_restart", str(store), url]
-    return await asyncio.create_subprocess_exec(*command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE)
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.families.test_sessions_restart",
+        str(store),
+        url,
+    ]
+    return await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE
+    )
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @run_async
-async def test_a_killed_process_announces_its_session_once_and_deletes_it_then(moment: str, tmp_path: Path) -> None:
+async def test_a_killed_process_announces_its_session_once_and_deletes_it_then(
+    moment: str, tmp_path: Path
+) -> None:
     """The announcement is with the receiver, which has taken it or not, and has not answered."""
     reached = asyncio.Event()
 

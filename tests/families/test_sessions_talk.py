@@ -49,12 +49,25 @@ async def test_the_list_shows_the_own_session_and_those_that_were_spawned_newest
     newest, oldest, own = listed["sessions"]
     a, b = keys(world.of_lead[-1].messages)
     assert listed["count"] == 3
-    assert list(newest) == ["key", "kind", "sessionId", "status", "model", "totalTokens", "updatedAt", "label"]
+    assert list(newest) == [
+        "key",
+        "kind",
+        "sessionId",
+        "status",
+        "model",
+        "totalTokens",
+        "updatedAt",
+        "label",
+    ]
     assert [(r["key"], r["kind"], r["status"]) for r in (newest, oldest)] == [
         (b, "subagent", "running"),
         (a, "subagent", "ok"),
     ]
-    assert (oldest["label"], newest["label"], oldest["model"]) == ("first", "subagent", "model of lead")
+    assert (oldest["label"], newest["label"], oldest["model"]) == (
+        "first",
+        "subagent",
+        "model of lead",
+    )
     assert (own["key"], own["kind"], own["sessionId"]) == ("agent:lead:main", "main", outcome.id)
     assert own["status"] == "running" and "label" not in own and "messages" not in own
     assert oldest["totalTokens"] > 0 and newest["updatedAt"] - oldest["updatedAt"] == 5_000
@@ -63,7 +76,12 @@ async def test_the_list_shows_the_own_session_and_those_that_were_spawned_newest
 @on_virtual_time
 async def test_the_states_shown_are_those_of_the_family() -> None:
     does: dict[str, Any] = {"fail": RuntimeError("broken"), "turns": call("read", path="a")}
-    lines = [spawn("say a"), spawn("fail"), spawn("after 90 say c", runTimeoutSeconds=1), spawn("turns", agentId="b")]
+    lines = [
+        spawn("say a"),
+        spawn("fail"),
+        spawn("after 90 say c", runTimeoutSeconds=1),
+        spawn("turns", agentId="b"),
+    ]
     more = [spawn("after 90 say d"), spawn("after 90 say e")]
     staff = [Agent("b", model="model of lead", tools=[read], max_turns=2)]
     world = World(
@@ -88,9 +106,13 @@ async def test_the_list_can_be_limited_in_number_and_time_and_show_the_last_mess
         call("sessions_list", messageLimit=1),
         call("sessions_list", activeMinutes=0, limit=2, messageLimit=20),
     ]
-    world = today([spawn("say a", label="a"), spawn("after 100 say b", label="b")], pause(90, asked))
+    world = today(
+        [spawn("say a", label="a"), spawn("after 100 say b", label="b")], pause(90, asked)
+    )
     await world.go()
-    one, recent, last, now = ([s.get("label", "own") for s in r["sessions"]] for r in world.results[-4:])
+    one, recent, last, now = (
+        [s.get("label", "own") for s in r["sessions"]] for r in world.results[-4:]
+    )
     assert (one, recent, last, now) == (["b"], ["b", "own"], ["b", "a", "own"], ["b", "own"])
     messages = {s.get("label", "own"): s["messages"] for s in world.results[-2]["sessions"]}
     assert messages["a"] == [{"role": "assistant", "text": "a"}]
@@ -101,7 +123,9 @@ async def test_the_list_can_be_limited_in_number_and_time_and_show_the_last_mess
 async def test_a_session_that_was_deleted_is_not_listed() -> None:
     world = World([spawn("say a"), spawn("say b", cleanup="keep")], pause(5, LIST))
     await world.go()
-    assert [s["sessionId"] for s in world.results[-1]["sessions"][:-1]] == [world.results[1]["runId"]]
+    assert [s["sessionId"] for s in world.results[-1]["sessions"][:-1]] == [
+        world.results[1]["runId"]
+    ]
 
 
 # sessions_history
@@ -110,7 +134,9 @@ async def test_a_session_that_was_deleted_is_not_listed() -> None:
 @on_virtual_time
 async def test_the_history_of_a_session_is_what_was_said_in_it() -> None:
     said = Assistant(text="let me look", calls=(call("read", path="a"),))
-    asked = pause(5, lambda q: [history(0)(q), history(0, includeTools=True)(q), history(0, limit=2)(q)])
+    asked = pause(
+        5, lambda q: [history(0)(q), history(0, includeTools=True)(q), history(0, limit=2)(q)]
+    )
     world = World(spawn("work", cleanup="keep"), asked, does={"work": [said, "it says a"]})
     await world.go()
     plain, whole, last = world.results[-3:]
@@ -123,7 +149,14 @@ async def test_the_history_of_a_session_is_what_was_said_in_it() -> None:
         ("user", "Write the m"),
         ("assistant", "I work"),
     ]
-    assert [m["role"] for m in whole["messages"]] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert [m["role"] for m in whole["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert whole["messages"][1]["toolCalls"] == [{"name": "read", "arguments": '{"path":"a"}'}]
     assert whole["messages"][2] == {"role": "tool", "name": "read", "text": "the text of a"}
     assert last["messages"] == plain["messages"][-2:]
@@ -136,21 +169,30 @@ async def test_a_long_message_is_cut_in_the_history_between_characters() -> None
     text = world.results[-1]["messages"][-1]["text"]
     shown, note = text.split("\n[cut: ")
     assert len(text) <= 4_000 and shown and ("é😀" * 2_000).startswith(shown)
-    assert re.fullmatch(r"\d+ of 8000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]", note)
+    assert re.fullmatch(
+        r"\d+ of 8000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]", note
+    )
 
 
 @on_virtual_time
 async def test_a_session_can_read_itself() -> None:
-    asked = [call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")]
+    asked = [
+        call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")
+    ]
     world = World(asked)
     await world.go()
     for shown in world.results:
-        assert shown == {"sessionKey": "agent:lead:main", "messages": [{"role": "user", "text": "Go."}]}
+        assert shown == {
+            "sessionKey": "agent:lead:main",
+            "messages": [{"role": "user", "text": "Go."}],
+        }
 
 
 @on_virtual_time
 async def test_a_child_that_may_spawn_reads_itself_as_current_but_not_the_main_session() -> None:
-    asked = [call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")]
+    asked = [
+        call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")
+    ]
     world = World(spawn("look"), does={"look": [asked, "seen"]}, max_spawn_depth=2)
     await world.go()
     mine, *others = results(world.of("look")[1].messages)
@@ -175,7 +217,10 @@ async def test_sessions_of_others_are_not_found() -> None:
     first.lines = (pry,)
     await first.go()
     assert all("was not found among those that you have spawned" in r for r in first.results)
-    first.lines = (spawn("say x", cleanup="keep"), lambda q: call("sessions_history", sessionKey=leaf))
+    first.lines = (
+        spawn("say x", cleanup="keep"),
+        lambda q: call("sessions_history", sessionKey=leaf),
+    )
     await first.go()
     assert "was not found" in first.results[-1]
 
@@ -185,7 +230,12 @@ async def test_sessions_of_others_are_not_found() -> None:
 
 @on_virtual_time
 async def test_a_running_session_reads_a_message_at_its_next_turn() -> None:
-    does = {"work": [pause(10, call("read", path="a")), lambda q: f"heard {q.messages[-1].text.splitlines()[1]}"]}
+    does = {
+        "work": [
+            pause(10, call("read", path="a")),
+            lambda q: f"heard {q.messages[-1].text.splitlines()[1]}",
+        ]
+    }
     world = today(spawn("work"), send(0, "look at b too"), does=does)
     await world.go()
     reply = world.results[1]
@@ -201,8 +251,14 @@ async def test_a_running_session_reads_a_message_at_its_next_turn() -> None:
 
 @on_virtual_time
 async def test_a_message_that_steers_breaks_the_current_turn_off() -> None:
-    does = {"work": [pause(1_000, "too late"), lambda q: f"heard {q.messages[-1].text.splitlines()[1]}"]}
-    world = today(spawn("work"), pause(5, send(0, "stop that", steer=True)), does={"work": lambda q: _steered(q, does)})
+    does = {
+        "work": [pause(1_000, "too late"), lambda q: f"heard {q.messages[-1].text.splitlines()[1]}"]
+    }
+    world = today(
+        spawn("work"),
+        pause(5, send(0, "stop that", steer=True)),
+        does={"work": lambda q: _steered(q, does)},
+    )
     await world.go()
     assert world.events[0]["result"] == "heard stop that"
     assert world.ended_at == 5
@@ -236,12 +292,17 @@ async def test_a_session_that_has_ended_and_is_kept_goes_on_under_its_key(profil
     key = first["childSessionKey"]
     assert list(second) == ["status", "sessionKey", "runId", "continues", "note"]
     assert [r["sessionKey"] for r in (second, third, again)] == [key] * 3
-    assert [r["continues"] for r in (second, third, again)] == [r["runId"] for r in (first, second, third)]
+    assert [r["continues"] for r in (second, third, again)] == [
+        r["runId"] for r in (first, second, third)
+    ]
     assert len({r["runId"] for r in (first, second, third, again)}) == 4
     said = ["one", "say two", "two", "say three", "three", "say four"]
     assert [m.text for m in world.of("say four")[0].messages if m.text in said] == said
     listed = world.results[-1]["sessions"]
-    assert [(s["key"], s["sessionId"]) for s in listed] == [(key, again["runId"]), ("agent:lead:main", outcome.id)]
+    assert [(s["key"], s["sessionId"]) for s in listed] == [
+        (key, again["runId"]),
+        ("agent:lead:main", outcome.id),
+    ]
     if profile == "clawdbot":
         assert world.chat.texts == ["I say one", "I say two", "I say three", "I say four"]
     else:
@@ -257,7 +318,12 @@ async def test_a_session_goes_on_with_the_tools_the_model_and_the_lane_it_had() 
     (request,) = world.of("say two")
     assert ({t.name for t in request.tools}, request.model) == ({"read"}, "other")
     old, new = [s.order for s, _ in await world.rows(outcome.id)]
-    assert (old.lanes, old.label, old.retention, old.access) == (new.lanes, new.label, new.retention, new.access)
+    assert (old.lanes, old.label, old.retention, old.access) == (
+        new.lanes,
+        new.label,
+        new.retention,
+        new.access,
+    )
 
 
 @on_virtual_time
@@ -288,15 +354,24 @@ async def test_a_session_that_writes_its_announcement_is_not_written_to() -> Non
     await world.go()
     reply = world.results[1]
     assert reply["status"] == "error"
-    assert reply["error"].endswith("is done and writes its announcement; write to it when it has ended")
+    assert reply["error"].endswith(
+        "is done and writes its announcement; write to it when it has ended"
+    )
 
 
 @on_virtual_time
 async def test_the_limit_of_children_holds_for_sessions_that_go_on() -> None:
-    lines = [spawn("say one"), pause(5, [spawn("after 90 say a"), spawn("after 90 say b")]), send(0, "say two")]
+    lines = [
+        spawn("say one"),
+        pause(5, [spawn("after 90 say a"), spawn("after 90 say b")]),
+        send(0, "say two"),
+    ]
     world = today(*lines, max_children_per_agent=2)
     await world.go()
-    refused = {"status": "forbidden", "error": "too many active children (2/2); wait for one to end"}
+    refused = {
+        "status": "forbidden",
+        "error": "too many active children (2/2); wait for one to end",
+    }
     assert world.results[-1] == refused
 
 
@@ -312,14 +387,20 @@ async def test_a_session_cannot_write_to_itself() -> None:
 
 @on_virtual_time
 async def test_a_yielding_root_is_woken_by_each_result_at_once() -> None:
-    lines = [[spawn("after 10 say a"), spawn("after 30 say b")], call("sessions_yield", message="the two"), YIELD]
+    lines = [
+        [spawn("after 10 say a"), spawn("after 30 say b")],
+        call("sessions_yield", message="the two"),
+        YIELD,
+    ]
     world = today(*lines)
     await world.go()
     assert world.results[2] == {"status": "yielded", "activeChildren": 2, "message": "the two"}
     assert world.results[3] == {"status": "yielded", "activeChildren": 1}
     woken = [[event(t)["result"] for t in news(r.messages)] for r in world.of_lead]
     assert woken == [[], [], ["a"], ["a", "b"]]
-    assert world.of_lead[2].messages[-1].text.startswith("[Result of "), "the result is the next message"
+    assert world.of_lead[2].messages[-1].text.startswith("[Result of "), (
+        "the result is the next message"
+    )
     assert world.ended_at == 30
 
 
@@ -328,7 +409,12 @@ async def test_a_yielding_root_is_woken_by_each_result_at_once() -> None:
 async def test_a_yielding_child_is_woken_by_its_children_in_a_lane_of_one(profile: str) -> None:
     below = [[spawn("after 10 say a"), spawn("after 10 say b")], YIELD, "all are back"]
     world = World(
-        spawn("lead them"), YIELD, does={"lead them": below}, profile=profile, max_spawn_depth=2, max_concurrent=1
+        spawn("lead them"),
+        YIELD,
+        does={"lead them": below},
+        profile=profile,
+        max_spawn_depth=2,
+        max_concurrent=1,
     )
     await world.go()
     told = [[event(t)["result"] for t in news(r.messages)] for r in world.of("lead them")]
@@ -375,7 +461,9 @@ async def test_a_yield_with_nobody_at_work_goes_on_at_once() -> None:
 
 @on_virtual_time
 async def test_a_yield_among_other_calls_waits_after_all_of_them() -> None:
-    world = today(spawn("after 10 say a"), [call("read", path="x"), YIELD, spawn("after 20 say b")], YIELD)
+    world = today(
+        spawn("after 10 say a"), [call("read", path="x"), YIELD, spawn("after 20 say b")], YIELD
+    )
     await world.go()
     assert [e["result"] for e in world.events] == ["a", "b"]
     assert world.ended_at == 20

@@ -1,4 +1,5 @@
-"""The family with today's defaults: the session that asked is told, and a limit of time is one for the run."""
+"""The family with today's defaults: the session that asked is told, and a limit of time is one for
+the run."""
 
 from __future__ import annotations
 
@@ -32,9 +33,14 @@ def today(*lines: Any, **settings: Any) -> World:
 @on_virtual_time
 async def test_a_key_names_the_agent_too() -> None:
     does = {"lead them": [spawn("say leaf"), "led"]}
-    world = today(spawn("lead them"), spawn("say x", agentId="scout"), does=does, max_spawn_depth=2, **SCOUT)
+    world = today(
+        spawn("lead them"), spawn("say x", agentId="scout"), does=does, max_spawn_depth=2, **SCOUT
+    )
     await world.go()
-    (first, second), (below,) = keys(world.of_lead[-1].messages), keys(world.of("lead them")[-1].messages)
+    (first, second), (below,) = (
+        keys(world.of_lead[-1].messages),
+        keys(world.of("lead them")[-1].messages),
+    )
     assert re.fullmatch(f"agent:lead:subagent:{UUID}", first)
     assert re.fullmatch(f"agent:scout:subagent:{UUID}", second)
     assert re.fullmatch(f"agent:lead:subagent:{UUID}", below)
@@ -50,7 +56,9 @@ SCOUT: dict[str, Any] = {
 @on_virtual_time
 async def test_a_spawn_never_waits_and_the_requester_is_told_as_an_event() -> None:
     """Even with a chat: what came of it is for the session, which says it in its own words."""
-    world = today(spawn("after 5 say found it", label="dig", timeoutSeconds=50), "I have asked around")
+    world = today(
+        spawn("after 5 say found it", label="dig", timeoutSeconds=50), "I have asked around"
+    )
     outcome = await world.go()
     assert world.results[0]["status"] == "accepted"
     (told,) = world.events
@@ -69,12 +77,21 @@ async def test_a_spawn_never_waits_and_the_requester_is_told_as_an_event() -> No
     ]
     reply = world.results[0]
     assert (told["type"], told["source"]) == ("[task_completion]", "subagent")
-    assert (told["childSessionKey"], told["childSessionId"]) == (reply["childSessionKey"], reply["runId"])
-    assert (told["taskLabel"], told["status"], told["statusLabel"]) == ("dig", "ok", "completed successfully")
+    assert (told["childSessionKey"], told["childSessionId"]) == (
+        reply["childSessionKey"],
+        reply["runId"],
+    )
+    assert (told["taskLabel"], told["status"], told["statusLabel"]) == (
+        "dig",
+        "ok",
+        "completed successfully",
+    )
     assert told["result"] == "found it"
     assert re.fullmatch(r"runtime 5\.0s, tokens \d+ \(in \d+ / out \d+\)", told["statsLine"])
     assert "evidence" in told["replyInstruction"]
-    assert [t.purpose for t in world.of("after 5 say found it")] == ["turn"], "there is no announce turn"
+    assert [t.purpose for t in world.of("after 5 say found it")] == ["turn"], (
+        "there is no announce turn"
+    )
     assert world.chat.texts == []
     assert (outcome.text, world.ended_at) == ("done", 5)
 
@@ -148,7 +165,8 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
     assert told["status"] == "ok"
     assert told["result"].startswith("é😀" * 10_000)
     assert re.search(
-        r"\n\[cut: \d+ of \d+ characters are not shown; the whole is in artifact [0-9a-f]{64}\]$", told["result"]
+        r"\n\[cut: \d+ of \d+ characters are not shown; the whole is in artifact [0-9a-f]{64}\]$",
+        told["result"],
     )
 
 
@@ -172,7 +190,9 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
     ],
 )
 @on_virtual_time
-async def test_a_limit_of_time_is_one_for_the_run(asked: dict[str, Any], setting: float, ends_at: float) -> None:
+async def test_a_limit_of_time_is_one_for_the_run(
+    asked: dict[str, Any], setting: float, ends_at: float
+) -> None:
     world = today(spawn("after 90 say x", **asked), run_timeout_seconds=setting)
     await world.go()
     assert world.ended_at == ends_at
@@ -181,17 +201,24 @@ async def test_a_limit_of_time_is_one_for_the_run(asked: dict[str, Any], setting
 
 @on_virtual_time
 async def test_an_agents_own_limit_stays_where_nobody_says_anything() -> None:
-    lines = [spawn("after 90 say x", agentId="scout"), spawn("after 91 say x", agentId="scout", runTimeoutSeconds=0)]
+    lines = [
+        spawn("after 90 say x", agentId="scout"),
+        spawn("after 91 say x", agentId="scout", runTimeoutSeconds=0),
+    ]
     world = today(lines, **SCOUT)
     await world.go()
     assert [e["status"] for e in world.events] == ["timeout", "ok"]
-    assert [e["statsLine"].split(",")[0] for e in world.events] == ["runtime 30.0s", "runtime 91.0s"]
+    assert [e["statsLine"].split(",")[0] for e in world.events] == [
+        "runtime 30.0s",
+        "runtime 91.0s",
+    ]
 
 
 @on_virtual_time
 async def test_the_time_of_a_run_counts_from_its_start_and_not_from_the_queue() -> None:
     world = today(
-        [spawn("after 10 say a", timeoutSeconds=15), spawn("after 10 say b", timeoutSeconds=15)], max_concurrent=1
+        [spawn("after 10 say a", timeoutSeconds=15), spawn("after 10 say b", timeoutSeconds=15)],
+        max_concurrent=1,
     )
     await world.go()
     assert [e["status"] for e in world.events] == ["ok", "ok"]
@@ -202,7 +229,10 @@ async def test_the_time_of_a_run_counts_from_its_start_and_not_from_the_queue() 
 async def test_in_the_documents_profile_the_run_has_a_limit_of_its_own() -> None:
     world = World(spawn("after 90 say x", timeoutSeconds=50, runTimeoutSeconds=7))
     await world.go()
-    assert (world.results[0]["status"], world.results[0]["error"]) == ("timeout", "the deadline passed")
+    assert (world.results[0]["status"], world.results[0]["error"]) == (
+        "timeout",
+        "the deadline passed",
+    )
     assert world.ended_at == 7
 
 
@@ -236,7 +266,9 @@ async def test_a_session_mode_needs_a_thread_and_is_always_kept() -> None:
 
 @on_virtual_time
 async def test_more_tools_are_denied_by_default_whatever_the_lists_say() -> None:
-    world = today([spawn("say a"), spawn("say b", tools={"allow": ["read", "cron"]})], tools_deny=["bash"])
+    world = today(
+        [spawn("say a"), spawn("say b", tools={"allow": ["read", "cron"]})], tools_deny=["bash"]
+    )
     await world.go()
     assert world.offered("say a") == {"read", "artifact"}
     assert world.offered("say b") == {"read"}
@@ -246,12 +278,18 @@ async def test_more_tools_are_denied_by_default_whatever_the_lists_say() -> None
 
 
 @on_virtual_time
-async def test_a_child_with_children_defers_its_end_and_is_woken_once_with_all_their_results() -> None:
+async def test_a_child_with_children_defers_its_end_and_is_woken_once_with_all_their_results() -> (
+    None
+):
     below = [spawn("after 30 say slow", label="s"), spawn("after 10 say quick", label="q")]
-    world = today(spawn("lead them"), does={"lead them": [below, "out", "all are back"]}, max_spawn_depth=2)
+    world = today(
+        spawn("lead them"), does={"lead them": [below, "out", "all are back"]}, max_spawn_depth=2
+    )
     await world.go()
     _, second, third = world.of("lead them")
-    assert [event(t)["result"] for t in news(third.messages)] == ["slow", "quick"], "in the order of their creation"
+    assert [event(t)["result"] for t in news(third.messages)] == ["slow", "quick"], (
+        "in the order of their creation"
+    )
     assert news(second.messages) == []
     assert [e["result"] for e in world.events] == ["all are back"]
     assert world.ended_at == 30
@@ -261,7 +299,9 @@ async def test_a_child_with_children_defers_its_end_and_is_woken_once_with_all_t
 async def test_a_nested_result_goes_to_the_session_that_asked_and_not_to_the_user() -> None:
     below = [spawn("say secret"), call("sessions_yield"), "told"]
     for profile in ("clawdbot", "openclaw"):
-        world = World(spawn("lead them"), does={"lead them": below}, profile=profile, max_spawn_depth=2)
+        world = World(
+            spawn("lead them"), does={"lead them": below}, profile=profile, max_spawn_depth=2
+        )
         await world.go(origin=CHAT)
         assert world.chat.texts == (["I lead them"] if profile == "clawdbot" else [])
         assert all("secret" not in str(e) for e in world.events)

@@ -1,5 +1,5 @@
-"""Settings of families: what there is not is named beside what there is, in the spelling that was used; and the page of
-all settings is what the code says."""
+"""Settings of families: what there is not is named beside what there is, in the spelling that was
+used; and the page of all settings is what the code says."""
 
 from __future__ import annotations
 
@@ -36,15 +36,24 @@ def test_an_unknown_setting_is_named_with_those_that_there_are(name: str) -> Non
 def test_the_nearest_setting_is_named_in_the_spelling_that_was_used() -> None:
     assert "Did you mean 'max_concurrent'?" in wrong("clawdbot", max_concurent=3)
     said = wrong("clawdbot", maxConcurent=3)
-    assert "Did you mean 'maxConcurrent'?" in said and "runTimeoutSeconds" in said and "run_timeout" not in said
+    assert (
+        "Did you mean 'maxConcurrent'?" in said
+        and "runTimeoutSeconds" in said
+        and "run_timeout" not in said
+    )
     assert "Did you mean 'default_budget'?" in wrong("meerkat", defaultBudget=3)
     assert "Did you mean 'max_depth'?" in wrong("meerkat", concurrency_limits={"max_dept": 3})
 
 
 def test_a_setting_in_a_table_is_found_without_the_table() -> None:
     said = wrong("agent", max_depth=2)
-    assert "Did you mean 'concurrency_limits.max_depth'?" in said and "concurrency_limits.max_concurrent_ops" in said
-    assert "Did you mean 'concurrency_limits.max_children_per_agent'?" in wrong("meerkat", maxChildrenPerAgent=2)
+    assert (
+        "Did you mean 'concurrency_limits.max_depth'?" in said
+        and "concurrency_limits.max_concurrent_ops" in said
+    )
+    assert "Did you mean 'concurrency_limits.max_children_per_agent'?" in wrong(
+        "meerkat", maxChildrenPerAgent=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,17 +71,29 @@ def test_what_is_no_list_of_families_gets_a_clear_word(families: Any, words: str
 
 
 def test_the_spelling_of_the_document_is_taken() -> None:
-    made = family("clawdbot", maxConcurrent=3, tools={"deny": ["bash"], "allow": ["read"]}, runTimeoutSeconds=9)
+    made = family(
+        "clawdbot",
+        maxConcurrent=3,
+        tools={"deny": ["bash"], "allow": ["read"]},
+        runTimeoutSeconds=9,
+    )
     assert (
         made.settings
         == family(
-            "clawdbot", max_concurrent=3, tools_deny=["bash"], tools_allow=["read"], run_timeout_seconds=9
+            "clawdbot",
+            max_concurrent=3,
+            tools_deny=["bash"],
+            tools_allow=["read"],
+            run_timeout_seconds=9,
         ).settings
     )
     assert made.settings.tools_deny == ("bash",)
     assert "set twice" in wrong("clawdbot", maxConcurrent=3, max_concurrent=4)
     said = wrong("clawdbot", tools={"denny": []})
-    assert "there is no setting 'tools.denny'. Did you mean 'tools.deny'? There is: tools.allow, tools.deny" in said
+    assert (
+        "there is no setting 'tools.denny'. Did you mean 'tools.deny'? There is: tools.allow, "
+        "tools.deny" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +112,9 @@ def test_the_spelling_of_the_document_is_taken() -> None:
         ('profiles = ["clawdbot", "openclaw"]\n', "as 'clawdbot' and as 'openclaw'"),
     ],
 )
-def test_a_hint_about_a_file_is_spelled_as_in_that_file(tmp_path: Path, text: str, words: str) -> None:
+def test_a_hint_about_a_file_is_spelled_as_in_that_file(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "c.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_config(tmp_path / "c.toml")
@@ -102,7 +125,10 @@ def test_a_hint_about_a_file_is_spelled_as_in_that_file(tmp_path: Path, text: st
     ("families", "words"),
     [
         (["agent", "meerkat"], "'agent' and 'meerkat', which are the same family, 'agent'"),
-        (["clawdbot", "openclaw"], "'clawdbot' and 'openclaw', which are the same family, 'sessions'"),
+        (
+            ["clawdbot", "openclaw"],
+            "'clawdbot' and 'openclaw', which are the same family, 'sessions'",
+        ),
         ([family("clawdbot"), "sessions"], "'clawdbot' and 'sessions'"),
         (["fanout", "fanout"], "'fanout' twice"),
     ],
@@ -110,7 +136,9 @@ def test_a_hint_about_a_file_is_spelled_as_in_that_file(tmp_path: Path, text: st
 def test_a_family_is_not_given_twice(families: list[Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("lead", families=families)
-    assert words in str(caught.value) and "a profile is a family with other defaults" in str(caught.value)
+    assert words in str(caught.value) and "a profile is a family with other defaults" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("families", [{"phoenix": True}, None, 3])
@@ -132,7 +160,10 @@ def test_what_is_no_family_is_named(one: Any) -> None:
     [
         (["agent"], 'as in families={"agent": False}'),
         ("agent", 'as in families={"agent": False}'),
-        ({"meerkat": False}, "'meerkat' is a profile: for a run, name its family, {'agent': False}"),
+        (
+            {"meerkat": False},
+            "'meerkat' is a profile: for a run, name its family, {'agent': False}",
+        ),
         ({"fanout": True}, "has no family 'fanout'; it has: agent"),
         ({"agent": {"max_depth": 3}}, "say True or False"),
         ({"agent": "no"}, "say True or False"),

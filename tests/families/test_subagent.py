@@ -39,7 +39,9 @@ async def test_a_call_returns_the_summary_of_the_task_and_facts_about_it_as_text
 
 @on_virtual_time
 async def test_the_task_is_followed_by_one_turn_with_the_summary_prompt_and_no_tools() -> None:
-    stage = Stage(one("find it", summary_prompt="Where was it? "), does={"find it": ["here, after much ado"]})
+    stage = Stage(
+        one("find it", summary_prompt="Where was it? "), does={"find it": ["here, after much ado"]}
+    )
     await stage.go()
     first, second = stage.of("find it")
     assert [m.text for m in first.messages] == ["find it"]
@@ -49,7 +51,9 @@ async def test_the_task_is_followed_by_one_turn_with_the_summary_prompt_and_no_t
 
 @pytest.mark.parametrize("given", [{}, {"summary_prompt": None}, {"summary_prompt": " \n"}])
 @on_virtual_time
-async def test_without_a_summary_prompt_a_concise_summary_is_asked_for(given: dict[str, Any]) -> None:
+async def test_without_a_summary_prompt_a_concise_summary_is_asked_for(
+    given: dict[str, Any],
+) -> None:
     stage = Stage(one("find it", **given))
     await stage.go()
     assert stage.of("find it")[1].messages[-1].text == SUMMARY
@@ -92,13 +96,17 @@ async def test_children_use_the_model_of_their_parent_unless_the_settings_name_a
     small = Scripted(lambda q: f"small {q.purpose}", name="small")
     other = Stage(one("a"), model="small")
     found = await other.go(agents=[Agent("x", model=small)])
-    assert found.result["output"] == "small summary", "the model counts also when no provider is named beside it"
+    assert found.result["output"] == "small summary", (
+        "the model counts also when no provider is named beside it"
+    )
 
 
 @on_virtual_time
 async def test_a_model_that_is_not_known_fails_the_start() -> None:
     stage = Stage(one("a"), model="huge")
-    assert (await stage.go()).refusal == ("Subagent initialization failed: model 'huge' cannot be used (there is: big)")
+    assert (await stage.go()).refusal == (
+        "Subagent initialization failed: model 'huge' cannot be used (there is: big)"
+    )
 
 
 @on_virtual_time
@@ -148,7 +156,11 @@ async def test_a_child_out_of_turns_returns_what_it_has_as_incomplete() -> None:
     found = await stage.go()
     assert found.result["success"] is True
     assert found.result["output"] == "found half of it"
-    assert found.result["metadata"] | {"tokens_used": "", "prompt_tokens": "", "completion_tokens": ""} == {
+    assert found.result["metadata"] | {
+        "tokens_used": "",
+        "prompt_tokens": "",
+        "completion_tokens": "",
+    } == {
         "subagent_label": "digger",
         "recursion_depth": "1",
         "completion_status": "incomplete",
@@ -168,10 +180,14 @@ async def test_a_child_out_of_turns_is_asked_with_the_summary_prompt_too() -> No
     def work(request: Any) -> Any:
         return "two errors" if request.purpose == "grace" else working(9)[request.turn]
 
-    stage = Stage(one("dig", max_turns=2, summary_prompt="Only the number of errors."), does={"dig": work})
+    stage = Stage(
+        one("dig", max_turns=2, summary_prompt="Only the number of errors."), does={"dig": work}
+    )
     assert (await stage.go()).result["output"] == "two errors"
     last = stage.of("dig")[-1].messages[-1].text
-    assert last.startswith("You have used all your turns.") and last.endswith("\nOnly the number of errors.")
+    assert last.startswith("You have used all your turns.") and last.endswith(
+        "\nOnly the number of errors."
+    )
 
 
 @on_virtual_time
@@ -193,10 +209,13 @@ async def test_a_child_out_of_turns_that_never_said_anything_is_no_success() -> 
 
 
 @pytest.mark.parametrize(
-    ("settings", "most"), [({}, 10), ({"default_max_turns": 3}, 3), ({"default_max_turns": 100}, 100)]
+    ("settings", "most"),
+    [({}, 10), ({"default_max_turns": 3}, 3), ({"default_max_turns": 100}, 100)],
 )
 @on_virtual_time
-async def test_a_child_may_take_ten_turns_unless_the_settings_say_otherwise(settings: Any, most: int) -> None:
+async def test_a_child_may_take_ten_turns_unless_the_settings_say_otherwise(
+    settings: Any, most: int
+) -> None:
     stage = Stage(one("dig"), does={"dig": working(200, "so far")}, **settings)
     found = await stage.go()
     assert len([q for q in stage.of("dig") if q.purpose == "turn"]) == most
@@ -205,7 +224,9 @@ async def test_a_child_may_take_ten_turns_unless_the_settings_say_otherwise(sett
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
 @on_virtual_time
-async def test_a_child_that_ends_within_its_turns_is_complete_however_few_they_are(turns: int) -> None:
+async def test_a_child_that_ends_within_its_turns_is_complete_however_few_they_are(
+    turns: int,
+) -> None:
     stage = Stage(one("dig", max_turns=turns), does={"dig": working(turns - 1)})
     found = await stage.go()
     metadata = found.result["metadata"]
@@ -216,7 +237,10 @@ async def test_a_child_that_ends_within_its_turns_is_complete_however_few_they_a
 
 @on_virtual_time
 async def test_a_child_whose_model_fails_is_reported_with_the_cause() -> None:
-    stage = Stage(one("dig"), does={"dig": [Assistant(text="a start", calls=(_look(0),)), RuntimeError("no more")]})
+    stage = Stage(
+        one("dig"),
+        does={"dig": [Assistant(text="a start", calls=(_look(0),)), RuntimeError("no more")]},
+    )
     found = await stage.go()
     assert found.result["success"] is False
     assert found.result["error"] == "Subagent task execution failed: RuntimeError: no more"

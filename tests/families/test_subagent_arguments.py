@@ -1,4 +1,5 @@
-"""What a call may say: each limit, each error in its order and words, and what a model gets for nonsense."""
+"""What a call may say: each limit, each error in its order and words, and what a model gets for
+nonsense."""
 
 from __future__ import annotations
 
@@ -26,11 +27,19 @@ def good(**more: Any) -> dict[str, Any]:
 
 
 @on_virtual_time
-async def test_the_schema_says_what_is_required_what_is_optional_and_which_turns_are_taken() -> None:
+async def test_the_schema_says_what_is_required_what_is_optional_and_which_turns_are_taken() -> (
+    None
+):
     one_tool, many_tool = family("subagent", default_max_turns=7).tools()
     schema = one_tool.schema.parameters
     assert one_tool.schema.name == "subagent"
-    assert list(schema["properties"]) == ["label", "task_prompt", "summary_prompt", "allowed_tools", "max_turns"]
+    assert list(schema["properties"]) == [
+        "label",
+        "task_prompt",
+        "summary_prompt",
+        "allowed_tools",
+        "max_turns",
+    ]
     assert schema["required"] == ["label", "task_prompt"]
     turns = schema["properties"]["max_turns"]
     assert (turns["minimum"], turns["maximum"]) == (1, 50)
@@ -73,13 +82,20 @@ async def test_turns_from_1_to_50_are_taken_and_null_is_the_default(turns: int |
 async def test_a_list_of_tools_cannot_name_the_tools_that_start_others(name: str) -> None:
     expected = f"Subagent cannot have '{name}' in allowed_tools"
     assert await refused(good(allowed_tools=[name])) == expected
-    assert await refused(good(allowed_tools=["nonsense", "look_up", name])) == expected, "before unknown names"
+    assert await refused(good(allowed_tools=["nonsense", "look_up", name])) == expected, (
+        "before unknown names"
+    )
 
 
-@pytest.mark.parametrize("name", ["look-up", "", "LOOK_UP", "look_up ", "submit_result", "agent_spawn", "*"])
+@pytest.mark.parametrize(
+    "name", ["look-up", "", "LOOK_UP", "look_up ", "submit_result", "agent_spawn", "*"]
+)
 @on_virtual_time
 async def test_an_unknown_tool_is_an_error_result_that_names_it(name: str) -> None:
-    assert await refused(good(allowed_tools=["look_up", name])) == f"Unknown tool in allowed_tools: {name}"
+    assert (
+        await refused(good(allowed_tools=["look_up", name]))
+        == f"Unknown tool in allowed_tools: {name}"
+    )
 
 
 @on_virtual_time
@@ -104,13 +120,21 @@ async def test_the_first_thing_that_is_wrong_is_told_in_the_order_of_the_documen
     wrong = good(task_prompt=" ", label=" ", max_turns=0, allowed_tools=["nonsense", "subagent"])
     nonsense = {**wrong, "label": 5}
     deep: dict[str, Any] = {"max_depth": 1}
-    assert (await refused(nonsense, max_executions=0, **deep)).startswith("Maximum subagent recursion depth (1) exce")
+    assert (await refused(nonsense, max_executions=0, **deep)).startswith(
+        "Maximum subagent recursion depth (1) exce"
+    )
     assert (await refused(nonsense, max_executions=0)).startswith("Resource quota exceeded: ")
     assert (await refused(nonsense)).startswith("Invalid parameters: ")
     assert await refused(wrong) == "task_prompt cannot be empty"
     assert await refused({**wrong, "task_prompt": "p"}) == "label cannot be empty"
-    assert await refused({**wrong, "task_prompt": "p", "label": "l"}) == "max_turns must be between 1 and 50"
-    assert await refused({**wrong, **good(), "max_turns": 1}) == "Subagent cannot have 'subagent' in allowed_tools"
+    assert (
+        await refused({**wrong, "task_prompt": "p", "label": "l"})
+        == "max_turns must be between 1 and 50"
+    )
+    assert (
+        await refused({**wrong, **good(), "max_turns": 1})
+        == "Subagent cannot have 'subagent' in allowed_tools"
+    )
     last = {**wrong, **good(), "max_turns": 1, "allowed_tools": ["nonsense"]}
     assert await refused(last) == "Unknown tool in allowed_tools: nonsense"
 
@@ -151,8 +175,14 @@ BATCHES: list[tuple[Any, str]] = [
     ({"tasks": ["p"]}, "Expected `object`, got `str` - at `$.tasks[0]`"),
     ({"tasks": "p"}, "`tasks` is a string, but not one of valid JSON"),
     ({"tasks": [{"label": "l"}]}, "missing required field `task_prompt` - at `$.tasks[0]`"),
-    ({"tasks": [good(), good(model="x")]}, f"tasks[1]: unknown field 'model'. Known fields: {TASK_FIELDS}"),
-    ({"tasks": [good()], "parallel": 2}, "unknown field 'parallel'. Known fields: tasks, max_concurrent, fail_fast"),
+    (
+        {"tasks": [good(), good(model="x")]},
+        f"tasks[1]: unknown field 'model'. Known fields: {TASK_FIELDS}",
+    ),
+    (
+        {"tasks": [good()], "parallel": 2},
+        "unknown field 'parallel'. Known fields: tasks, max_concurrent, fail_fast",
+    ),
     ({"tasks": [good()], "fail_fast": "yes"}, "Expected `bool`, got `str` - at `$.fail_fast`"),
     ({"tasks": [good()], "max_concurrent": 1.5}, "`$.max_concurrent`"),
 ]
@@ -181,7 +211,9 @@ async def test_null_is_the_same_as_nothing_for_whatever_is_optional() -> None:
     stage = Stage(one("p", summary_prompt=None, allowed_tools=None, max_turns=None))
     assert (await stage.go()).result["success"] is True
     assert stage.offered("p") == PLAIN | NESTING
-    batch = many(task("p", summary_prompt=None, allowed_tools=None), max_concurrent=None, fail_fast=None)
+    batch = many(
+        task("p", summary_prompt=None, allowed_tools=None), max_concurrent=None, fail_fast=None
+    )
     assert (await Stage(batch).go()).result["successful"] == 1
 
 
@@ -201,11 +233,17 @@ async def test_a_mistake_in_one_task_of_a_batch_starts_nobody_and_says_which() -
         (good(task_prompt=""), "task_prompt cannot be empty"),
         (good(label=""), "label cannot be empty"),
         (good(max_turns=51), "max_turns must be between 1 and 50"),
-        (good(allowed_tools=["parallel_subagent"]), "Subagent cannot have 'parallel_subagent' in allowed_tools"),
+        (
+            good(allowed_tools=["parallel_subagent"]),
+            "Subagent cannot have 'parallel_subagent' in allowed_tools",
+        ),
         (good(allowed_tools=["nonsense"]), "Unknown tool in allowed_tools: nonsense"),
     ]
     for wrong, says in cases:
-        assert await refused({"tasks": [good(), wrong, good()]}, "parallel_subagent") == f"tasks[1]: {says}"
+        assert (
+            await refused({"tasks": [good(), wrong, good()]}, "parallel_subagent")
+            == f"tasks[1]: {says}"
+        )
 
 
 @on_virtual_time

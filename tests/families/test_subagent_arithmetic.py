@@ -1,6 +1,6 @@
-"""The arithmetic of quotas under any order of events: calls that ask at once, stores that answer late and out of order,
-orders that the machine refuses, deaths in between. Never more than the quota, and nothing of it is lost.
-"""
+"""The arithmetic of quotas under any order of events: calls that ask at once, stores that answer
+late and out of order, orders that the machine refuses, deaths in between. Never more than the
+quota, and nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Posted = tuple[Caller, int, dict[str, Any], asyncio.Future[list[str] | None]]
 
 
 class Mill:
-    """A machine in small: it records orders one after the other, late, or refuses them; whatever is read of it may have
-    been true a moment ago. Runs spend what they can, start others, and end."""
+    """A machine in small: it records orders one after the other, late, or refuses them; whatever is
+    read of it may have been true a moment ago. Runs spend what they can, start others, and end."""
 
     def __init__(self, r: random.Random, quota: Quota) -> None:
         self.r, self.quota = r, quota
@@ -42,12 +42,16 @@ class Mill:
         self.queue: deque[Posted] = deque()
         self.epoch = self.at = 0
         self.refused = 0
-        self.enlist(Spec(id="root", order=Order(agent="lead", task="Go."), root="root", conversation="root"))
+        self.enlist(
+            Spec(id="root", order=Order(agent="lead", task="Go."), root="root", conversation="root")
+        )
 
     # what tools read
 
     async def children(self, run: str) -> Sequence[Kin]:
-        return await self.late(lambda: [(s, self.runs[s.id]) for s in self.specs.values() if s.parent == run])
+        return await self.late(
+            lambda: [(s, self.runs[s.id]) for s in self.specs.values() if s.parent == run]
+        )
 
     async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
         return await self.late(lambda: self.said[spec.id][run.start : run.length])
@@ -65,7 +69,9 @@ class Mill:
 
     def enlist(self, spec: Spec) -> None:
         self.specs[spec.id], self.said[spec.id] = spec, [User(text="x")]
-        self.runs[spec.id] = Run(id=spec.id, state=Working(calls=Calls(message=0, count=0, open=0)), length=1)
+        self.runs[spec.id] = Run(
+            id=spec.id, state=Working(calls=Calls(message=0, count=0, open=0)), length=1
+        )
 
     async def engine(self) -> None:
         while True:
@@ -76,7 +82,8 @@ class Mill:
                 self.take_order(*self.queue.popleft())
 
     def die(self) -> None:
-        """What was not recorded is asked for again; what was remembered is gone, unless the program lives on."""
+        """What was not recorded is asked for again; what was remembered is gone, unless the program
+        lives on."""
         self.epoch += 1
         if self.r.random() < 0.5:
             self.quotas = Quotas(self.quota, (OURS,))
@@ -92,15 +99,33 @@ class Mill:
         else:
             self.record(caller, n, fields, done)
 
-    def record(self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]) -> None:
+    def record(
+        self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]
+    ) -> None:
         parent, ids = caller.spec, []
-        self.runs[parent.id] = replace(self.runs[parent.id], n_children=self.runs[parent.id].n_children + n)
+        self.runs[parent.id] = replace(
+            self.runs[parent.id], n_children=self.runs[parent.id].n_children + n
+        )
         for item in range(n):
-            slot = Slot(turn=caller.run.turn, index=caller.index, item=item, call_id=caller.call_id, tool=OURS)
+            slot = Slot(
+                turn=caller.run.turn,
+                index=caller.index,
+                item=item,
+                call_id=caller.call_id,
+                tool=OURS,
+            )
             order = Order(agent="helper", task="x", **fields)
             id = caller.child_id(item)
             path = f"{parent.path}/{slot.turn}.{slot.index}.{item}"
-            spec = Spec(id=id, order=order, root="root", parent=parent.id, depth=parent.depth + 1, path=path, slot=slot)
+            spec = Spec(
+                id=id,
+                order=order,
+                root="root",
+                parent=parent.id,
+                depth=parent.depth + 1,
+                path=path,
+                slot=slot,
+            )
             self.enlist(replace(spec, conversation=id, created_at=self.at))
             ids.append(id)
         self.check()
@@ -114,7 +139,11 @@ class Mill:
         return id
 
     def spent(self, top: str) -> int:
-        return sum(run.usage.tokens for id, run in self.runs.items() if id != "root" and self.top(id) == top)
+        return sum(
+            run.usage.tokens
+            for id, run in self.runs.items()
+            if id != "root" and self.top(id) == top
+        )
 
     def charges(self) -> int:
         """What was spent and what can still be spent."""
@@ -163,14 +192,24 @@ class Mill:
         said.append(Assistant(calls=tuple(calls)))
         bits = (1 << n) - 1
         state = Working(calls=Calls(message=len(said) - 1, count=n, open=bits, tools=bits))
-        run = self.runs[id] = replace(self.runs[id], turn=self.runs[id].turn + 1, length=len(said), state=state)
+        run = self.runs[id] = replace(
+            self.runs[id], turn=self.runs[id].turn + 1, length=len(said), state=state
+        )
         await asyncio.gather(*(self.call(run, call, i) for i, call in enumerate(calls)))
 
     def caller(self, run: Run, call: Call, index: int) -> Caller:
         self.at += 1
         spec = self.specs[run.id]
         key = f"{run.id}/{run.turn}/{index}"
-        return Caller(spec=spec, run=run, call_id=call.id, index=index, key=key, at=self.at, look=cast(Any, self))
+        return Caller(
+            spec=spec,
+            run=run,
+            call_id=call.id,
+            index=index,
+            key=key,
+            at=self.at,
+            look=cast(Any, self),
+        )
 
     async def call(self, run: Run, call: Call, index: int) -> None:
         children: list[str] | None = []
@@ -236,7 +275,9 @@ def test_no_order_of_events_gets_more_than_the_quota_and_none_loses_any_of_it(
             return
         fields = await mill.quotas.take(asking(mill)[0], left)
         if rest is not None:
-            assert fields["budget"] == Budget(tokens=rest // left), "all that is left, in equal parts"
+            assert fields["budget"] == Budget(tokens=rest // left), (
+                "all that is left, in equal parts"
+            )
         else:
             assert "budget" not in fields
 
@@ -286,7 +327,8 @@ async def test_what_a_grandchild_spends_is_part_of_what_its_parent_was_granted()
 
 @on_virtual_time
 async def test_a_grant_whose_call_was_broken_off_is_free_again() -> None:
-    """A message has steered the run away: its call never gets a result, and its order came too late."""
+    """A message has steered the run away: its call never gets a result, and its order came too
+    late."""
     mill = Mill(random.Random(1), Quota(executions=1, tokens=100))
     await mill.quotas.take(asking(mill)[0], 1)
     mill.said["root"].append(User(text="Stop that."))
@@ -310,7 +352,8 @@ async def test_a_grant_whose_run_has_ended_is_free_again() -> None:
 
 @on_virtual_time
 async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_recorded() -> None:
-    """The first reads before the child is on record and hears of it after a second one has; the grant still counts."""
+    """The first reads before the child is on record and hears of it after a second one has; the
+    grant still counts."""
     mill = Mill(random.Random(1), Quota(executions=2))
     callers = asking(mill, n=3)
     slow: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -334,5 +377,7 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
 
 
 def _seen_by(caller: Caller, look: Any) -> Caller:
-    fields = {name: getattr(caller, name) for name in ("spec", "run", "call_id", "index", "key", "at")}
+    fields = {
+        name: getattr(caller, name) for name in ("spec", "run", "call_id", "index", "key", "at")
+    }
     return Caller(**fields, look=look)

@@ -1,4 +1,5 @@
-"""Children of children: how deep they go, and that nobody regains a tool which somebody above gave up."""
+"""Children of children: how deep they go, and that nobody regains a tool which somebody above gave
+up."""
 
 from __future__ import annotations
 
@@ -14,9 +15,23 @@ from retinue.core.values import Call, Limits
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
-from tests.families.subagent_world import NESTING, PLAIN, TOOLS, Stage, many, one, pause, played, results, task
+from tests.families.subagent_world import (
+    NESTING,
+    PLAIN,
+    TOOLS,
+    Stage,
+    many,
+    one,
+    pause,
+    played,
+    results,
+    task,
+)
 
-DEEP = "Maximum subagent recursion depth ({}) exceeded. Current depth: {}. Cannot spawn nested subagent."
+DEEP = (
+    "Maximum subagent recursion depth ({}) exceeded. Current depth: {}. Cannot spawn nested "
+    "subagent."
+)
 
 
 def answers(request: Request) -> list[str]:
@@ -38,10 +53,13 @@ async def test_the_main_agent_has_two_levels_of_subagents_below_it() -> None:
     assert stage.of("3") == []
 
 
-@pytest.mark.parametrize("args", ["", "{", "null", '"x"', '{"label": 5}', '{"label": "l", "task_prompt": "3"}'])
+@pytest.mark.parametrize(
+    "args", ["", "{", "null", '"x"', '{"label": 5}', '{"label": "l", "task_prompt": "3"}']
+)
 @on_virtual_time
 async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(args: str) -> None:
-    """Their tools are there, as in the document's diagram; with a list of tools and without executions left, too."""
+    """Their tools are there, as in the document's diagram; with a list of tools and without
+    executions left, too."""
     calls = [Call(id=name, name=name, args=args) for name in ("subagent", "parallel_subagent")]
     inner = one("2", allowed_tools=["look_up"])
     stage = Stage(one("1"), does={"1": [inner], "2": [calls]}, max_executions=2)
@@ -85,21 +103,28 @@ async def test_the_depth_is_counted_from_the_lead_wherever_it_stands() -> None:
     def inner(request: Request) -> Any:
         return one("1") if request.turn == 0 else request.messages[-1].text
 
-    stage.lead = Agent("lead", model=Scripted(inner, name="in"), tools=TOOLS, families=stage.lead.families)
+    stage.lead = Agent(
+        "lead", model=Scripted(inner, name="in"), tools=TOOLS, families=stage.lead.families
+    )
     middle = Agent("middle", model=Scripted(script, name="mid"), tools=[hire], staff=[stage.lead])
     top = Agent("top", model=Scripted(script, name="top"), tools=[hire], staff=[middle])
     async with Retinue(clock=VirtualClock()) as retinue:
         assert msgspec.json.decode((await retinue.run(top, "Go.")).text)["success"] is True
         batch = Scripted(lambda q: many("1") if q.turn == 0 else q.messages[-1].text, name="batch")
         stage.lead = Agent("batcher", model=batch, tools=TOOLS, families=stage.lead.families)
-        middle = Agent("middle2", model=Scripted(script, name="mid2"), tools=[hire], staff=[stage.lead])
+        middle = Agent(
+            "middle2", model=Scripted(script, name="mid2"), tools=[hire], staff=[stage.lead]
+        )
         top = Agent("top2", model=Scripted(script, name="top2"), tools=[hire], staff=[middle])
         assert msgspec.json.decode((await retinue.run(top, "Go.")).text)["successful"] == 1
 
 
 @on_virtual_time
 async def test_a_limit_of_the_machine_is_told_in_the_same_words() -> None:
-    for lead_says, text in ((one("1"), DEEP.format(3, 0)), (many("1"), "Maximum subagent depth 3 reached")):
+    for lead_says, text in (
+        (one("1"), DEEP.format(3, 0)),
+        (many("1"), "Maximum subagent depth 3 reached"),
+    ):
         assert (await Stage(lead_says).go(access=Capabilities(depth=0))).refusal == text
 
 
@@ -112,7 +137,9 @@ async def test_without_a_list_a_child_has_all_tools_of_its_parent() -> None:
 
 @on_virtual_time
 async def test_with_a_list_a_child_has_those_tools_and_can_still_delegate() -> None:
-    stage = Stage(one("a", allowed_tools=["look_up", "look_up"]), does={"a": [call("write_down", text="x")]})
+    stage = Stage(
+        one("a", allowed_tools=["look_up", "look_up"]), does={"a": [call("write_down", text="x")]}
+    )
     await stage.go()
     assert stage.offered("a") == {"look_up", "artifact"} | NESTING
     (refused,) = answers(stage.of("a")[-1])
@@ -129,7 +156,10 @@ async def test_an_empty_list_leaves_no_tool_that_does_anything() -> None:
 
 @on_virtual_time
 async def test_a_grandchild_does_not_regain_what_its_parent_was_not_given() -> None:
-    stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [one("b")], "b": [call("write_down", text="x")]})
+    stage = Stage(
+        one("a", allowed_tools=["look_up"]),
+        does={"a": [one("b")], "b": [call("write_down", text="x")]},
+    )
     await stage.go()
     assert stage.offered("b") == {"look_up", "artifact"} | NESTING
     assert answers(stage.of("b")[-1])[0] == "Tool 'write_down' is not available to this subagent"
@@ -168,7 +198,9 @@ async def test_a_list_brings_back_nothing_that_the_lead_lost() -> None:
 
 @on_virtual_time
 async def test_what_is_taken_while_a_child_works_is_gone_for_its_children_too() -> None:
-    stage = Stage(one("a"), does={"a": [one("b")], "b": [call("write_down", text="x")]}, seconds=10.0)
+    stage = Stage(
+        one("a"), does={"a": [one("b")], "b": [call("write_down", text="x")]}, seconds=10.0
+    )
 
     async def take(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(15)
@@ -182,7 +214,12 @@ async def test_what_is_taken_while_a_child_works_is_gone_for_its_children_too() 
 @on_virtual_time
 async def test_a_child_never_holds_the_tools_of_another_family() -> None:
     model = Stage(one("a", allowed_tools=["spawn_agents"]), one("a"))
-    lead = Agent("lead", model=model.model, tools=TOOLS, families=[*model.lead.families, "phoenix", "meepo", "meerkat"])
+    lead = Agent(
+        "lead",
+        model=model.model,
+        tools=TOOLS,
+        families=[*model.lead.families, "phoenix", "meepo", "meerkat"],
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         found = await played(retinue, await retinue.spawn(lead, "Go."))
     assert found.told[0].text == "Unknown tool in allowed_tools: spawn_agents"
@@ -200,7 +237,8 @@ async def test_a_family_that_is_off_offers_nothing() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @on_virtual_time
 async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
-    """Each helper names tools at random, also such that it does not have; whoever runs holds a part of its parent's."""
+    """Each helper names tools at random, also such that it does not have; whoever runs holds a part
+    of its parent's."""
     r = random.Random(seed)
     names = ["look_up", "write_down", "break_down", "artifact", "subagent", "nonsense"]
     made = iter(range(10_000))
@@ -208,9 +246,15 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
     def ask(n: int) -> Call:
         tasks = []
         for _ in range(n):
-            allowed = r.choice([None, r.sample(names[:4], r.randint(0, 4)), r.sample(names, r.randint(0, 6))])
+            allowed = r.choice(
+                [None, r.sample(names[:4], r.randint(0, 4)), r.sample(names, r.randint(0, 6))]
+            )
             tasks.append(task(f"t{next(made)}", allowed_tools=allowed))
-        return call("parallel_subagent", tasks=tasks) if n > 1 or r.random() < 0.5 else call("subagent", **tasks[0])
+        return (
+            call("parallel_subagent", tasks=tasks)
+            if n > 1 or r.random() < 0.5
+            else call("subagent", **tasks[0])
+        )
 
     held: dict[str, set[str]] = {}
     wanted: dict[str, set[str]] = {}
@@ -222,7 +266,11 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
         mine = {t.name for t in request.tools}
         allowed = wanted.get(request.messages[0].text, PLAIN)
         parent = held.get(request.path.rpartition("/")[0], mine)
-        if held.setdefault(request.path, mine) != mine or not mine <= parent or mine & PLAIN - {"artifact"} - allowed:
+        if (
+            held.setdefault(request.path, mine) != mine
+            or not mine <= parent
+            or mine & PLAIN - {"artifact"} - allowed
+        ):
             wrong.append((request.path, mine, parent, allowed))
         if request.turn >= 3 or len(held) > 60:
             return "end"
@@ -234,7 +282,9 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
         return asked
 
     stage = Stage(max_depth=5)
-    stage.lead = Agent("lead", model=Scripted(script, name="m"), tools=TOOLS, families=stage.lead.families)
+    stage.lead = Agent(
+        "lead", model=Scripted(script, name="m"), tools=TOOLS, families=stage.lead.families
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(stage.lead, "Go.")
         assert outcome.state == "completed"
@@ -253,7 +303,9 @@ async def test_results_come_up_through_all_levels() -> None:
 
 @on_virtual_time
 async def test_the_end_of_a_parent_ends_everybody_below_it() -> None:
-    stage = Stage(one("a"), does={"a": [many("b", "c")], "b": pause(100, "x"), "c": pause(100, "x")})
+    stage = Stage(
+        one("a"), does={"a": [many("b", "c")], "b": pause(100, "x"), "c": pause(100, "x")}
+    )
 
     async def cancel(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(10)

@@ -1,4 +1,5 @@
-"""A long output is cut at a number of bytes, never inside a character; the cut says where the whole is."""
+"""A long output is cut at a number of bytes, never inside a character; the cut says where the whole
+is."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tests.families.subagent_world import Stage, many, one, played, results
 WHOLE = re.compile(r"\n\(the whole, (\d+) bytes, is in artifact ([0-9a-f]{64})\)\Z")
 
 
-async def summary(text: str, rules: Rules | None = None, **settings: Any) -> tuple[dict[str, Any], bytes]:
+async def summary(
+    text: str, rules: Rules | None = None, **settings: Any
+) -> tuple[dict[str, Any], bytes]:
     """The result of a child that says `text`, and the artifact that it names."""
     stage = Stage(one("a"), sums={"a": text}, **settings)
     async with Retinue(clock=VirtualClock(), rules=rules) as retinue:
@@ -75,7 +78,9 @@ async def test_whoever_got_a_cut_output_can_read_on() -> None:
         assert where is not None
         return call("artifact", id=where[2], offset=4096)
 
-    stage = Stage(one("a"), read_on, lambda q: q.messages[-1].text, sums={"a": "x" * 4096 + "the rest"})
+    stage = Stage(
+        one("a"), read_on, lambda q: q.messages[-1].text, sums={"a": "x" * 4096 + "the rest"}
+    )
     assert (await stage.go()).outcome.text.startswith("the rest\n[bytes 4096 to 4104;")
 
 
@@ -88,7 +93,9 @@ async def test_a_child_can_read_on_in_what_its_own_child_returned(allowed: dict[
         return call("artifact", id=where[2], offset=4096)
 
     middle = [one("deep"), read_on, "read it"]
-    stage = Stage(one("middle", **allowed), does={"middle": middle}, sums={"deep": "x" * 4096 + "the rest"})
+    stage = Stage(
+        one("middle", **allowed), does={"middle": middle}, sums={"deep": "x" * 4096 + "the rest"}
+    )
     await stage.go()
     assert stage.of("middle")[2].messages[-1].text.startswith("the rest\n[bytes 4096 to 4104;")
 
@@ -104,7 +111,9 @@ async def test_the_size_can_be_set() -> None:
 
 
 @on_virtual_time
-async def test_what_was_too_long_even_for_the_machine_is_told_as_cut_with_the_size_of_the_whole() -> None:
+async def test_what_was_too_long_even_for_the_machine_is_told_as_cut_with_the_size_of_the_whole() -> (
+    None
+):
     rules = Rules(text_cap=5_000)
     result, whole = await summary("x" * 9_000, rules, output_max_size=1024)
     found = WHOLE.search(result["output"])
@@ -120,7 +129,10 @@ async def test_what_was_too_long_even_for_the_machine_is_told_as_cut_with_the_si
 
 @on_virtual_time
 async def test_an_output_that_the_machine_has_cut_is_never_called_whole() -> None:
-    text, artifact = "x" * 100 + "\n[cut: 9 of 109 characters are not shown]", Artifact(path="f", bytes=109, sha256="f")
+    text, artifact = (
+        "x" * 100 + "\n[cut: 9 of 109 characters are not shown]",
+        Artifact(path="f", bytes=109, sha256="f"),
+    )
     assert cut(text, 4_096, artifact) == (text, True)
     assert cut(text, 4_096, None) == (text, False)
 
@@ -137,7 +149,10 @@ async def test_a_partial_output_is_cut_like_any_other() -> None:
         found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
         where = WHOLE.search(found.result["output"])
         assert where is not None and (await retinue.artifact(where[2])).decode() == text
-    assert (found.result["truncated"], found.result["metadata"]["completion_status"]) == (True, "incomplete")
+    assert (found.result["truncated"], found.result["metadata"]["completion_status"]) == (
+        True,
+        "incomplete",
+    )
 
 
 @on_virtual_time
@@ -148,7 +163,9 @@ async def test_each_output_of_a_batch_is_cut_and_names_its_own_whole() -> None:
         found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
         for n, line in enumerate(found.result["results"]):
             where = WHOLE.search(line["output"])
-            assert where is not None and (await retinue.artifact(where[2])).decode() == f"{n}" * 5_000
+            assert (
+                where is not None and (await retinue.artifact(where[2])).decode() == f"{n}" * 5_000
+            )
             assert line["output"].startswith(f"{n}" * 4_096 + "\n... (truncated)\n")
 
 
@@ -163,12 +180,17 @@ async def test_the_results_of_many_tasks_fit_into_one_answer() -> None:
         assert [line["label"] for line in batch["results"]] == list(texts)
         for line in batch["results"]:
             where = WHOLE.search(line["output"])
-            assert where is not None and (await retinue.artifact(where[2])).decode() == texts[line["label"]]
+            assert (
+                where is not None
+                and (await retinue.artifact(where[2])).decode() == texts[line["label"]]
+            )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(), st.integers(1, 200), st.booleans())
-def test_whatever_is_cut_stays_a_beginning_of_what_was_said(text: str, size: int, kept: bool) -> None:
+def test_whatever_is_cut_stays_a_beginning_of_what_was_said(
+    text: str, size: int, kept: bool
+) -> None:
     text = text.encode("utf-8", "ignore").decode()
     data = text.encode()
     whole = Artifact(path="a", bytes=len(data), sha256="a") if kept and len(data) > size else None
@@ -179,5 +201,7 @@ def test_whatever_is_cut_stays_a_beginning_of_what_was_said(text: str, size: int
         return
     head, _, tail = shown.rpartition(MARK)
     assert text.startswith(head)
-    assert size - 4 * 32 < len(head.encode()) <= size, "not half a character, nor a letter without its marks"
+    assert size - 4 * 32 < len(head.encode()) <= size, (
+        "not half a character, nor a letter without its marks"
+    )
     assert tail == (f"\n(the whole, {len(data)} bytes, is in artifact a)" if whole else "")

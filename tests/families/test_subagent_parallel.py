@@ -1,4 +1,5 @@
-"""Several helpers at once: results in the order of the tasks, so many at a time, and a failure that stops the rest."""
+"""Several helpers at once: results in the order of the tasks, so many at a time, and a failure that
+stops the rest."""
 
 from __future__ import annotations
 
@@ -26,8 +27,20 @@ async def test_a_batch_returns_a_line_for_each_task_and_the_totals() -> None:
     a, b = found.below["first"].usage, found.below["second"].usage
     assert found.result == {
         "results": [
-            {"label": "first", "success": True, "output": "sum of a", "duration_ms": 30_000, "tokens_used": a.tokens},
-            {"label": "second", "success": True, "output": "sum of b", "duration_ms": 10_000, "tokens_used": b.tokens},
+            {
+                "label": "first",
+                "success": True,
+                "output": "sum of a",
+                "duration_ms": 30_000,
+                "tokens_used": a.tokens,
+            },
+            {
+                "label": "second",
+                "success": True,
+                "output": "sum of b",
+                "duration_ms": 10_000,
+                "tokens_used": b.tokens,
+            },
         ],
         "total_duration_ms": 30_000,
         "successful": 2,
@@ -44,7 +57,8 @@ async def test_results_stand_in_the_order_of_the_tasks_whoever_ends_first() -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "most"), [({}, 5), ({"max_concurrent": 1}, 1), ({"max_concurrent": 3}, 3), ({"max_concurrent": 99}, 12)]
+    ("given", "most"),
+    [({}, 5), ({"max_concurrent": 1}, 1), ({"max_concurrent": 3}, 3), ({"max_concurrent": 99}, 12)],
 )
 @on_virtual_time
 async def test_five_work_at_a_time_unless_told_otherwise(given: dict[str, Any], most: int) -> None:
@@ -54,13 +68,18 @@ async def test_five_work_at_a_time_unless_told_otherwise(given: dict[str, Any], 
     assert stage.most == most
     assert found.result["successful"] == 12
     assert found.result["total_duration_ms"] == 10_000 * -(-12 // most)
-    assert all(line["duration_ms"] == 10_000 for line in found.result["results"]), "waiting is not working"
+    assert all(line["duration_ms"] == 10_000 for line in found.result["results"]), (
+        "waiting is not working"
+    )
 
 
 @on_virtual_time
 async def test_two_batches_of_one_turn_have_their_own_room() -> None:
     does = {f"t{n}": pause(10, "x") for n in range(8)}
-    stage = Stage([many(*list(does)[:4], max_concurrent=2), many(*list(does)[4:], max_concurrent=2)], does=does)
+    stage = Stage(
+        [many(*list(does)[:4], max_concurrent=2), many(*list(does)[4:], max_concurrent=2)],
+        does=does,
+    )
     found = await stage.go()
     assert stage.most == 4
     assert [r["total_duration_ms"] for r in results(found.told)] == [20_000, 20_000]
@@ -70,8 +89,15 @@ async def test_two_batches_of_one_turn_have_their_own_room() -> None:
 async def test_a_failure_leaves_the_others_alone_unless_asked() -> None:
     does = {"a": pause(5, RuntimeError("broken")), "b": pause(10, "x"), "c": pause(1, "x")}
     found = await Stage(many("a", "b", "c"), does=does).go()
-    assert lines(found.result) == [("a", False, ""), ("b", True, "sum of b"), ("c", True, "sum of c")]
-    assert found.result["results"][0]["error"] == "Subagent task execution failed: RuntimeError: broken"
+    assert lines(found.result) == [
+        ("a", False, ""),
+        ("b", True, "sum of b"),
+        ("c", True, "sum of c"),
+    ]
+    assert (
+        found.result["results"][0]["error"]
+        == "Subagent task execution failed: RuntimeError: broken"
+    )
     assert (found.result["successful"], found.result["failed"]) == (2, 1)
 
 
@@ -88,12 +114,30 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
     found = await stage.go()
     assert found.result["total_duration_ms"] == 5_000, "nobody waits for those that were stopped"
     assert [line["label"] for line in found.result["results"]] == list(does)
-    assert [line["success"] for line in found.result["results"]] == [True, False, False, False, False]
+    assert [line["success"] for line in found.result["results"]] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     errors = [line.get("error") for line in found.result["results"]]
     stopped = "Cancelled by fail_fast: bad failed"
-    assert errors == [None, stopped, "Subagent task execution failed: RuntimeError: broken", stopped, stopped]
+    assert errors == [
+        None,
+        stopped,
+        "Subagent task execution failed: RuntimeError: broken",
+        stopped,
+        stopped,
+    ]
     assert (found.result["successful"], found.result["failed"]) == (1, 4)
-    assert [found.below[p].state for p in does] == ["completed", "cancelled", "failed", "cancelled", "cancelled"]
+    assert [found.below[p].state for p in does] == [
+        "completed",
+        "cancelled",
+        "failed",
+        "cancelled",
+        "cancelled",
+    ]
     assert found.result["fail_fast"] == {
         "failed": {"index": 2, "label": "bad"},
         "cancelled": [{"index": n, "label": list(does)[n]} for n in (1, 3, 4)],
@@ -103,7 +147,9 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
 
 @on_virtual_time
 async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
-    start = Assistant(text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),))
+    start = Assistant(
+        text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),)
+    )
     does = {"busy": [start, pause(1_000, "late")], "bad": pause(5, RuntimeError("broken"))}
     found = await Stage(many(*does, fail_fast=True), does=does).go()
     assert lines(found.result) == [("busy", False, "half of it"), ("bad", False, "")]
@@ -111,7 +157,11 @@ async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
 
 @on_virtual_time
 async def test_fail_fast_stops_also_those_below_the_others() -> None:
-    does = {"a": [one("deep")], "deep": pause(1_000, "late"), "bad": pause(5, RuntimeError("broken"))}
+    does = {
+        "a": [one("deep")],
+        "deep": pause(1_000, "late"),
+        "bad": pause(5, RuntimeError("broken")),
+    }
     found = await Stage(many("a", "bad", fail_fast=True), does=does).go()
     assert found.below["deep"].state == "cancelled"
     assert found.result["total_duration_ms"] == 5_000
@@ -198,8 +248,15 @@ async def test_children_can_start_batches_within_one_slot_without_blocking_each_
 
 
 @on_virtual_time
-async def test_a_message_that_steers_the_lead_leaves_the_helpers_at_work_and_their_ends_are_news() -> None:
-    stage = Stage(many("a", "b"), pause(100, "waiting"), "end", does={"a": pause(50, "x"), "b": pause(60, "x")})
+async def test_a_message_that_steers_the_lead_leaves_the_helpers_at_work_and_their_ends_are_news() -> (
+    None
+):
+    stage = Stage(
+        many("a", "b"),
+        pause(100, "waiting"),
+        "end",
+        does={"a": pause(50, "x"), "b": pause(60, "x")},
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(stage.lead, "Go.")
         await asyncio.sleep(10)
@@ -208,14 +265,20 @@ async def test_a_message_that_steers_the_lead_leaves_the_helpers_at_work_and_the
         heard = [m.text for m in await retinue.messages(run)]
     assert outcome.text == "end"
     assert any("Still running" in text for text in heard)
-    assert sum("sum of a" in text for text in heard) == sum("sum of b" in text for text in heard) == 1
+    assert (
+        sum("sum of a" in text for text in heard) == sum("sum of b" in text for text in heard) == 1
+    )
 
 
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
 async def test_fail_fast_holds_after_a_restart(kind: str, tmp_path: Path) -> None:
     home = Home(kind, tmp_path)
-    does = {"done": pause(1, "x"), "bad": pause(50, RuntimeError("broken")), "busy": pause(10_000, "late")}
+    does = {
+        "done": pause(1, "x"),
+        "bad": pause(50, RuntimeError("broken")),
+        "busy": pause(10_000, "late"),
+    }
     stage = Stage(many(*does, fail_fast=True), does=does)
     async with home.open() as retinue:
         run = await retinue.spawn(stage.lead, "Go.")

@@ -1,4 +1,5 @@
-"""Executions, tokens and time that all helpers of one tree share: never more, however many ask at once, and no less."""
+"""Executions, tokens and time that all helpers of one tree share: never more, however many ask at
+once, and no less."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
-from tests.families.subagent_world import TOOLS, Played, Stage, many, one, pause, played, results, task
+from tests.families.subagent_world import (
+    TOOLS,
+    Played,
+    Stage,
+    many,
+    one,
+    pause,
+    played,
+    results,
+    task,
+)
 
 SPENT = "Resource quota exceeded: "
 
@@ -42,12 +53,18 @@ async def test_executions_are_counted_and_the_one_too_many_is_refused() -> None:
 @on_virtual_time
 async def test_a_batch_beyond_the_quota_is_refused_with_its_own_number() -> None:
     found = await Stage(one("a"), many("b", "c", "d"), many("e", "f"), max_executions=1).go()
-    assert told(found)[1:] == [f"{SPENT}1 of 1 executions are used, {n} more asked for" for n in (3, 2)]
+    assert told(found)[1:] == [
+        f"{SPENT}1 of 1 executions are used, {n} more asked for" for n in (3, 2)
+    ]
 
 
 @on_virtual_time
 async def test_a_quota_of_nothing_refuses_everything() -> None:
-    quotas: list[dict[str, Any]] = [{"max_executions": 0}, {"max_total_tokens": 0}, {"max_total_time": 0}]
+    quotas: list[dict[str, Any]] = [
+        {"max_executions": 0},
+        {"max_total_tokens": 0},
+        {"max_total_time": 0},
+    ]
     for quota in quotas:
         for asked in (one("a"), many("a")):
             assert (await Stage(asked, **quota).go()).refusal.startswith(SPENT)
@@ -55,7 +72,9 @@ async def test_a_quota_of_nothing_refuses_everything() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 50, 300])
 @on_virtual_time
-async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_numbers(tokens: int) -> None:
+async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_numbers(
+    tokens: int,
+) -> None:
     for asked in (one("a"), many("a", "b")):
         found = await Stage(asked, max_total_tokens=tokens).go()
         text = found.told[0].text
@@ -71,8 +90,12 @@ async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_number
 
 
 @on_virtual_time
-async def test_each_task_of_a_batch_is_an_execution_and_a_batch_starts_whole_or_not_at_all() -> None:
-    found = await Stage(many("a", "b", "c"), many("d", "e"), many("f"), many("g"), max_executions=4).go()
+async def test_each_task_of_a_batch_is_an_execution_and_a_batch_starts_whole_or_not_at_all() -> (
+    None
+):
+    found = await Stage(
+        many("a", "b", "c"), many("d", "e"), many("f"), many("g"), max_executions=4
+    ).go()
     assert told(found) == [
         "3",
         f"{SPENT}3 of 4 executions are used, 2 more asked for",
@@ -95,20 +118,31 @@ async def test_children_of_children_count_for_the_same_quota() -> None:
     stage = Stage(one("a"), one("d"), does={"a": [one("b"), one("c")]}, max_executions=2)
     found = await stage.go()
     assert sorted(found.below) == ["a", "b"]
-    assert stage.of("a")[2].messages[-1].text == f"{SPENT}2 of 2 executions are used, 1 more asked for"
+    assert (
+        stage.of("a")[2].messages[-1].text == f"{SPENT}2 of 2 executions are used, 1 more asked for"
+    )
     assert told(found)[1] == f"{SPENT}2 of 2 executions are used, 1 more asked for"
 
 
 @on_virtual_time
 async def test_children_that_ask_at_the_same_moment_do_not_get_more_together() -> None:
-    does: dict[str, Any] = {f"t{n}": [many(*(f"t{n}.{m}" for m in range(4)), max_concurrent=4)] for n in range(5)}
+    does: dict[str, Any] = {
+        f"t{n}": [many(*(f"t{n}.{m}" for m in range(4)), max_concurrent=4)] for n in range(5)
+    }
     found = await Stage(many(*does), does=does, max_executions=5 + 8).go()
     assert len(found.below) == 5 + 8
 
 
 @on_virtual_time
 async def test_a_call_that_was_wrong_costs_nothing_and_one_that_failed_does() -> None:
-    stage = Stage(one(" ", "x"), one("a", allowed_tools=["nonsense"]), one("bad"), one("b"), one("c"), max_executions=2)
+    stage = Stage(
+        one(" ", "x"),
+        one("a", allowed_tools=["nonsense"]),
+        one("bad"),
+        one("b"),
+        one("c"),
+        max_executions=2,
+    )
     stage.does = {"bad": RuntimeError("no")}
     found = await stage.go()
     assert told(found)[2:] == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more asked for"]
@@ -116,8 +150,11 @@ async def test_a_call_that_was_wrong_costs_nothing_and_one_that_failed_does() ->
 
 @on_virtual_time
 async def test_what_the_machine_refused_is_not_used() -> None:
-    """Only one child may be live at a time: the second call of the turn is refused after it was granted its part."""
-    stage = Stage([one("a"), one("b")], one("c"), one("d"), max_executions=2, max_total_tokens=10**6)
+    """Only one child may be live at a time: the second call of the turn is refused after it was
+    granted its part."""
+    stage = Stage(
+        [one("a"), one("b")], one("c"), one("d"), max_executions=2, max_total_tokens=10**6
+    )
     found = await stage.go(access=Capabilities(fanout=1))
     refused, *others = sorted(told(found), reverse=True)
     assert refused.startswith(SPENT) and others[0].startswith("Refused (children)")
@@ -175,17 +212,27 @@ def digger(turns: int) -> Any:
 
 @on_virtual_time
 async def test_helpers_stop_when_the_tokens_of_all_are_spent_and_return_what_they_have() -> None:
-    stage = Stage(many("a", "b", "c"), one("d"), does={p: digger(100) for p in "abcd"}, max_total_tokens=60_000)
+    stage = Stage(
+        many("a", "b", "c"),
+        one("d"),
+        does={p: digger(100) for p in "abcd"},
+        max_total_tokens=60_000,
+    )
     found = await stage.go()
     assert 0 < spent(found) <= 60_000
     batch = found.result
     assert all(line["output"] for line in batch["results"])
-    assert {o.stop for p, o in found.below.items() if p in "abc"} <= {"budget", "turn_limit", "tokens_budget"}
+    assert {o.stop for p, o in found.below.items() if p in "abc"} <= {
+        "budget",
+        "turn_limit",
+        "tokens_budget",
+    }
 
 
 @on_virtual_time
 async def test_a_part_that_was_granted_is_not_granted_again_while_it_can_be_spent() -> None:
-    """The first child has all of it and sleeps; a nested one lives on that grant, so it is not refused."""
+    """The first child has all of it and sleeps; a nested one lives on that grant, so it is not
+    refused."""
     stage = Stage(one("a"), does={"a": [one("b"), pause(10, "x")]}, max_total_tokens=50_000)
     found = await stage.go()
     assert sorted(found.below) == ["a", "b"] and found.result["success"]
@@ -221,7 +268,8 @@ async def test_too_few_tokens_for_so_many_are_refused() -> None:
 
 @on_virtual_time
 async def test_spent_tokens_are_told() -> None:
-    """A provider that counts more than its bound: what it told is spent, and the next one is refused."""
+    """A provider that counts more than its bound: what it told is spent, and the next one is
+    refused."""
     reply = Reply(message=Assistant(text="x"), usage=Usage(input=70_000, output=10))
     found = await Stage(one("a"), one("b"), does={"a": reply}, max_total_tokens=60_000).go()
     assert told(found) == ["1", f"{SPENT}70010 of 60000 tokens are used or granted"]
@@ -232,13 +280,17 @@ async def test_a_tree_whose_own_budget_is_smaller_than_the_quota_can_still_deleg
     for asked in ([one("a")], [one("a"), one("b"), many("c", "d")]):
         stage = Stage(asked, one("z"), max_total_tokens=10**9)
         found = await stage.go(budget=Budget(tokens=150_000))
-        assert all(r["success"] if "success" in r else r["successful"] == 2 for r in results(found.told)), found.told
+        assert all(
+            r["success"] if "success" in r else r["successful"] == 2 for r in results(found.told)
+        ), found.told
         assert found.outcome.tree_tokens <= 150_000
 
 
 @on_virtual_time
 async def test_other_amounts_of_the_tree_stay_one_pool() -> None:
-    stage = Stage([one("a"), one("b"), one("c")], max_total_tokens=10**6, does={p: digger(3) for p in "abc"})
+    stage = Stage(
+        [one("a"), one("b"), one("c")], max_total_tokens=10**6, does={p: digger(3) for p in "abc"}
+    )
     found = await stage.go(budget=Budget(turns=40, calls=50, usd=1.0))
     assert [o.state for o in found.below.values()] == ["completed"] * 3
 
@@ -257,7 +309,9 @@ async def test_what_runs_spend_that_a_helper_has_started_by_other_means_counts_t
         "c": digger(5),
         "d": digger(9),
     }
-    stage = Stage(*[one("a")] * 60, does=does, tools=[*TOOLS, clone], max_total_tokens=40_000, max_depth=5)
+    stage = Stage(
+        *[one("a")] * 60, does=does, tools=[*TOOLS, clone], max_total_tokens=40_000, max_depth=5
+    )
     found = await stage.go()
     assert sum(not r.error for r in found.told) >= 2
     assert 30_000 < found.outcome.tree_tokens - found.outcome.usage.tokens <= 40_000
@@ -268,7 +322,13 @@ async def test_what_runs_spend_that_a_helper_has_started_by_other_means_counts_t
 
 @on_virtual_time
 async def test_time_is_counted_from_the_first_start_for_all_together() -> None:
-    stage = Stage(one("a"), pause(30, one("b")), one("c"), max_total_time=50, does={p: pause(15, p) for p in "abc"})
+    stage = Stage(
+        one("a"),
+        pause(30, one("b")),
+        one("c"),
+        max_total_time=50,
+        does={p: pause(15, p) for p in "abc"},
+    )
     found = await stage.go()
     assert found.below["a"].state == "completed"
     assert (found.below["b"].state, found.below["b"].stop) == ("timed_out", "deadline")
@@ -286,7 +346,9 @@ async def test_those_that_wait_for_room_get_no_more_time_than_the_others() -> No
 
 @on_virtual_time
 async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
-    stage = Stage(one("a"), does={"a": [pause(6, one("b"))], "b": pause(100, "x")}, max_total_time=10)
+    stage = Stage(
+        one("a"), does={"a": [pause(6, one("b"))], "b": pause(100, "x")}, max_total_time=10
+    )
     found = await stage.go()
     assert found.below["a"].ended_at - found.below["a"].created_at == 10_000
     assert {o.state for o in found.below.values()} <= {"timed_out", "cancelled"}
@@ -295,7 +357,9 @@ async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
 
 @on_virtual_time
 async def test_a_helper_out_of_time_returns_what_it_has_said() -> None:
-    start = Assistant(text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),))
+    start = Assistant(
+        text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),)
+    )
     found = await Stage(one("a"), does={"a": [start, pause(100, "x")]}, max_total_time=10).go()
     assert (found.result["success"], found.result["output"]) == (False, "half of it")
     assert found.result["error"] == "Subagent task execution failed: the deadline passed"
@@ -322,17 +386,25 @@ async def test_a_lead_on_the_staff_of_another_shares_the_quota_of_the_tree() -> 
         """Hire both."""
         return caller.spawn(lead, "Go.", "Go.")
 
-    top = Agent("top", model=Scripted([call("hire"), "end"], name="top"), tools=[hire], staff=[lead])
+    top = Agent(
+        "top", model=Scripted([call("hire"), "end"], name="top"), tools=[hire], staff=[lead]
+    )
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(top, "Go.")
         ends = [await retinue.outcome(c.id) for c in outcome.children]
     assert sorted(len(end.children) for end in ends if end is not None) == [0, 2]
 
 
-@pytest.mark.parametrize("asked", [one("a", max_turns=50), many(task("a", max_turns=50), task("b", max_turns=50))])
+@pytest.mark.parametrize(
+    "asked", [one("a", max_turns=50), many(task("a", max_turns=50), task("b", max_turns=50))]
+)
 @on_virtual_time
-async def test_a_lead_that_goes_on_asking_and_helpers_that_never_stop_spend_no_more(asked: Any) -> None:
-    stage = Stage(*[asked] * 30, does={"a": digger(1_000), "b": digger(1_000)}, max_total_tokens=40_000)
+async def test_a_lead_that_goes_on_asking_and_helpers_that_never_stop_spend_no_more(
+    asked: Any,
+) -> None:
+    stage = Stage(
+        *[asked] * 30, does={"a": digger(1_000), "b": digger(1_000)}, max_total_tokens=40_000
+    )
     found = await stage.go()
     total = found.outcome.tree_tokens - found.outcome.usage.tokens
     assert 20_000 < total <= 40_000

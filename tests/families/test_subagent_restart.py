@@ -1,4 +1,5 @@
-"""A process ends or dies in the middle: helpers go on, limits stay as they were, and quotas forget nothing."""
+"""A process ends or dies in the middle: helpers go on, limits stay as they were, and quotas forget
+nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ from retinue.models.base import Request
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import STORES, Home, on_virtual_time
-from tests.families.subagent_world import NESTING, PLAIN, TOOLS, Stage, many, one, pause, played, task
+from tests.families.subagent_world import (
+    NESTING,
+    PLAIN,
+    TOOLS,
+    Stage,
+    many,
+    one,
+    pause,
+    played,
+    task,
+)
 
 both = pytest.mark.parametrize("kind", STORES)
 SPENT = "Resource quota exceeded: "
@@ -23,7 +34,9 @@ SPENT = "Resource quota exceeded: "
 
 @both
 @on_virtual_time
-async def test_a_call_goes_on_after_a_restart_and_returns_its_summary(kind: str, tmp_path: Path) -> None:
+async def test_a_call_goes_on_after_a_restart_and_returns_its_summary(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     stage = Stage(one("a"), does={"a": [call("look_up", word="x"), pause(20, "did it")]})
     async with home.open() as retinue:
@@ -54,7 +67,9 @@ async def test_a_summary_that_was_interrupted_is_asked_for_again_and_once_in_the
 
 @both
 @on_virtual_time
-async def test_a_batch_goes_on_after_a_restart_with_its_room_and_its_order(kind: str, tmp_path: Path) -> None:
+async def test_a_batch_goes_on_after_a_restart_with_its_room_and_its_order(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     does = {f"t{n}": pause(10, "x") for n in range(7)}
     stage = Stage(many(*does, max_concurrent=2), does=does)
@@ -64,14 +79,18 @@ async def test_a_batch_goes_on_after_a_restart_with_its_room_and_its_order(kind:
     stage.most = 0
     async with home.open(agents=[stage.lead]) as retinue:
         found = await played(retinue, run)
-    assert [line["output"] for line in found.result["results"]] == [f"sum of t{n}" for n in range(7)]
+    assert [line["output"] for line in found.result["results"]] == [
+        f"sum of t{n}" for n in range(7)
+    ]
     assert stage.most == 2
     assert len(stage.of("t0")) == 2, "what had ended is not run again"
 
 
 @both
 @on_virtual_time
-async def test_what_was_cut_before_a_restart_can_be_read_after_it(kind: str, tmp_path: Path) -> None:
+async def test_what_was_cut_before_a_restart_can_be_read_after_it(
+    kind: str, tmp_path: Path
+) -> None:
     home = Home(kind, tmp_path)
     stage = Stage(one("a"), pause(20, "end"), sums={"a": "é" * 4_000})
     async with home.open() as retinue:
@@ -120,7 +139,8 @@ async def test_executions_of_an_earlier_process_count(kind: str, tmp_path: Path)
 async def test_what_was_granted_in_an_earlier_process_and_is_not_spent_yet_is_not_granted_again(
     kind: str, tmp_path: Path
 ) -> None:
-    """The lead is steered away from its wait: its first helper still works, on all the tokens there are."""
+    """The lead is steered away from its wait: its first helper still works, on all the tokens there
+    are."""
     home = Home(kind, tmp_path)
     lines, does = (one("a"), one("b"), pause(200, one("c"))), {"a": pause(100, "x")}
     stage = Stage(*lines, does=does, max_total_tokens=40_000)
@@ -148,7 +168,9 @@ async def test_time_goes_on_while_no_process_runs(kind: str, tmp_path: Path) -> 
     async with home.open(agents=[stage.lead]) as retinue:
         found = await played(retinue, run)
     assert (found.below["a"].state, found.below["a"].stop) == ("timed_out", "deadline")
-    assert found.told[1].text.startswith(SPENT) and found.told[1].text.endswith(" of 60 seconds are used")
+    assert found.told[1].text.startswith(SPENT) and found.told[1].text.endswith(
+        " of 60 seconds are used"
+    )
     assert sorted(found.below) == ["a"]
 
 
@@ -205,7 +227,9 @@ class Family:
             return call("write_down", text="x" * r.randint(1, 2_000))
         if kind < 0.65:
             return one(name)
-        tasks = [task(f"{name}.{n}", max_turns=r.choice([None, 1, 2])) for n in range(r.randint(1, 3))]
+        tasks = [
+            task(f"{name}.{n}", max_turns=r.choice([None, 1, 2])) for n in range(r.randint(1, 3))
+        ]
         return many(*tasks, max_concurrent=r.randint(1, 3), fail_fast=r.random() < 0.3)
 
 
@@ -218,8 +242,14 @@ async def everybody(retinue: Retinue, run: str) -> list[Outcome]:
 
 @pytest.mark.parametrize("seed", range(14))
 @on_virtual_time
-async def test_random_trees_stay_within_their_quotas_through_random_deaths(seed: int, tmp_path: Path) -> None:
-    home, drawn, r = Home("sqlite" if seed % 7 == 0 else "memory", tmp_path), Family(seed), random.Random(seed)
+async def test_random_trees_stay_within_their_quotas_through_random_deaths(
+    seed: int, tmp_path: Path
+) -> None:
+    home, drawn, r = (
+        Home("sqlite" if seed % 7 == 0 else "memory", tmp_path),
+        Family(seed),
+        random.Random(seed),
+    )
     async with AsyncExitStack() as dead:
         retinue = await dead.enter_async_context(home.open())
         lead = drawn.lead()
@@ -245,5 +275,7 @@ async def test_the_random_trees_reach_their_quotas(tmp_path: Path) -> None:
         drawn = Family(seed)
         async with Home("memory", tmp_path).open() as retinue:
             outcome = await retinue.run(drawn.lead(), "Go.")
-            reached += len(await everybody(retinue, outcome.id)) - 1 == drawn.settings["max_executions"]
+            reached += (
+                len(await everybody(retinue, outcome.id)) - 1 == drawn.settings["max_executions"]
+            )
     assert reached >= 5

@@ -1,4 +1,5 @@
-"""`[agent.subagent]`: every value with its default, its bounds, and what is said about a wrong one."""
+"""`[agent.subagent]`: every value with its default, its bounds, and what is said about a wrong
+one."""
 
 from __future__ import annotations
 
@@ -25,8 +26,16 @@ def read(tmp_path: Path, text: str) -> Any:
 
 def test_the_defaults_are_those_of_the_document() -> None:
     settings: Any = family("xzatoma").settings
-    assert (settings.max_depth, settings.default_max_turns, settings.output_max_size) == (3, 10, 4096)
-    assert (settings.max_executions, settings.max_total_tokens, settings.max_total_time) == (None, None, None)
+    assert (settings.max_depth, settings.default_max_turns, settings.output_max_size) == (
+        3,
+        10,
+        4096,
+    )
+    assert (settings.max_executions, settings.max_total_tokens, settings.max_total_time) == (
+        None,
+        None,
+        None,
+    )
     assert (settings.model, settings.enabled, settings.guide) == ("", True, True)
     assert settings_of("xzatoma") == ("subagent", {})
 
@@ -45,13 +54,21 @@ model = "small"
     made = read(tmp_path, text)
     assert made.name == "subagent"
     s = made.settings
-    assert (s.max_depth, s.default_max_turns, s.output_max_size, s.model) == (5, 20, 1_048_576, "small")
+    assert (s.max_depth, s.default_max_turns, s.output_max_size, s.model) == (
+        5,
+        20,
+        1_048_576,
+        "small",
+    )
     assert (s.max_executions, s.max_total_tokens, s.max_total_time) == (100, 200_000, 600.0)
 
 
 @on_virtual_time
-async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(tmp_path: Path) -> None:
-    """Its three constants under the names that its configuration gives them, and whether a chat has the tools."""
+async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(
+    tmp_path: Path,
+) -> None:
+    """Its three constants under the names that its configuration gives them, and whether a chat has
+    the tools."""
     text = """
 [agent.subagent]
 max_depth = 3
@@ -61,12 +78,18 @@ chat_enabled = false
 """
     made = read(tmp_path, text)
     assert made.settings == family("xzatoma", chat_enabled=False).settings
-    does: dict[str, Any] = {"1": [one("2")], "2": [one("3")], "dig": lambda q: call("look_up", word="x")}
+    does: dict[str, Any] = {
+        "1": [one("2")],
+        "2": [one("3")],
+        "dig": lambda q: call("look_up", word="x"),
+    }
     stage = Stage(one("1"), one("dig"), one("long"), does=does, sums={"long": "x" * 5_000})
     stage.lead = Agent("lead", model=stage.model, tools=TOOLS, families=[made])
     first, second, third = results((await stage.go()).told)
     assert first["success"] and stage.of("3") == []
-    assert any("depth (3) exceeded. Current depth: 2." in m.text for m in stage.of("2")[-1].messages)
+    assert any(
+        "depth (3) exceeded. Current depth: 2." in m.text for m in stage.of("2")[-1].messages
+    )
     assert second["metadata"]["max_turns"] == "10"
     assert third["truncated"] and third["output"].startswith("x" * 4_096 + "\n... (truncated)")
 
@@ -81,7 +104,9 @@ chat_enabled = false
         ("use agent x", True),
     ],
 )
-def test_a_message_of_a_chat_that_asks_for_such_work_turns_the_tools_on(said: str, is_on: bool) -> None:
+def test_a_message_of_a_chat_that_asks_for_such_work_turns_the_tools_on(
+    said: str, is_on: bool
+) -> None:
     assert family("xzatoma", chat_enabled=False).in_chat(said) is is_on
     assert family("xzatoma", chat_enabled=True).in_chat(said) is True
     assert family("xzatoma").in_chat(said) is None
@@ -135,12 +160,19 @@ def test_both_tools_are_given_to_the_lead_and_to_its_helpers() -> None:
     made = family("subagent")
     assert made.tool_names == ("subagent", "parallel_subagent")
     assert [t.schema.name for t in made.helper_tools()] == ["subagent", "parallel_subagent"]
-    assert {t.restart for t in made.tools()} == {"pure"}, "a call that a restart interrupted is asked again"
+    assert {t.restart for t in made.tools()} == {"pure"}, (
+        "a call that a restart interrupted is asked again"
+    )
 
 
 def test_the_guide_says_when_to_delegate_when_not_to_and_that_polling_is_wrong() -> None:
     guide = family("subagent").guide
-    for words in ("`subagent`", "`parallel_subagent`", "Do small things yourself", "nothing to ask after"):
+    for words in (
+        "`subagent`",
+        "`parallel_subagent`",
+        "Do small things yourself",
+        "nothing to ask after",
+    ):
         assert words in guide
 
 

@@ -1,6 +1,5 @@
-"""Several families on one agent: they share the machine, see the same runs in the same states, and stay out of each
-other's way.
-"""
+"""Several families on one agent: they share the machine, see the same runs in the same states, and
+stay out of each other's way."""
 
 from __future__ import annotations
 
@@ -50,7 +49,11 @@ def test_one_agent_can_use_all_five_families_in_one_turn() -> None:
         if turn_of(request) == 0:
             return [
                 call("agent_spawn", prompt="a"),
-                call("delegate_tasks", mode="parallel", tasks=[{"task_id": "t", "prompt": "b", "tools": ["lookup"]}]),
+                call(
+                    "delegate_tasks",
+                    mode="parallel",
+                    tasks=[{"task_id": "t", "prompt": "b", "tools": ["lookup"]}],
+                ),
                 call("spawn_agents", tasks=[{"task": "c"}]),
                 call("sessions_spawn", task="d", cleanup="keep"),
                 call("subagent", label="e", task_prompt="e"),
@@ -91,12 +94,17 @@ def test_a_run_has_one_state_in_all_vocabularies(end: Any) -> None:
     assert (states.SUBAGENT[end] == "complete") == good
     if not good and end != "incomplete":
         assert states.error_kind(ending) in states.KINDS
-    assert (states.SESSIONS[end] == "timeout") == (states.DELEGATE[end] == "timed_out") == (end == "timed_out")
+    assert (
+        (states.SESSIONS[end] == "timeout")
+        == (states.DELEGATE[end] == "timed_out")
+        == (end == "timed_out")
+    )
     assert (states.AGENT[end] == "cancelled") == (end == "cancelled")
 
 
 def test_one_run_is_seen_alike_through_the_families_that_look() -> None:
-    """A child of one family, looked at by the tools of two others, while it runs and after it has failed."""
+    """A child of one family, looked at by the tools of two others, while it runs and after it has
+    failed."""
 
     def script(request: Request) -> Any:
         if request.path != "0":
@@ -107,13 +115,22 @@ def test_one_run_is_seen_alike_through_the_families_that_look() -> None:
         if n in (1, 3):
             return [call("agent_list"), call("sessions_list")]
         if n == 2:
-            ids = [json.loads(m.text)["runId"] for m in request.messages if getattr(m, "name", "") == "sessions_spawn"]
+            ids = [
+                json.loads(m.text)["runId"]
+                for m in request.messages
+                if getattr(m, "name", "") == "sessions_spawn"
+            ]
             return call("agent_wait", agent_ids=ids)
         return "end"
 
     async def work() -> list[Any]:
         async with Retinue(MemoryStore()) as retinue:
-            lead = Agent("lead", model=Scripted(script, seconds=1.0), tools=[lookup], families=["agent", "openclaw"])
+            lead = Agent(
+                "lead",
+                model=Scripted(script, seconds=1.0),
+                tools=[lookup],
+                families=["agent", "openclaw"],
+            )
             outcome = await retinue.run(lead, "go", origin=Origin(channel=""))
             return results(await retinue.messages(outcome.id))
 
@@ -137,8 +154,19 @@ def test_a_family_is_off_unless_the_agent_has_it_and_a_request_can_switch_it() -
     async def work() -> None:
         async with Retinue(MemoryStore()) as retinue:
             plain = Agent("plain", model=Scripted(script), tools=[lookup])
-            on = Agent("on", "Be brief.", model=Scripted(script), tools=[lookup], families=["agent", "fanout"])
-            off = Agent("off", model=Scripted(script), tools=[lookup], families=[family("agent", enabled=False)])
+            on = Agent(
+                "on",
+                "Be brief.",
+                model=Scripted(script),
+                tools=[lookup],
+                families=["agent", "fanout"],
+            )
+            off = Agent(
+                "off",
+                model=Scripted(script),
+                tools=[lookup],
+                families=[family("agent", enabled=False)],
+            )
             for agent, options in (
                 (plain, {}),
                 (on, {}),

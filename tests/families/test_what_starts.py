@@ -1,5 +1,5 @@
-"""The larger the budget of a lead, the more of its plain spawns start and get to work, in every family: what children
-get by default is never in the way of the next one."""
+"""The larger the budget of a lead, the more of its plain spawns start and get to work, in every
+family: what children get by default is never in the way of the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtu
 from retinue.tools.families.profiles import FAMILIES, family
 
 N = 5
-BUDGETS = (1_000, 4_000, 9_000, 14_000, 20_000, 35_000, 50_000, 60_000, 100_000, 150_000, 300_000, 1_000_000)
+BUDGETS = (
+    1_000,
+    4_000,
+    9_000,
+    14_000,
+    20_000,
+    35_000,
+    50_000,
+    60_000,
+    100_000,
+    150_000,
+    300_000,
+    1_000_000,
+)
 PRICED = ModelInfo(name="m", price_in=1_000, price_out=5_000)
 
 
@@ -35,13 +48,17 @@ SPAWNS: dict[str, list[Any]] = {
         call(
             "delegate_tasks",
             mode="parallel",
-            tasks=[{"task_id": f"t{n}", "prompt": f"task {n}", "tools": ["look_up"]} for n in range(N)],
+            tasks=[
+                {"task_id": f"t{n}", "prompt": f"task {n}", "tools": ["look_up"]} for n in range(N)
+            ],
         )
     ],
     "fanout": [call("spawn_agents", tasks=_tasks(task="task {n}"))],
     "sessions": [call("sessions_spawn", task=f"task {n}") for n in range(N)],
     "subagent": [call("subagent", label=f"t{n}", task_prompt=f"task {n}") for n in range(N)],
-    "subagent at once": [call("parallel_subagent", tasks=_tasks(label="t{n}", task_prompt="task {n}"))],
+    "subagent at once": [
+        call("parallel_subagent", tasks=_tasks(label="t{n}", task_prompt="task {n}"))
+    ],
 }
 
 
@@ -60,7 +77,12 @@ async def lead(spawns: str, budget: Budget) -> tuple[int, int]:
         is_handed_in = request.path != "0" and any(t.name == "submit_result" for t in request.tools)
         return call("submit_result", result="found it") if is_handed_in else "found it"
 
-    agent = Agent("lead", model=Scripted(say, info=PRICED), tools=[look_up], families=[family(spawns.split()[0])])
+    agent = Agent(
+        "lead",
+        model=Scripted(say, info=PRICED),
+        tools=[look_up],
+        families=[family(spawns.split()[0])],
+    )
     store = MemoryStore()
     async with Retinue(store, clock=VirtualClock(), agents=[agent]) as retinue:
         outcome = await retinue.run(agent, "Go.", budget=budget)
@@ -77,8 +99,12 @@ def started(spawns: str, budget: Budget) -> tuple[int, int]:
 @pytest.mark.parametrize("spawns", SPAWNS)
 def test_what_starts_grows_with_the_budget(spawns: str) -> None:
     found = [started(spawns, Budget(tokens=tokens)) for tokens in BUDGETS]
-    assert [n for n, _ in found] == sorted(n for n, _ in found), list(zip(BUDGETS, found, strict=True))
-    assert [n for _, n in found] == sorted(n for _, n in found), list(zip(BUDGETS, found, strict=True))
+    assert [n for n, _ in found] == sorted(n for n, _ in found), list(
+        zip(BUDGETS, found, strict=True)
+    )
+    assert [n for _, n in found] == sorted(n for _, n in found), list(
+        zip(BUDGETS, found, strict=True)
+    )
     assert found[-1] == (N, N)
     assert found[0] == (0, 0)
 
@@ -86,6 +112,10 @@ def test_what_starts_grows_with_the_budget(spawns: str) -> None:
 @pytest.mark.parametrize("spawns", SPAWNS)
 def test_what_starts_grows_with_the_dollars(spawns: str) -> None:
     found = [started(spawns, Budget(usd=tokens / 1_000_000)) for tokens in BUDGETS[::2]]
-    assert [n for n, _ in found] == sorted(n for n, _ in found), list(zip(BUDGETS[::2], found, strict=True))
-    assert [n for _, n in found] == sorted(n for _, n in found), list(zip(BUDGETS[::2], found, strict=True))
+    assert [n for n, _ in found] == sorted(n for n, _ in found), list(
+        zip(BUDGETS[::2], found, strict=True)
+    )
+    assert [n for _, n in found] == sorted(n for _, n in found), list(
+        zip(BUDGETS[::2], found, strict=True)
+    )
     assert found[-1] == (N, N)

@@ -20,7 +20,21 @@ TAKEN = {
     "250ms": 0.25,
     " 2H ": 7_200,
 }
-REFUSED = ("", "s", "1x", "h1", "30m1h", "1h1h", "-5s", "1..5s", "1e3", "9" * 10, "10 minutes", "1s ms", "∞")
+REFUSED = (
+    "",
+    "s",
+    "1x",
+    "h1",
+    "30m1h",
+    "1h1h",
+    "-5s",
+    "1..5s",
+    "1e3",
+    "9" * 10,
+    "10 minutes",
+    "1s ms",
+    "∞",
+)
 
 
 @pytest.mark.parametrize("text", TAKEN)
@@ -31,7 +45,9 @@ def test_a_length_of_time_is_taken(text: str) -> None:
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a length of time: write 90, 45s, 10m, 1h30m or 2d"):
+    with pytest.raises(
+        ValueError, match="is not a length of time: write 90, 45s, 10m, 1h30m or 2d"
+    ):
         seconds(text)
 
 

@@ -24,12 +24,15 @@ def test_comments_and_last_commas_become_blanks() -> None:
         "quote": 'a " // b',
         "stars": "/* no */",
     }
-    assert [len(line) for line in bare.split("\n")] == [len(line) for line in TEXT.split("\n")], "columns stay right"
+    assert [len(line) for line in bare.split("\n")] == [len(line) for line in TEXT.split("\n")], (
+        "columns stay right"
+    )
 
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
     )
 )
 def test_json_without_comments_is_left_as_it_is(value: object) -> None:

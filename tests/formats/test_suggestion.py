@@ -8,7 +8,8 @@ KNOWN = ("anthropic", "openai", "gemini", "Ollama")
 
 
 @pytest.mark.parametrize(
-    ("word", "name"), [("antropic", "anthropic"), ("OPENAI", "openai"), ("olama", "Ollama"), ("zzz", ""), ("", "")]
+    ("word", "name"),
+    [("antropic", "anthropic"), ("OPENAI", "openai"), ("olama", "Ollama"), ("zzz", ""), ("", "")],
 )
 def test_the_nearest_name_is_found_whatever_its_case(word: str, name: str) -> None:
     assert nearest(word, KNOWN) == name

@@ -1,5 +1,5 @@
-"""Random conversations and replies for the Anthropic dialect, the same for the same seed, and what one must pass to the
-provider's SDK to make it send such a conversation."""
+"""Random conversations and replies for the Anthropic dialect, the same for the same seed, and what
+one must pass to the provider's SDK to make it send such a conversation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def value(rng: random.Random, depth: int = 2) -> Any:
         return [value(rng, depth - 1) for _ in range(rng.randint(0, 3))]
     if kind == 7:
         return {clean_words(rng, 1): value(rng, depth - 1) for _ in range(rng.randint(0, 3))}
-    return [None, True, rng.randint(-(10**25), 10**25), rng.uniform(-9, 9), clean_words(rng), 0][kind]
+    return [None, True, rng.randint(-(10**25), 10**25), rng.uniform(-9, 9), clean_words(rng), 0][
+        kind
+    ]
 
 
 def arguments(rng: random.Random) -> str:
@@ -76,7 +78,10 @@ def arguments(rng: random.Random) -> str:
 
 
 def image(rng: random.Random) -> Image:
-    return Image(media_type=rng.choice(["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"]), data=PIXEL)
+    return Image(
+        media_type=rng.choice(["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"]),
+        data=PIXEL,
+    )
 
 
 def images(rng: random.Random) -> tuple[Image, ...]:
@@ -93,14 +98,19 @@ def calls(rng: random.Random, turn: int) -> tuple[Call, ...]:
 
 
 def kept(rng: random.Random, made: tuple[Call, ...]) -> str:
-    """The content of a reply that began with thoughts, written in a way that no encoder of ours writes."""
-    blocks: list[dict[str, Any]] = [{"type": "thinking", "thinking": clean_words(rng), "signature": SIGNATURE}]
+    """The content of a reply that began with thoughts, written in a way that no encoder of ours
+    writes."""
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": clean_words(rng), "signature": SIGNATURE}
+    ]
     if rng.random() < 0.3:
         blocks.append({"data": SIGNATURE, "type": "redacted_thinking"})
     if rng.random() < 0.7 or not made:
         blocks.append({"type": "text", "text": clean_words(rng)})
     blocks += [{"type": "tool_use", "id": c.id, "name": "read", "input": {"n": 1}} for c in made]
-    return json.dumps(blocks, ensure_ascii=rng.random() < 0.5, separators=rng.choice([(" , ", " : "), (",", ":")]))
+    return json.dumps(
+        blocks, ensure_ascii=rng.random() < 0.5, separators=rng.choice([(" , ", " : "), (",", ":")])
+    )
 
 
 def turn(rng: random.Random, n: int) -> list[Message]:
@@ -108,21 +118,41 @@ def turn(rng: random.Random, n: int) -> list[Message]:
     made = calls(rng, n)
     thinks = rng.random()
     if thinks < 0.3:
-        made = tuple(Call(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(made)))
-        said = Assistant(text="ignored", calls=made, opaque=keep_opaque("anthropic", kept(rng, made)))
+        made = tuple(
+            Call(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(made))
+        )
+        said = Assistant(
+            text="ignored", calls=made, opaque=keep_opaque("anthropic", kept(rng, made))
+        )
     elif thinks < 0.4:
-        said = Assistant(text=maybe(rng), calls=made, opaque=keep_opaque("gemini", '{"of": "another"}'))
+        said = Assistant(
+            text=maybe(rng), calls=made, opaque=keep_opaque("gemini", '{"of": "another"}')
+        )
     else:
         said = Assistant(text=maybe(rng), calls=made)
     results = [
-        Result(call_id=c.id, name=c.name, text=maybe(rng), error=rng.random() < 0.25, images=images(rng)) for c in made
+        Result(
+            call_id=c.id,
+            name=c.name,
+            text=maybe(rng),
+            error=rng.random() < 0.25,
+            images=images(rng),
+        )
+        for c in made
     ]
     return [said, *results]
 
 
 def schema(rng: random.Random) -> dict[str, Any]:
-    fields = {name: {"type": "string", "description": clean_words(rng)} for name in ("path", "größe")}
-    return {"type": "object", "properties": fields, "required": ["path"], "additionalProperties": False}
+    fields = {
+        name: {"type": "string", "description": clean_words(rng)} for name in ("path", "größe")
+    }
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": ["path"],
+        "additionalProperties": False,
+    }
 
 
 def options(rng: random.Random) -> Options:
@@ -134,7 +164,14 @@ def options(rng: random.Random) -> Options:
         output_schema=rng.choice([None, None, schema(rng)]),
         cache=rng.random() < 0.6,
         cache_key=rng.choice(["", "family"]),
-        extra=rng.choice([{}, {}, {"metadata": {"user_id": "u"}}, {"service_tier": "auto", "stop_sequences": ["."]}]),
+        extra=rng.choice(
+            [
+                {},
+                {},
+                {"metadata": {"user_id": "u"}},
+                {"service_tier": "auto", "stop_sequences": ["."]},
+            ]
+        ),
     )
 
 
@@ -143,18 +180,27 @@ def case(rng: random.Random) -> Case:
     for n in range(rng.randint(0, 4)):
         messages += turn(rng, n)
         if not isinstance(messages[-1], Result) or rng.random() < 0.3:
-            messages += [User(text=maybe(rng), sender="x", kind="mail") for _ in range(rng.randint(1, 2))]
+            messages += [
+                User(text=maybe(rng), sender="x", kind="mail") for _ in range(rng.randint(1, 2))
+            ]
     tools = [
-        ToolSchema(name=f"{rng.choice(NAMES[:3])}_{n}", description=rng.choice(["", clean_words(rng)]), parameters=p)
+        ToolSchema(
+            name=f"{rng.choice(NAMES[:3])}_{n}",
+            description=rng.choice(["", clean_words(rng)]),
+            parameters=p,
+        )
         for n, p in enumerate(rng.choice([{}, schema(rng)]) for _ in range(rng.randint(0, 3)))
     ]
     model = rng.choice(["claude-one", "claude-two-20301231"])
-    return Case(model, maybe(rng), messages, tools, options(rng), rng.choice([1, 1024, 1025, 5000, 64_000]))
+    return Case(
+        model, maybe(rng), messages, tools, options(rng), rng.choice([1, 1024, 1025, 5000, 64_000])
+    )
 
 
 def sse(events: list[dict[str, Any]], end: str = "\n", ascii: bool = True) -> bytes:
     text = "".join(
-        f"event: {event['type']}{end}data: {json.dumps(event, ensure_ascii=ascii, separators=(',', ':'))}{end}{end}"
+        f"event: {event['type']}{end}data: "
+        f"{json.dumps(event, ensure_ascii=ascii, separators=(',', ':'))}{end}{end}"
         for event in events
     )
     return text.encode()
@@ -169,22 +215,35 @@ def block(rng: random.Random, index: int, is_cut: bool) -> list[dict[str, Any]]:
     """The events of one block of content."""
     start: dict[str, Any]
     deltas: list[dict[str, Any]] = []
-    kind = rng.choice(["text", "text", "tool_use", "tool_use", "thinking", "redacted_thinking", "server_tool_use"])
+    kind = rng.choice(
+        ["text", "text", "tool_use", "tool_use", "thinking", "redacted_thinking", "server_tool_use"]
+    )
     if kind == "text":
         start = {"type": "text", "text": ""}
         said = clean_words(rng, 2) if rng.random() < 0.85 else rng.choice(BLANKS)
         deltas = [{"type": "text_delta", "text": piece} for piece in pieces(rng, said, 1)]
     elif kind == "thinking":
         start = {"type": "thinking", "thinking": "", "signature": ""}
-        deltas = [{"type": "thinking_delta", "thinking": clean_words(rng, 1)}] if rng.random() < 0.7 else []
+        deltas = (
+            [{"type": "thinking_delta", "thinking": clean_words(rng, 1)}]
+            if rng.random() < 0.7
+            else []
+        )
         deltas.append({"type": "signature_delta", "signature": SIGNATURE})
     elif kind == "redacted_thinking":
         start = {"type": kind, "data": SIGNATURE}
     else:
         start = {"type": kind, "id": f"toolu_{index}", "name": "web_search", "input": {}}
         if kind == "tool_use" and rng.random() < 0.3:
-            start |= {"caller": {"type": rng.choice(["direct", "direct", "code_execution_20260120"]), "tool_id": "x"}}
-        args = json.dumps({"q": clean_words(rng, 1), "n": rng.randint(0, 9)}, ensure_ascii=rng.random() < 0.5)
+            start |= {
+                "caller": {
+                    "type": rng.choice(["direct", "direct", "code_execution_20260120"]),
+                    "tool_id": "x",
+                }
+            }
+        args = json.dumps(
+            {"q": clean_words(rng, 1), "n": rng.randint(0, 9)}, ensure_ascii=rng.random() < 0.5
+        )
         args = args[: rng.randint(1, len(args))] if is_cut else args
         given = pieces(rng, args, 1) if rng.random() < 0.9 else rng.choice([[], [""]])
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in given]
@@ -194,7 +253,10 @@ def block(rng: random.Random, index: int, is_cut: bool) -> list[dict[str, Any]]:
 
 
 def usage(rng: random.Random) -> dict[str, Any]:
-    counts = {"cache_read_input_tokens": rng.randint(0, 99), "cache_creation_input_tokens": rng.choice([None, 0, 7])}
+    counts = {
+        "cache_read_input_tokens": rng.randint(0, 99),
+        "cache_creation_input_tokens": rng.choice([None, 0, 7]),
+    }
     return {name: count for name, count in counts.items() if rng.random() < 0.3}
 
 
@@ -205,7 +267,12 @@ def stream(rng: random.Random, n_blocks: int) -> tuple[list[dict[str, Any]], byt
         ["stop_sequence", "model_context_window_exceeded"],
     )
     reason = rng.choice([*often * 4, *seldom * 2, "pause_turn"])
-    message: dict[str, Any] = {"id": f"msg_{rng.randint(0, 9)}", "type": "message", "role": "assistant", "content": []}
+    message: dict[str, Any] = {
+        "id": f"msg_{rng.randint(0, 9)}",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+    }
     message |= {"model": rng.choice(["claude-one", "other"]), "stop_reason": None}
     message |= {"usage": {"input_tokens": rng.randint(0, 999), "output_tokens": 1} | usage(rng)}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": message}]
@@ -215,7 +282,11 @@ def stream(rng: random.Random, n_blocks: int) -> tuple[list[dict[str, Any]], byt
             events.append({"type": "ping"})
     delta: dict[str, Any] = {"stop_reason": reason}
     if reason == "refusal" and rng.random() < 0.7:
-        delta["stop_details"] = {"type": "refusal", "category": rng.choice(["cyber", None]), "explanation": "no!"}
+        delta["stop_details"] = {
+            "type": "refusal",
+            "category": rng.choice(["cyber", None]),
+            "explanation": "no!",
+        }
     told = {"output_tokens": rng.randint(0, 999)} | usage(rng)
     if rng.random() < 0.2:
         told["input_tokens"] = rng.randint(0, 999)
@@ -263,7 +334,9 @@ def returned(result: Result) -> types.ToolResultBlockParam:
     content = [shown(image) for image in result.images if not result.error]
     if result.error:
         block["is_error"] = True
-        block["content"] = replied(result.text) if result.text.strip() else "(failed without a message)"
+        block["content"] = (
+            replied(result.text) if result.text.strip() else "(failed without a message)"
+        )
     elif content:
         block["content"] = ([spoken(result.text)] if result.text.strip() else []) + content
     elif result.text.strip():
@@ -285,12 +358,17 @@ def param(part: list[Message]) -> list[types.MessageParam]:
     content = [spoken(first.text)] if first.text.strip() or not first.calls else []
     content += [called(call) for call in first.calls]
     out: list[types.MessageParam] = [
-        types.AssistantMessageParam(role="assistant", content=json.loads(kept) if owner == "anthropic" else content)
+        types.AssistantMessageParam(
+            role="assistant", content=json.loads(kept) if owner == "anthropic" else content
+        )
     ]
     if results:
         content = [returned(result) for result in results if isinstance(result, Result)]
         content += [
-            shown(i) for result in results if isinstance(result, Result) and result.error for i in result.images
+            shown(i)
+            for result in results
+            if isinstance(result, Result) and result.error
+            for i in result.images
         ]
         out.append(types.UserMessageParam(role="user", content=content))
     return out
@@ -302,7 +380,9 @@ def sdk_arguments(case: Case) -> dict[str, Any]:
     if case.instructions.strip():
         asked["system"] = [types.TextBlockParam(type="text", text=replied(case.instructions))]
     if case.tools:
-        asked["tools"] = [types.ToolParam(name=t.name, input_schema=t.parameters) for t in case.tools]
+        asked["tools"] = [
+            types.ToolParam(name=t.name, input_schema=t.parameters) for t in case.tools
+        ]
         for tool, told in zip(case.tools, asked["tools"], strict=True):
             told["input_schema"].setdefault("type", "object")
             if tool.description:
@@ -314,14 +394,18 @@ def sdk_arguments(case: Case) -> dict[str, Any]:
                 asked[name][-1]["cache_control"] = CACHED
     if options.thinking_tokens == 0:
         asked["thinking"] = types.ThinkingConfigDisabledParam(type="disabled")
-    elif options.thinking_tokens and case.max_output > 1024:  # at least 1024, and less than max_tokens
+    elif (
+        options.thinking_tokens and case.max_output > 1024
+    ):  # at least 1024, and less than max_tokens
         budget = sorted([1024, options.thinking_tokens, case.max_output - 1])[1]
         asked["thinking"] = types.ThinkingConfigEnabledParam(type="enabled", budget_tokens=budget)
     config = types.OutputConfigParam()
     if options.effort:
         config["effort"] = "low" if options.effort == "minimal" else options.effort
     if options.output_schema is not None:
-        config["format"] = types.JSONOutputFormatParam(type="json_schema", schema=options.output_schema)
+        config["format"] = types.JSONOutputFormatParam(
+            type="json_schema", schema=options.output_schema
+        )
     if config:
         asked["output_config"] = config
     return asked | options.extra
@@ -329,7 +413,13 @@ def sdk_arguments(case: Case) -> dict[str, Any]:
 
 START = {
     "type": "message_start",
-    "message": {"id": "msg_1", "type": "message", "model": "claude-one", "content": [], "usage": {"input_tokens": 3}},
+    "message": {
+        "id": "msg_1",
+        "type": "message",
+        "model": "claude-one",
+        "content": [],
+        "usage": {"input_tokens": 3},
+    },
 }
 
 
@@ -337,7 +427,9 @@ def text(said: str, index: int = 0) -> list[dict[str, Any]]:
     return content(index, {"type": "text", "text": ""}, {"type": "text_delta", "text": said})
 
 
-def tool(args: str, index: int = 0, id: Any = "toolu_1", name: Any = "read") -> list[dict[str, Any]]:
+def tool(
+    args: str, index: int = 0, id: Any = "toolu_1", name: Any = "read"
+) -> list[dict[str, Any]]:
     start = {"type": "tool_use", "id": id, "name": name, "input": {}}
     return content(index, start, {"type": "input_json_delta", "partial_json": args})
 
@@ -352,7 +444,10 @@ def content(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[
 
 def end(reason: str | None = "end_turn", **details: Any) -> list[dict[str, Any]]:
     delta = {"stop_reason": reason, **details}
-    return [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}}, {"type": "message_stop"}]
+    return [
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]
 
 
 def failed(kind: str, message: str = "Overloaded") -> dict[str, Any]:
@@ -360,5 +455,7 @@ def failed(kind: str, message: str = "Overloaded") -> dict[str, Any]:
 
 
 def error(kind: str, message: str = "words", **details: str) -> bytes:
-    told: dict[str, Any] = {"type": kind, "message": message} | ({"details": details} if details else {})
+    told: dict[str, Any] = {"type": kind, "message": message} | (
+        {"details": details} if details else {}
+    )
     return json.dumps({"type": "error", "error": told, "request_id": "req_01"}).encode()

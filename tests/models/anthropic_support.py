@@ -31,7 +31,10 @@ def assert_acceptable(messages: Any) -> None:
         results = [block for block in content if block["type"] == "tool_result"]
         assert [block["tool_use_id"] for block in results] == open_ids
         assert content[: len(results)] == results
-        for block in [*content, *(b for r in results if isinstance(r.get("content"), list) for b in r["content"])]:
+        for block in [
+            *content,
+            *(b for r in results if isinstance(r.get("content"), list) for b in r["content"]),
+        ]:
             if block["type"] == "text":
                 assert block["text"].strip()
             if block["type"] == "tool_result" and block.get("is_error"):

@@ -1,7 +1,8 @@
-"""Every fault of the catalogue, for a lead and for its helper, in their first call and a later one, in every dialect.
+"""Every fault of the catalogue, for a lead and for its helper, in their first call and a later one,
+in every dialect.
 
-`make faults` runs them all over real sockets and prints one line of JSON; the tests run a sample of the same cases.
-"""
+`make faults` runs them all over real sockets and prints one line of JSON; the tests run a sample of
+the same cases."""
 
 from __future__ import annotations
 
@@ -32,17 +33,33 @@ from retinue.models.new_connections import Dialer
 from retinue.models.watchdog import Watchdog
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, ParsedRequest
-from tests.models.http_world import DIALECTS, FAST, KEY, QUICK, answering, at_rest, closed_port, http_model, url_of
+from tests.models.http_world import (
+    DIALECTS,
+    FAST,
+    KEY,
+    QUICK,
+    answering,
+    at_rest,
+    closed_port,
+    http_model,
+    url_of,
+)
 from tests.waiting import until
 
 ROLES = ("lead", "helper")
 WHEN = ("first", "later")
 SUMMARIZE = "Summarize this conversation so that"
 BASELINE = 7
-"""So many requests the story takes when nothing goes wrong: four of the lead, three of its helper."""
+"""So many requests the story takes when nothing goes wrong: four of the lead, three of its
+helper."""
 NO_SERVER = {"F17": "R", "F17b": "R", "F17c": "T"}
 """Nobody listens, nobody knows the name, or the connection is not safe."""
-CONNECTION = {("lead", "first"): 1, ("lead", "later"): 3, ("helper", "first"): 4, ("helper", "later"): 6}
+CONNECTION = {
+    ("lead", "first"): 1,
+    ("lead", "later"): 3,
+    ("helper", "first"): 4,
+    ("helper", "later"): 6,
+}
 STOPS = {
     "F11": "not_found",
     "F12": "context_exhausted",
@@ -79,7 +96,9 @@ class Case:
     stream: bool = True
 
     def __str__(self) -> str:
-        return f"{self.fault} {self.dialect} {self.role} {self.when}{'' if self.stream else ' whole'}"
+        return (
+            f"{self.fault} {self.dialect} {self.role} {self.when}{'' if self.stream else ' whole'}"
+        )
 
     @property
     def outcome(self) -> str:
@@ -105,8 +124,8 @@ def cases() -> Iterator[Case]:
 
 @dataclass
 class Story:
-    """A lead reads two files, hires a helper who reads two more, and says what it was told. What it says next depends
-    on what it knows, so it recovers from whatever was lost."""
+    """A lead reads two files, hires a helper who reads two more, and says what it was told. What it
+    says next depends on what it knows, so it recovers from whatever was lost."""
 
     case: Case
     faulty: int = 0
@@ -119,16 +138,28 @@ class Story:
     def script(self, heard: ParsedRequest) -> Any:
         known = "\n".join(m.text for m in heard.messages if not isinstance(m, Assistant))
         if heard.messages[-1].text.startswith(SUMMARIZE):
-            return "Known: " + " ".join(f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in known)
+            return "Known: " + " ".join(
+                f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in known
+            )
         role = role_of(heard)
         for name in "ab" if role == "lead" else "cd":
             if f"contents of {name}.txt" not in known:
                 return call("read", path=f"{name}.txt")
         if role == "helper":
             return "Helper is done."
-        hired = {c.id for m in heard.messages if isinstance(m, Assistant) for c in m.calls if c.name == "hire"}
+        hired = {
+            c.id
+            for m in heard.messages
+            if isinstance(m, Assistant)
+            for c in m.calls
+            if c.name == "hire"
+        }
         told = [m.text for m in heard.messages if isinstance(m, Result) and m.call_id in hired]
-        news = [text for text in told if not text.startswith(("Not run", "Invalid", "Error: Not", "Error: Inv"))]
+        news = [
+            text
+            for text in told
+            if not text.startswith(("Not run", "Invalid", "Error: Not", "Error: Inv"))
+        ]
         return f"Lead is done: {news[0][:400]}" if news else call("hire", task="Read c and d.")
 
     def faults(self, heard: ParsedRequest, n: int) -> str | None:
@@ -154,7 +185,9 @@ class Story:
 
             return read
 
-        helper = Agent("helper", "You are the helper.", model=other or model, tools=[reader("helper")])
+        helper = Agent(
+            "helper", "You are the helper.", model=other or model, tools=[reader("helper")]
+        )
 
         @tool(restart="keyed")
         async def hire(caller: Caller, task: str) -> Orders:
@@ -162,7 +195,9 @@ class Story:
             self.done.append(("lead", task))
             return caller.spawn(helper, task, retry=RETRY)
 
-        return Agent("lead", "You are the lead.", model=model, tools=[reader("lead"), hire], staff=[helper])
+        return Agent(
+            "lead", "You are the lead.", model=model, tools=[reader("lead"), hire], staff=[helper]
+        )
 
 
 def role_of(heard: ParsedRequest) -> str:
@@ -188,12 +223,16 @@ class Noting(Governor):
     errors: list[str]
 
     def _failed(self, turn: GovernedCall, error: ModelError) -> None:
-        self.errors = [*getattr(self, "errors", ()), f"{error.kind} after {self.seconds() - turn.at:.2f} s: {error}"]
+        self.errors = [
+            *getattr(self, "errors", ()),
+            f"{error.kind} after {self.seconds() - turn.at:.2f} s: {error}",
+        ]
         super()._failed(turn, error)
 
 
 class Lost(ConnectionPool):
-    """A client one of whose connections goes to a port where nobody is, or to a name that nobody knows."""
+    """A client one of whose connections goes to a port where nobody is, or to a name that nobody
+    knows."""
 
     case: Case
     story: Story
@@ -226,7 +265,11 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
     llm = FakeLLM(story.script, faults=story.faults, settings=QUICK, chunks=5)
     async with llm, answering(b"220 this is no TLS\r\n", listen=False) as (unsafe, _):
         governor = Noting(probe_seconds=0.1, spent_seconds=0.15)
-        client, url, other = ConnectionPool(PATIENT if case.fault in LONG else FAST), url_of(llm, case.dialect), None
+        client, url, other = (
+            ConnectionPool(PATIENT if case.fault in LONG else FAST),
+            url_of(llm, case.dialect),
+            None,
+        )
         if case.fault in NO_SERVER:
             client = Lost(FAST)
             client.case, client.story = case, story
@@ -237,13 +280,20 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
             story.faulty = 1
             unsafe = unsafe.replace("http:", "https:")
             other = http_model(unsafe, case.dialect, info=ModelInfo(name="unsafe"), **options)
-        lead = story.agents(model, other) if case.role == "helper" else story.agents(other or model, model)
+        lead = (
+            story.agents(model, other)
+            if case.role == "helper"
+            else story.agents(other or model, model)
+        )
         try:
             told = await tell(story, lead)
             with contextlib.suppress(TimeoutError):
                 await until(lambda: llm.open == 0, 2.0)
             found = list(complaints(case, story, told, llm, governor))
-            return found and [*found, *(f"there was {words[:200]}" for words in getattr(governor, "errors", ()))]
+            return found and [
+                *found,
+                *(f"there was {words[:200]}" for words in getattr(governor, "errors", ())),
+            ]
         except TimeoutError:
             return ["stuck"]
         finally:
@@ -251,17 +301,25 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
 
 
 async def play_crowd(case: Case, n: int = CROWD) -> list[str]:
-    """Many runs of three calls each, while the provider is down or flaps: all of them end, and not by force."""
-    story, settings = Story(Case("F1", case.dialect, "nobody", "never")), replace(QUICK, outage_seconds=0.7)
+    """Many runs of three calls each, while the provider is down or flaps: all of them end, and not
+    by force."""
+    story, settings = (
+        Story(Case("F1", case.dialect, "nobody", "never")),
+        replace(QUICK, outage_seconds=0.7),
+    )
     settings = replace(settings, retry_after_seconds=0.02)
     llm = FakeLLM(story.script, faults=lambda heard, n: case.fault, settings=settings)
     client, governor = ConnectionPool(FAST), Governor(probe_seconds=0.1)
     async with llm, Retinue() as retinue:
-        model = http_model(url_of(llm, case.dialect), case.dialect, client=client, governor=governor)
+        model = http_model(
+            url_of(llm, case.dialect), case.dialect, client=client, governor=governor
+        )
         (helper,) = story.agents(model).staff
         try:
             async with asyncio.timeout(STUCK):
-                ends = await asyncio.gather(*(retinue.run(helper, f"Task {i}.", retry=RETRY) for i in range(n)))
+                ends = await asyncio.gather(
+                    *(retinue.run(helper, f"Task {i}.", retry=RETRY) for i in range(n))
+                )
         except TimeoutError:
             return ["stuck"]
         finally:
@@ -272,7 +330,9 @@ async def play_crowd(case: Case, n: int = CROWD) -> list[str]:
             found.append("something is left")
         most = 3 * 3 * n if case.fault == "F54" else 3 * n + 100
         if llm.n_requests > most or not llm.injected:
-            found.append(f"{llm.n_requests} requests for {3 * n} replies, {len(llm.injected)} of them failed")
+            found.append(
+                f"{llm.n_requests} requests for {3 * n} replies, {len(llm.injected)} of them failed"
+            )
         if len(story.done) != 2 * n:
             found.append(f"{len(story.done)} calls were executed, not {2 * n}")
         return found
@@ -286,14 +346,19 @@ async def tell(story: Story, lead: Agent) -> Told:
             async with asyncio.timeout(STUCK):
                 root = await retinue.run(lead, "Do it.", retry=RETRY)
             helpers = [(await retinue.wait(c.id))[c.id] for c in root.children]
-            messages = [m for id in (root.id, *(c.id for c in root.children)) for m in await retinue.messages(id)]
+            messages = [
+                m
+                for id in (root.id, *(c.id for c in root.children))
+                for m in await retinue.messages(id)
+            ]
         finally:
             watching.cancel()
         return Told(root, [h for h in helpers if h is not None], messages, time.monotonic() - began)
 
 
 async def _watch(retinue: Retinue, story: Story) -> None:
-    """Look for runs that say what they wait for. Those that wait for a key are told that there is another."""
+    """Look for runs that say what they wait for. Those that wait for a key are told that there is
+    another."""
     while True:
         for _, run in list(retinue._engine.trees.live()):
             if isinstance(run.state, Thinking) and run.state.waits_for:
@@ -303,7 +368,9 @@ async def _watch(retinue: Retinue, story: Story) -> None:
         await asyncio.sleep(0.01)
 
 
-def complaints(case: Case, story: Story, told: Told, llm: FakeLLM, governor: Governor) -> Iterator[str]:
+def complaints(
+    case: Case, story: Story, told: Told, llm: FakeLLM, governor: Governor
+) -> Iterator[str]:
     if not story.faulty:
         yield "the fault was never met"
     for violation in llm.violations:
@@ -311,7 +378,10 @@ def complaints(case: Case, story: Story, told: Told, llm: FakeLLM, governor: Gov
     if story.pages:
         yield "a proxy's page was put into a prompt"
     if not at_rest(governor) or llm.open:
-        yield f"something is left: {governor.in_flight} in flight, {governor.waiting} waiting, {llm.open} open"
+        yield (
+            f"something is left: {governor.in_flight} in flight, {governor.waiting} waiting, "
+            f"{llm.open} open"
+        )
     seen = repr((told.root, told.helpers, told.messages))
     if KEY in seen:
         yield "the key was told"
@@ -321,12 +391,19 @@ def complaints(case: Case, story: Story, told: Told, llm: FakeLLM, governor: Gov
 
 def _executed(case: Case, story: Story) -> Iterator[str]:
     """Nothing half-received, nothing twice."""
-    known = {("lead", "a.txt"), ("lead", "b.txt"), ("helper", "c.txt"), ("helper", "d.txt"), ("lead", "Read c and d.")}
+    known = {
+        ("lead", "a.txt"),
+        ("lead", "b.txt"),
+        ("helper", "c.txt"),
+        ("helper", "d.txt"),
+        ("lead", "Read c and d."),
+    }
     known.add((case.role, "a.txt"))  # a call that a fault forges
     for one, n in Counter(story.done).items():
         if one not in known:
             yield f"executed what was never said: {one}"
-        # What was left out of a conversation that was too long is not known any more, and may be read again.
+        # What was left out of a conversation that was too long is not known any more, and may be
+        # read again.
         if n > (64 if case.fault == "F46" else 2 if case.outcome == "S" else 1):
             yield f"executed {n} times: {one}"
 
@@ -355,11 +432,14 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             if extra:
                 yield f"{extra} more requests than without the fault"
         case "M" if not any(
-            (isinstance(m, Result) and m.error) or getattr(m, "kind", "") == "nudge" for m in told.messages
+            (isinstance(m, Result) and m.error) or getattr(m, "kind", "") == "nudge"
+            for m in told.messages
         ):
             if case.fault != "F32" and (case.fault, case.dialect) not in CUT_TEXT:
                 yield "the model was not told"
-        case "S" if case.when == "later" and not any(getattr(m, "kind", "") == "summary" for m in told.messages):
+        case "S" if case.when == "later" and not any(
+            getattr(m, "kind", "") == "summary" for m in told.messages
+        ):
             yield "nothing was shortened"
         case "R" | "P" if extra not in EXTRA.get(case.fault, (1,)):
             yield f"{extra} more requests than without the fault"
@@ -372,7 +452,11 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
         after = [at for at in story.at if at > story.at[story.faulty - 1]]
         if min(after) - story.at[story.faulty - 1] < (QUICK.retry_after_seconds or 0.0) - 0.02:
             yield "it did not wait as long as it was asked to"
-    if case.fault == "F51" and (case.role, case.when) == ("helper", "later") and one.model_used != "another-model":
+    if (
+        case.fault == "F51"
+        and (case.role, case.when) == ("helper", "later")
+        and one.model_used != "another-model"
+    ):
         yield f"the model was recorded as {one.model_used}"
 
 
@@ -380,7 +464,11 @@ def _fails(case: Case, told: Told, stop: str) -> Iterator[str]:
     one = told.of(case.role)
     if (one.state, one.stop) != ("failed", stop):
         yield f"ended {one.state} ({one.stop}), not failed ({stop}): {one.error}"
-    if case.role == "helper" and one.stop not in told.root.text and "failed" not in told.root.text.lower():
+    if (
+        case.role == "helper"
+        and one.stop not in told.root.text
+        and "failed" not in told.root.text.lower()
+    ):
         yield f"the lead was not told: {told.root.text}"
     if stop == "bad_schema" and "read" not in one.error:
         yield f"the error does not name the tool: {one.error}"
@@ -414,7 +502,9 @@ async def _main(chosen: list[Case]) -> int:
         for words in found:
             sys.stderr.write(f"\r{case}: {words}\n")
         if n % 20 == 0 or n == len(chosen):
-            sys.stderr.write(f"\r{n} of {len(chosen)} cases, {bad} bad, {time.monotonic() - began:.0f} s")
+            sys.stderr.write(
+                f"\r{n} of {len(chosen)} cases, {bad} bad, {time.monotonic() - began:.0f} s"
+            )
             sys.stderr.flush()
     sys.stderr.write("\n")
     report = {"cases": n, "bad": bad, "violations": violations, "stuck": stuck, "ok": not bad}
@@ -423,7 +513,9 @@ async def _main(chosen: list[Case]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="faults", description="Every fault of a provider, in every dialect.")
+    parser = argparse.ArgumentParser(
+        prog="faults", description="Every fault of a provider, in every dialect."
+    )
     parser.add_argument("--only", default="", help="faults, separated by commas")
     parser.add_argument("--dialect", default="")
     options = parser.parse_args(argv)

@@ -1,8 +1,9 @@
-"""Random conversations and streams for the Gemini codec, each with what the official SDK is to be told or has to find.
+"""Random conversations and streams for the Gemini codec, each with what the official SDK is to be
+told or has to find.
 
-A reply is described once, as a list of `Piece`s. Our side gets it as bytes through our own decoder; the SDK's side is
-built here from the same pieces in the SDK's own types, so that neither mapping is made from the other.
-"""
+A reply is described once, as a list of `Piece`s. Our side gets it as bytes through our own decoder;
+the SDK's side is built here from the same pieces in the SDK's own types, so that neither mapping is
+made from the other."""
 
 from __future__ import annotations
 
@@ -31,7 +32,19 @@ WORDS = [
     "back\\slash",
     "\u202e rtl",
 ]
-WORDS += ["\x00nul", "e\u0301", "</script>", "data: {", "\r\n\r\n", "{}", "-", "0", "&=<>'", "\u2028sep", "\U0010ffff"]
+WORDS += [
+    "\x00nul",
+    "e\u0301",
+    "</script>",
+    "data: {",
+    "\r\n\r\n",
+    "{}",
+    "-",
+    "0",
+    "&=<>'",
+    "\u2028sep",
+    "\U0010ffff",
+]
 NAMES = ["read", "write_file", "shell.run", "mcp:find", "spawn-agent", "_x"]
 FOREIGN_ARGS: list[tuple[str, dict[str, Any]]] = [
     ("{}", {}),
@@ -48,10 +61,20 @@ FOREIGN_ARGS: list[tuple[str, dict[str, Any]]] = [
 ]
 SCHEMAS: list[dict[str, Any]] = [
     {"type": "object", "properties": {}},
-    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False},
     {
         "type": "object",
-        "properties": {"items": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/it_em"}]}}},
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    {
+        "type": "object",
+        "properties": {
+            "items": {
+                "type": "array",
+                "items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/it_em"}]},
+            }
+        },
         "$defs": {"it_em": {"enum": ["a_b", "cD", 1, None], "max_length": 3}},
     },
 ]
@@ -107,20 +130,29 @@ def value(rng: random.Random, depth: int = 0) -> Any:
 
 
 def pieces(rng: random.Random, most: int = 5) -> list[Piece]:
-    """A reply as a model makes it: thoughts, text, then calls; signatures on some, in any order when there are any."""
+    """A reply as a model makes it: thoughts, text, then calls; signatures on some, in any order
+    when there are any."""
     made: list[Piece] = []
     is_signed = rng.random() < 0.6
     for n in range(rng.randint(1, most)):
         sign = rng.randbytes(rng.randint(3, 12)) if is_signed and rng.random() < 0.5 else b""
         match rng.choice(["text", "text", "call", "call", "thought"]):
             case "text":
-                made.append(Piece("text", text=words(rng, 2) if not sign or rng.random() < 0.5 else "", sign=sign))
+                made.append(
+                    Piece(
+                        "text",
+                        text=words(rng, 2) if not sign or rng.random() < 0.5 else "",
+                        sign=sign,
+                    )
+                )
             case "thought":
                 made.append(Piece("thought", text=words(rng, 2), sign=sign))
             case _:
                 given = rng.choice(["", f"fc_{rng.randrange(10**6)}_{n}"])
                 args = {words(rng, 1): value(rng) for _ in range(rng.randint(0, 3))}
-                made.append(Piece("call", sign=sign, given=given, name=rng.choice(NAMES), args=args))
+                made.append(
+                    Piece("call", sign=sign, given=given, name=rng.choice(NAMES), args=args)
+                )
     if not any(p.sign for p in made):
         made.sort(key=lambda p: p.kind == "call")
     return made
@@ -129,7 +161,9 @@ def pieces(rng: random.Random, most: int = 5) -> list[Piece]:
 def wire_part(piece: Piece) -> dict[str, Any]:
     part: dict[str, Any] = {}
     if piece.kind == "call":
-        part["functionCall"] = {"name": piece.name, "args": piece.args} | ({"id": piece.given} if piece.given else {})
+        part["functionCall"] = {"name": piece.name, "args": piece.args} | (
+            {"id": piece.given} if piece.given else {}
+        )
     else:
         part["text"] = piece.text
     if piece.kind == "thought":
@@ -147,12 +181,18 @@ def sse(chunks: list[dict[str, Any]], rng: random.Random | None = None) -> bytes
         plain = json.dumps(chunk, ensure_ascii=False)
         is_plain = rng.random() < 0.5 and len(plain.splitlines()) == 1
         tight = rng.choice([(",", ":"), (", ", ": ")])
-        out += b"data: " + json.dumps(chunk, ensure_ascii=not is_plain, separators=tight).encode() + b"\r\n\r\n"
+        out += (
+            b"data: "
+            + json.dumps(chunk, ensure_ascii=not is_plain, separators=tight).encode()
+            + b"\r\n\r\n"
+        )
     return out
 
 
 def answered(made: list[Piece]) -> Assistant:
-    chunks: list[dict[str, Any]] = [{"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in made]
+    chunks: list[dict[str, Any]] = [
+        {"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in made
+    ]
     decoder = GeminiCodec().decoder(Options())
     decoder.feed(sse([*chunks, {"candidates": [{"finishReason": "STOP"}]}]))
     return decoder.finish().message
@@ -172,7 +212,9 @@ def sdk_parts(made: list[Piece]) -> list[types.Part]:
             parts[-1] = types.Part(text=(parts[-1].text or "") + piece.text)
         else:
             thought = True if piece.kind == "thought" else None
-            parts.append(types.Part(text=piece.text, thought=thought, thought_signature=piece.sign or None))
+            parts.append(
+                types.Part(text=piece.text, thought=thought, thought_signature=piece.sign or None)
+            )
         mergeable = piece.kind == "text" and not piece.sign
     return parts or [types.Part(text="(empty)")]
 
@@ -199,10 +241,15 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
         text = words(rng) if rng.random() < 0.7 or not chosen else ""
         calls = tuple(Call(id=i, name=name, args=raw) for i, name, raw, _ in chosen)
         said = Assistant(
-            text=text, calls=calls, opaque=rng.choice(["", 'anthropic\n[{"type":"thinking"}]', "gemini\n[99]"])
+            text=text,
+            calls=calls,
+            opaque=rng.choice(["", 'anthropic\n[{"type":"thinking"}]', "gemini\n[99]"]),
         )
         parts = [types.Part(text=text)] if text else []
-        parts += [types.Part(function_call=types.FunctionCall(id=i, name=name, args=a)) for i, name, _, a in chosen]
+        parts += [
+            types.Part(function_call=types.FunctionCall(id=i, name=name, args=a))
+            for i, name, _, a in chosen
+        ]
         contents = [types.Content(role="model", parts=parts)]
         asked = [(i, name) for i, name, _, _ in chosen]
     messages: list[Message] = [said]
@@ -211,12 +258,23 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
         text, is_error = words(rng), rng.random() < 0.3
         shown = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         messages.append(
-            Result(call_id=call.id, text=text, name=name, error=is_error, images=tuple(i for i, _ in shown))
+            Result(
+                call_id=call.id,
+                text=text,
+                name=name,
+                error=is_error,
+                images=tuple(i for i, _ in shown),
+            )
         )
-        told = types.FunctionResponse(id=given or None, name=name, response={"error" if is_error else "output": text})
+        told = types.FunctionResponse(
+            id=given or None, name=name, response={"error" if is_error else "output": text}
+        )
         responses.append(types.Part(function_response=told))
         if shown:
-            media += [types.Part(text=f"What {name} returned beside its text:"), *(part for _, part in shown)]
+            media += [
+                types.Part(text=f"What {name} returned beside its text:"),
+                *(part for _, part in shown),
+            ]
     contents += [types.Content(role="user", parts=p) for p in (responses, media) if p]
     return messages, contents
 
@@ -238,7 +296,9 @@ def options_of(rng: random.Random) -> tuple[Options, dict[str, Any]]:
         chosen["thinking_tokens"] = budget
         config["thinking_config"] = types.ThinkingConfig(thinking_budget=budget)
     elif effort:
-        config["thinking_config"] = types.ThinkingConfig(thinking_level=types.ThinkingLevel[effort.upper()])
+        config["thinking_config"] = types.ThinkingConfig(
+            thinking_level=types.ThinkingLevel[effort.upper()]
+        )
     if rng.random() < 0.3:
         chosen["output_schema"] = config["response_json_schema"] = rng.choice(SCHEMAS)
         config["response_mime_type"] = "application/json"
@@ -251,8 +311,13 @@ def options_of(rng: random.Random) -> tuple[Options, dict[str, Any]]:
         mode = types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.ANY)
         config["tool_config"] = types.ToolConfig(function_calling_config=mode)
     if rng.random() < 0.2:
-        extra["safetySettings"] = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
-        harm, block = types.HarmCategory.HARM_CATEGORY_HARASSMENT, types.HarmBlockThreshold.BLOCK_NONE
+        extra["safetySettings"] = [
+            {"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}
+        ]
+        harm, block = (
+            types.HarmCategory.HARM_CATEGORY_HARASSMENT,
+            types.HarmBlockThreshold.BLOCK_NONE,
+        )
         config["safety_settings"] = [types.SafetySetting(category=harm, threshold=block)]
     return Options(**chosen, extra=extra), config
 
@@ -278,7 +343,9 @@ def case(rng: random.Random) -> Case:
     ]
     if tools:
         declared = [
-            types.FunctionDeclaration(name=t.name, description=t.description, parameters_json_schema=t.parameters)
+            types.FunctionDeclaration(
+                name=t.name, description=t.description, parameters_json_schema=t.parameters
+            )
             for t in tools
         ]
         config["tools"] = [types.Tool(function_declarations=declared)]
@@ -292,7 +359,12 @@ def case(rng: random.Random) -> Case:
     return Case(model, instructions, messages, tools, options, max_output, contents, built)
 
 
-USAGE = ["promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount"]
+USAGE = [
+    "promptTokenCount",
+    "cachedContentTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+]
 USAGE += ["toolUsePromptTokenCount", "totalTokenCount"]
 REASONS = ["STOP"] * 6 + [
     "MAX_TOKENS",
@@ -319,7 +391,9 @@ def responses(rng: random.Random, most: int) -> list[dict[str, Any]]:
         if rng.random() < 0.3:
             chunk["modelVersion"] = rng.choice(["gemini-3-pro", "gemini-2.5-flash-001"])
         if rng.random() < 0.15:
-            chunk["usageMetadata"] = {name: rng.randrange(10**5) for name in rng.sample(USAGE, rng.randint(0, 3))}
+            chunk["usageMetadata"] = {
+                name: rng.randrange(10**5) for name in rng.sample(USAGE, rng.randint(0, 3))
+            }
         if rng.random() < 0.1:
             chunk["responseId"] = "r1"
         chunks.append(chunk)

@@ -20,7 +20,12 @@ def decoded(*pieces: bytes, options: Options = STREAM) -> tuple[str, Reply]:
 
 
 def reply_chunk(parts: list[Any], reason: str | None = "STOP", **more: Any) -> dict[str, Any]:
-    return {"candidates": [{"content": {"parts": parts}} | ({"finishReason": reason} if reason else {})], **more}
+    return {
+        "candidates": [
+            {"content": {"parts": parts}} | ({"finishReason": reason} if reason else {})
+        ],
+        **more,
+    }
 
 
 def call_part(name: str, args: Any, given: str = "", **more: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What the tests of models over HTTP share: models that talk to a fake provider on loopback, and short times."""
+"""What the tests of models over HTTP share: models that talk to a fake provider on loopback, and
+short times."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def url_of(llm: FakeLLM, dialect: str) -> str:
     return f"{llm.url}/v1" if dialect.startswith("openai") else llm.url
 
 
-def http_model(url: str, dialect: str = "anthropic", *, client: ConnectionPool, **fields: Any) -> HttpModel:
+def http_model(
+    url: str, dialect: str = "anthropic", *, client: ConnectionPool, **fields: Any
+) -> HttpModel:
     """A model of its own governor, unless told otherwise."""
     options = fields.pop("options", None) or Options(stream=fields.pop("stream", True))
     info = fields.pop("info", None) or ModelInfo(name="m", window=200_000, max_output=1_024)
@@ -67,7 +70,9 @@ async def talking(
     """A fake provider and a model that talks to it."""
     settings, faults = fields.pop("settings", QUICK), fields.pop("faults", ())
     chunks, seconds = fields.pop("chunks", 3), fields.pop("seconds", 0.0)
-    async with FakeLLM(script, settings=settings, faults=faults, chunks=chunks, seconds=seconds) as llm:
+    async with FakeLLM(
+        script, settings=settings, faults=faults, chunks=chunks, seconds=seconds
+    ) as llm:
         client = ConnectionPool(times)
         try:
             yield llm, http_model(url_of(llm, dialect), dialect, client=client, **fields)
@@ -117,7 +122,9 @@ def history(*messages: Message, base: Conversation | None = None) -> History:
     return History(conversation, 0, len(conversation))
 
 
-async def complete(model: Any, request: Request | None = None, said: list[str] | None = None) -> Reply:
+async def complete(
+    model: Any, request: Request | None = None, said: list[str] | None = None
+) -> Reply:
     return await model.complete(request or asking(), (said if said is not None else []).append)  # type: ignore[no-any-return]
 
 
@@ -130,7 +137,12 @@ def closed_port() -> int:
 
 def at_rest(governor: Governor) -> bool:
     """Nothing of it is under way and nobody waits."""
-    return (governor.in_flight, governor.waiting, governor._unheard, governor._unheard_tokens) == (0, 0, 0, 0)
+    return (governor.in_flight, governor.waiting, governor._unheard, governor._unheard_tokens) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -172,8 +184,8 @@ async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
 async def answering(
     *answers: bytes, close: bool = True, listen: bool = True, **more: Any
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server that says these bytes, whatever it hears, one answer for each connection, the last for all others.
-    What it heard is kept."""
+    """A server that says these bytes, whatever it hears, one answer for each connection, the last
+    for all others. What it heard is kept."""
     heard: list[bytes] = []
     left = list(answers)
 
@@ -181,7 +193,11 @@ async def answering(
         answer = left.pop(0) if len(left) > 1 else left[0]
         if listen:
             head = await reader.readuntil(b"\r\n\r\n")
-            lengths = [int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-l")]
+            lengths = [
+                int(h.split(b":")[1])
+                for h in head.split(b"\r\n")
+                if h.lower().startswith(b"content-l")
+            ]
             heard.append(head + await reader.readexactly(sum(lengths)))
         writer.write(answer)
         await writer.drain()
@@ -193,17 +209,27 @@ async def answering(
 
 
 class InProcess(HttpModel):
-    """A model without sockets, for virtual time: `fails` says for a moment what goes wrong, and each run calls `read`
-    until it has `calls` results."""
+    """A model without sockets, for virtual time: `fails` says for a moment what goes wrong, and
+    each run calls `read` until it has `calls` results."""
 
-    def __init__(self, fails: Callable[[float], ModelError | None], *, calls: int = 2, seconds: float = 1.0) -> None:
+    def __init__(
+        self, fails: Callable[[float], ModelError | None], *, calls: int = 2, seconds: float = 1.0
+    ) -> None:
         info = ModelInfo(name="m", window=10_000_000, max_output=1_024)
-        super().__init__(info, AnthropicCodec(), model="m", base_url="http://nowhere.test", client=ConnectionPool())
+        super().__init__(
+            info,
+            AnthropicCodec(),
+            model="m",
+            base_url="http://nowhere.test",
+            client=ConnectionPool(),
+        )
         self.starts: list[float] = []
         self.failed = 0
         self._fails, self._calls, self._seconds = fails, calls, seconds
 
-    async def _attempt(self, request: Request, body: list[bytes], size: int, turn: Any, emit: Any, came: Any) -> Reply:
+    async def _attempt(
+        self, request: Request, body: list[bytes], size: int, turn: Any, emit: Any, came: Any
+    ) -> Reply:
         request.progress.leave()
         self.starts.append(asyncio.get_running_loop().time())
         error = self._fails(self.starts[-1])
@@ -222,4 +248,7 @@ class InProcess(HttpModel):
     def peak(self, begin: float, end: float, window: float = 5.0) -> float:
         """The most calls a second that began within a window of so many seconds."""
         starts = [at for at in self.starts if begin <= at < end]
-        return max((bisect_left(starts, at + window) - i for i, at in enumerate(starts)), default=0) / window
+        return (
+            max((bisect_left(starts, at + window) - i for i, at in enumerate(starts)), default=0)
+            / window
+        )

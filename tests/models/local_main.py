@@ -1,8 +1,8 @@
-"""How good a local model is at the simplest of tool calls: `python -m tests.models.local_main [PATH]`.
+"""How good a local model is at the simplest of tool calls: `python -m tests.models.local_main
+[PATH]`.
 
-Twenty requests, five tools, temperature 0. A call is right if its tool is, and if its arguments are word for word those
-that were asked for.
-"""
+Twenty requests, five tools, temperature 0. A call is right if its tool is, and if its arguments are
+word for word those that were asked for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from retinue.models.local import LocalModel, local_model
 
 
 class Score(NamedTuple):
-    """Out of `asked`: replies with a call, with the right tool, and with the right arguments too."""
+    """Out of `asked`: replies with a call, with the right tool, and with the right arguments
+    too."""
 
     asked: int
     called: int
@@ -34,7 +35,12 @@ class Score(NamedTuple):
 
 def tool(name: str, description: str, **properties: str) -> ToolSchema:
     fields = {key: {"type": kind} for key, kind in properties.items()}
-    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
     return ToolSchema(name=name, description=description, parameters=schema)
 
 
@@ -62,14 +68,32 @@ REQUESTS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
     ("Search for the history of tea.", "search", {"query": "the history of tea"}),
     ("Look up cheap flights on the web.", "search", {"query": "cheap flights"}),
     ("Do a web search for python asyncio.", "search", {"query": "python asyncio"}),
-    ('Send a mail to ann@example.com with the text "hello".', "send_mail", {"to": "ann@example.com", "text": "hello"}),
-    ('Mail "I am late" to bob@example.com.', "send_mail", {"to": "bob@example.com", "text": "I am late"}),
-    ('Send "thank you" to eve@example.com by mail.', "send_mail", {"to": "eve@example.com", "text": "thank you"}),
-    ('Write a mail to joe@example.com saying "yes".', "send_mail", {"to": "joe@example.com", "text": "yes"}),
+    (
+        'Send a mail to ann@example.com with the text "hello".',
+        "send_mail",
+        {"to": "ann@example.com", "text": "hello"},
+    ),
+    (
+        'Mail "I am late" to bob@example.com.',
+        "send_mail",
+        {"to": "bob@example.com", "text": "I am late"},
+    ),
+    (
+        'Send "thank you" to eve@example.com by mail.',
+        "send_mail",
+        {"to": "eve@example.com", "text": "thank you"},
+    ),
+    (
+        'Write a mail to joe@example.com saying "yes".',
+        "send_mail",
+        {"to": "joe@example.com", "text": "yes"},
+    ),
 )
 
 
-def request(text: str, *, tools: tuple[ToolSchema, ...] = (), max_output: int = 96, **fields: Any) -> Request:
+def request(
+    text: str, *, tools: tuple[ToolSchema, ...] = (), max_output: int = 96, **fields: Any
+) -> Request:
     values: dict[str, Any] = {
         "run": "r",
         "root": "r",
@@ -114,17 +138,26 @@ async def speed(path: str) -> str:
     await model.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     read = (reply.usage.input - 30) / seconds[1]
-    return f"loaded in {seconds[0]:.1f} s; {read:.0f} tokens/s read, {100 / seconds[2]:.0f} written; {memory} MB\n"
+    return (
+        f"loaded in {seconds[0]:.1f} s; {read:.0f} tokens/s read, {100 / seconds[2]:.0f} "
+        f"written; {memory} MB\n"
+    )
 
 
 async def main(path: str) -> None:
     sys.stdout.write(await speed(path))
-    for must_call, how in ((False, "free to call or to answer"), (True, "every reply must be a call")):
-        model = local_model("local", path, os.environ, Options(temperature=0.0), must_call=must_call, window=2_048)
+    for must_call, how in (
+        (False, "free to call or to answer"),
+        (True, "every reply must be a call"),
+    ):
+        model = local_model(
+            "local", path, os.environ, Options(temperature=0.0), must_call=must_call, window=2_048
+        )
         score = await measure(model)
         await model.close()
         sys.stdout.write(
-            f"{how}: {score.called} calls, {score.named} with the right tool, {score.right} right in all, "
+            f"{how}: {score.called} calls, {score.named} with the right tool, {score.right} right "
+            "in all, "
             f"of {score.asked}; {score.seconds / score.asked:.2f} s each\n"
         )
 

@@ -26,7 +26,9 @@ def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> Re
 
 
 def sse(*chunks: Any, done: bool = True) -> bytes:
-    lines = [f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n" for chunk in chunks]
+    lines = [
+        f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n" for chunk in chunks
+    ]
     return ("".join(lines) + "data: [DONE]\n\n" * done).encode()
 
 
@@ -36,7 +38,10 @@ def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:
 
 def tool(name: str | None = None, args: Any = None, **fields: Any) -> dict[str, Any]:
     function = {"name": name, "arguments": args}
-    return {**fields, "function": {key: value for key, value in function.items() if value is not None}}
+    return {
+        **fields,
+        "function": {key: value for key, value in function.items() if value is not None},
+    }
 
 
 def calls(*deltas: Any, reason: str = "tool_calls") -> list[tuple[str, str, str]]:

@@ -1,4 +1,5 @@
-"""Made-up conversations and streams of the Responses API, the same calls in the SDK's parameters, and its reading.
+"""Made-up conversations and streams of the Responses API, the same calls in the SDK's parameters,
+and its reading.
 
 The mapping to the SDK is written from the SDK's types alone, so that it can contradict the codec.
 """
@@ -34,13 +35,24 @@ TEXTS = [
     "data: not an event\n\ndata: [DONE]\n\n",
     "x" * 20,
 ]
-ARGS = ['{"path":"a.py"}', "{}", '{ "n" : 1.50, "deep": {"list": [1, null, true]} }', '{"text":"Grüße \\u0041 😀\\n"}']
+ARGS = [
+    '{"path":"a.py"}',
+    "{}",
+    '{ "n" : 1.50, "deep": {"list": [1, null, true]} }',
+    '{"text":"Grüße \\u0041 😀\\n"}',
+]
 BAD_ARGS = ["", '{"path": "a', "[1,2]", '"{\\"path\\":1}"', "null"]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
 TOOLS = [
-    ToolSchema(name="read", description="Reads a file.", parameters={"type": "object", "properties": {"path": {}}}),
+    ToolSchema(
+        name="read",
+        description="Reads a file.",
+        parameters={"type": "object", "properties": {"path": {}}},
+    ),
     ToolSchema(name="wait-for_2", description="", parameters={}),
-    ToolSchema(name="spawn", description="Grüße", parameters={**SCHEMA, "additionalProperties": False}),
+    ToolSchema(
+        name="spawn", description="Grüße", parameters={**SCHEMA, "additionalProperties": False}
+    ),
 ]
 EXTRAS: list[dict[str, Any]] = [
     {},
@@ -54,7 +66,8 @@ EXTRAS: list[dict[str, Any]] = [
 
 @dataclass
 class Case:
-    """A call as our port takes it. `items` has the output items behind those messages that were kept whole."""
+    """A call as our port takes it. `items` has the output items behind those messages that were
+    kept whole."""
 
     model: str
     instructions: str
@@ -70,7 +83,10 @@ def text(rng: random.Random) -> str:
 
 
 def pictures(rng: random.Random) -> tuple[Image, ...]:
-    kinds = [Image(media_type="image/png", data="iVBORw0KGgo="), Image(media_type="image/jpeg", data="/9j/4AA=")]
+    kinds = [
+        Image(media_type="image/png", data="iVBORw0KGgo="),
+        Image(media_type="image/jpeg", data="/9j/4AA="),
+    ]
     return tuple(rng.sample(kinds, rng.choice([0, 0, 1, 2])))
 
 
@@ -82,25 +98,49 @@ def output_items(rng: random.Random, n: int, *, bad_args: bool = False) -> list[
         if thinks and rng.random() < 0.7:
             summary = [{"type": "summary_text", "text": text(rng)}] if rng.random() < 0.5 else []
             sealed = "gAAAA" + "".join(rng.choices("abcXYZ0189_-=", k=24))
-            items.append({"id": f"rs_{n}_{k}", "type": "reasoning", "summary": summary, "encrypted_content": sealed})
+            items.append(
+                {
+                    "id": f"rs_{n}_{k}",
+                    "type": "reasoning",
+                    "summary": summary,
+                    "encrypted_content": sealed,
+                }
+            )
         if rng.random() < 0.4:
             content = [
-                {"type": "output_text", "text": text(rng), "annotations": []} for _ in range(rng.choice([1, 1, 2]))
+                {"type": "output_text", "text": text(rng), "annotations": []}
+                for _ in range(rng.choice([1, 1, 2]))
             ]
-            item = {"id": f"msg_{n}_{k}", "type": "message", "role": "assistant", "status": "completed"}
-            items.append({**item, "content": content} | rng.choice([{}, {}, {"phase": "commentary"}]))
+            item = {
+                "id": f"msg_{n}_{k}",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+            }
+            items.append(
+                {**item, "content": content} | rng.choice([{}, {}, {"phase": "commentary"}])
+            )
         else:
             args = rng.choice(BAD_ARGS if bad_args and rng.random() < 0.3 else ARGS)
-            item = {"id": f"fc_{n}_{k}", "type": "function_call", "call_id": f"call_{n}_{k}", "name": rng.choice("abc")}
+            item = {
+                "id": f"fc_{n}_{k}",
+                "type": "function_call",
+                "call_id": f"call_{n}_{k}",
+                "name": rng.choice("abc"),
+            }
             items.append({**item, "arguments": args, "status": "completed"})
     return items
 
 
 def said_by(items: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Call, ...]]:
     items = list(items)
-    words = [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
+    words = [
+        part["text"] for item in items if item["type"] == "message" for part in item["content"]
+    ]
     calls = [item for item in items if item["type"] == "function_call"]
-    return "".join(words), tuple(Call(id=c["call_id"], name=c["name"], args=c["arguments"]) for c in calls)
+    return "".join(words), tuple(
+        Call(id=c["call_id"], name=c["name"], args=c["arguments"]) for c in calls
+    )
 
 
 def assistant(rng: random.Random, case: Case) -> Assistant:
@@ -115,11 +155,20 @@ def assistant(rng: random.Random, case: Case) -> Assistant:
         case "empty":
             return Assistant()
         case kind:
-            ids = [rng.choice([f"toolu_{n}_{k}", f"{k}" * 65 + str(n)]) for k in range(rng.choice([0, 1, 1, 3]))]
+            ids = [
+                rng.choice([f"toolu_{n}_{k}", f"{k}" * 65 + str(n)])
+                for k in range(rng.choice([0, 1, 1, 3]))
+            ]
             names = ["read", "wait-for_2", "functions.read", "", "n" * 70]
-            calls = tuple(Call(id=id, name=rng.choice(names), args=rng.choice(ARGS + BAD_ARGS)) for id in ids)
+            calls = tuple(
+                Call(id=id, name=rng.choice(names), args=rng.choice(ARGS + BAD_ARGS)) for id in ids
+            )
             opaque = 'anthropic\n[{"type":"thinking"}]' if kind == "foreign" else ""
-            return Assistant(text=text(rng) if not calls or rng.random() < 0.5 else "", calls=calls, opaque=opaque)
+            return Assistant(
+                text=text(rng) if not calls or rng.random() < 0.5 else "",
+                calls=calls,
+                opaque=opaque,
+            )
 
 
 def conversation(rng: random.Random) -> Case:
@@ -134,7 +183,13 @@ def conversation(rng: random.Random) -> Case:
         extra=rng.choice(EXTRAS),
     )
     model, instructions = rng.choice(["gpt-6-astra", "gpt-5.6-sol"]), rng.choice(["", text(rng)])
-    case = Case(model, instructions, rng.sample(TOOLS, rng.randint(0, 3)), options, rng.choice([1, 16, 4096]))
+    case = Case(
+        model,
+        instructions,
+        rng.sample(TOOLS, rng.randint(0, 3)),
+        options,
+        rng.choice([1, 16, 4096]),
+    )
     case.messages.append(User(text=text(rng), images=pictures(rng)))
     for _ in range(rng.choice([0, 1, 1, 2])):
         reply = assistant(rng, case)
@@ -142,10 +197,14 @@ def conversation(rng: random.Random) -> Case:
         for call in reply.calls:
             images = pictures(rng) if rng.random() < 0.3 else ()
             words = rng.choice(["", text(rng)])
-            case.messages.append(Result(call_id=call.id, text=words, error=rng.random() < 0.3, images=images))
+            case.messages.append(
+                Result(call_id=call.id, text=words, error=rng.random() < 0.3, images=images)
+            )
         for _ in range(rng.choice([0, 0, 1, 2])):
             images = pictures(rng)
-            case.messages.append(User(text="" if images and rng.random() < 0.3 else text(rng), images=images))
+            case.messages.append(
+                User(text="" if images and rng.random() < 0.3 else text(rng), images=images)
+            )
     return case
 
 
@@ -164,12 +223,16 @@ def sdk_call(case: Case) -> dict[str, Any]:
     reasoning: dict[str, Any] = {"effort": options.effort} if options.effort else {}
     form: dict[str, Any] = {}
     if options.output_schema:
-        form["format"] = dict(type="json_schema", name="output", schema=options.output_schema, strict=False)
+        form["format"] = dict(
+            type="json_schema", name="output", schema=options.output_schema, strict=False
+        )
     if options.temperature is not None:
         call["temperature"] = options.temperature
     if options.cache_key:
         is_long = len(options.cache_key) > 64
-        call["prompt_cache_key"] = hashlib.sha256(b"k" * 65).hexdigest() if is_long else options.cache_key
+        call["prompt_cache_key"] = (
+            hashlib.sha256(b"k" * 65).hexdigest() if is_long else options.cache_key
+        )
     for name in ("service_tier", "metadata", "parallel_tool_calls", "truncation"):
         if name in options.extra:
             call[name] = options.extra[name]
@@ -177,7 +240,12 @@ def sdk_call(case: Case) -> dict[str, Any]:
     include += options.extra.get("include", [])
     reasoning.update(options.extra.get("reasoning", {}))
     form.update(options.extra.get("text", {}))
-    for name, value in (("tools", tools), ("include", include), ("reasoning", reasoning), ("text", form)):
+    for name, value in (
+        ("tools", tools),
+        ("include", include),
+        ("reasoning", reasoning),
+        ("text", form),
+    ):
         if value:
             call[name] = value
     return call
@@ -186,7 +254,9 @@ def sdk_call(case: Case) -> dict[str, Any]:
 def sdk_tool(tool: ToolSchema) -> sdk.FunctionToolParam:
     shape: Any = tool.parameters or {"type": "object", "properties": {}}
     name, about = tool.name, tool.description
-    return sdk.FunctionToolParam(type="function", name=name, description=about, parameters=shape, strict=False)
+    return sdk.FunctionToolParam(
+        type="function", name=name, description=about, parameters=shape, strict=False
+    )
 
 
 def sdk_items(message: Message) -> list[Any]:
@@ -197,18 +267,28 @@ def sdk_items(message: Message) -> list[Any]:
         words = ("Error: " if message.error else "") + message.text
         output = sdk_content(words, message.images) if message.images else words
         id = sdk_id(message.call_id)
-        return [response_input_item_param.FunctionCallOutput(type="function_call_output", call_id=id, output=output)]
+        return [
+            response_input_item_param.FunctionCallOutput(
+                type="function_call_output", call_id=id, output=output
+            )
+        ]
     items: list[Any] = []
     if message.text or not message.calls:
         words = message.text or "(empty reply)"
         items.append(sdk.EasyInputMessageParam(type="message", role="assistant", content=words))
     for call in message.calls:
-        name = {"functions.read": "functions_read", "": "_", "n" * 70: "n" * 64}.get(call.name, call.name)
+        name = {"functions.read": "functions_read", "": "_", "n" * 70: "n" * 64}.get(
+            call.name, call.name
+        )
         args = call.args
         if args in BAD_ARGS:
             args = json.dumps({"invalid_json": args}, separators=(",", ":")) if args else "{}"
         id = sdk_id(call.id)
-        items.append(sdk.ResponseFunctionToolCallParam(type="function_call", call_id=id, name=name, arguments=args))
+        items.append(
+            sdk.ResponseFunctionToolCallParam(
+                type="function_call", call_id=id, name=name, arguments=args
+            )
+        )
     return items
 
 
@@ -221,7 +301,11 @@ def sdk_content(words: str, images: Iterable[Image]) -> list[Any]:
     for image in images:
         url = "data:" + image.media_type + ";base64," + image.data
         parts.append(sdk.ResponseInputImageParam(type="input_image", detail="auto", image_url=url))
-    return [sdk.ResponseInputTextParam(type="input_text", text=words), *parts] if words or not parts else parts
+    return (
+        [sdk.ResponseInputTextParam(type="input_text", text=words), *parts]
+        if words or not parts
+        else parts
+    )
 
 
 ITEM_TYPES: dict[str, Any] = {
@@ -243,7 +327,9 @@ def check(kind: Any, value: dict[str, Any]) -> None:
     """The SDK's own type takes the value, and knows each of its keys."""
     names, adapter = known(kind)
     assert names >= value.keys(), value.keys() - names
-    for part in adapter.validate_python(value).values():  # an iterable is only checked when it is read
+    for part in adapter.validate_python(
+        value
+    ).values():  # an iterable is only checked when it is read
         list(part) if isinstance(part, Iterable) and not isinstance(part, str) else part
 
 
@@ -251,7 +337,11 @@ def check_call(call: dict[str, Any]) -> None:
     names = frozenset(get_type_hints(response_create_params.ResponseCreateParamsBase)) | {"stream"}
     assert names >= call.keys()
     for item in call["input"]:
-        role = "output" if "id" in item and item["type"] == "message" else item.get("role", item["type"])
+        role = (
+            "output"
+            if "id" in item and item["type"] == "message"
+            else item.get("role", item["type"])
+        )
         check(ITEM_TYPES[role], item)
     for tool in call.get("tools", []):
         check(sdk.FunctionToolParam if tool["type"] == "function" else sdk.WebSearchToolParam, tool)
@@ -270,17 +360,25 @@ class Wire:
         http = httpx2.Client(transport=httpx2.MockTransport(self._handle))
         url = "http://provider.test/v1"
         self.client = OpenAI(
-            api_key="k", organization="org", project="p", base_url=url, http_client=http, max_retries=0
+            api_key="k",
+            organization="org",
+            project="p",
+            base_url=url,
+            http_client=http,
+            max_retries=0,
         )
 
     def _handle(self, request: httpx2.Request) -> httpx2.Response:
         self.sent, self.headers, self.path = request.read(), request.headers, request.url.path
-        return httpx2.Response(200, content=self.answer, headers={"content-type": "text/event-stream"})
+        return httpx2.Response(
+            200, content=self.answer, headers={"content-type": "text/event-stream"}
+        )
 
 
 @dataclass
 class Stream:
-    """A reply as bytes, and as one body. `spoken` is what the deltas of text and refusal add up to."""
+    """A reply as bytes, and as one body. `spoken` is what the deltas of text and refusal add up
+    to."""
 
     data: bytes
     spoken: str
@@ -295,13 +393,22 @@ def pieces(rng: random.Random, whole: str) -> list[str]:
 def item_events(rng: random.Random, index: int, item: dict[str, Any]) -> list[dict[str, Any]]:
     """The events of one output item."""
     at = {"output_index": index}
-    added = {name: value for name, value in item.items() if name not in ("encrypted_content", "phase")}
-    added |= {"status": "in_progress"} | ({"arguments": ""} if item["type"] == "function_call" else {})
+    added = {
+        name: value for name, value in item.items() if name not in ("encrypted_content", "phase")
+    }
+    added |= {"status": "in_progress"} | (
+        {"arguments": ""} if item["type"] == "function_call" else {}
+    )
     added |= {"content": []} if item["type"] == "message" else {}
-    events: list[dict[str, Any]] = [{"type": "response.output_item.added", "output_index": index, "item": added}]
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": index, "item": added}
+    ]
     if item["type"] == "function_call":
         name = "response.function_call_arguments"
-        events += [{"type": f"{name}.delta", **at, "delta": piece} for piece in pieces(rng, item["arguments"])]
+        events += [
+            {"type": f"{name}.delta", **at, "delta": piece}
+            for piece in pieces(rng, item["arguments"])
+        ]
         events.append({"type": f"{name}.done", **at, "arguments": item["arguments"]})
     elif item["type"] == "message":
         for k, part in enumerate(item["content"]):
@@ -310,10 +417,18 @@ def item_events(rng: random.Random, index: int, item: dict[str, Any]) -> list[di
             here = {**at, "content_index": k}
             blank = {**part, key: ""}
             events.append({"type": "response.content_part.added", **here, "part": blank})
-            events += [{"type": f"{name}.delta", **here, "delta": piece} for piece in pieces(rng, part[key])]
+            events += [
+                {"type": f"{name}.delta", **here, "delta": piece}
+                for piece in pieces(rng, part[key])
+            ]
             events.append({"type": f"{name}.done", **here, key: part[key]})
     else:
-        part = {"type": "response.reasoning_summary_text.delta", **at, "summary_index": 0, "delta": "hm"}
+        part = {
+            "type": "response.reasoning_summary_text.delta",
+            **at,
+            "summary_index": 0,
+            "delta": "hm",
+        }
         events += [part] * len(item["summary"])
     if rng.random() < 0.1:
         events.append({"type": "response.unheard_of.delta", **at, "delta": "no text", "new": [{}]})
@@ -324,7 +439,8 @@ TERSE = (".delta", "response.output_item.done")
 
 
 def stream(rng: random.Random, n: int, *, terse: bool = False) -> Stream:
-    """A whole reply. A terse one leaves out the events that only repeat others, as some servers do."""
+    """A whole reply. A terse one leaves out the events that only repeat others, as some servers
+    do."""
     end = rng.choice(["completed"] * 6 + ["max_output_tokens", "content_filter"])
     items = output_items(rng, n, bad_args=True) if rng.random() < 0.95 else []
     if rng.random() < 0.1:
@@ -364,7 +480,9 @@ def stream(rng: random.Random, n: int, *, terse: bool = False) -> Stream:
     first = {"type": "response.created", "response": {**response, "status": "in_progress"}}
     events = [first, *middle, {"type": f"response.{status}", "response": last}]
     spoken = "".join(
-        e["delta"] for e in middle if e["type"] in ("response.output_text.delta", "response.refusal.delta")
+        e["delta"]
+        for e in middle
+        if e["type"] in ("response.output_text.delta", "response.refusal.delta")
     )
     body = json.dumps({**last, "output": items}).encode()
     return Stream(as_sse(rng, events, names=0.3 if terse else 0.9), spoken, body)
@@ -375,7 +493,9 @@ def as_sse(rng: random.Random, events: list[dict[str, Any]], names: float) -> by
     is_ascii, is_named, has_numbers = rng.random() < 0.5, rng.random() < names, rng.random() < 0.9
     out = []
     for number, event in enumerate(events):
-        event = {"type": event["type"], "sequence_number": number, **event} if has_numbers else event
+        event = (
+            {"type": event["type"], "sequence_number": number, **event} if has_numbers else event
+        )
         block = [f"event: {event['type']}"] if is_named else []
         block.append("data: " + json.dumps(event, ensure_ascii=is_ascii, separators=(",", ":")))
         # The same number twice is the same event: the second of them is to be dropped.
@@ -390,12 +510,18 @@ def read_by_sdk(wire: Wire, data: bytes) -> dict[str, Any]:
     """What the official client makes of a stream, in our words."""
     wire.answer = data
     events = list(wire.client.responses.create(model="m", input="hello", stream=True))
-    (response,) = [e.response for e in events if e.type in ("response.completed", "response.incomplete")][:1]
+    (response,) = [
+        e.response for e in events if e.type in ("response.completed", "response.incomplete")
+    ][:1]
     done = {e.output_index: e.item for e in events if e.type == "response.output_item.done"}
     items = response.output or [done[index] for index in sorted(done)]
     parts = [part for item in items if item.type == "message" for part in item.content]
     words = "".join(part.refusal if part.type == "refusal" else part.text for part in parts)
-    calls = [(item.call_id, item.name, item.arguments or "{}") for item in items if item.type == "function_call"]
+    calls = [
+        (item.call_id, item.name, item.arguments or "{}")
+        for item in items
+        if item.type == "function_call"
+    ]
     reason = response.incomplete_details.reason if response.incomplete_details else None
     stop = "calls" if calls else "end"
     if response.status == "incomplete":
@@ -438,11 +564,25 @@ def numbered(*events: dict[str, Any]) -> list[dict[str, Any]]:
 
 def message(text: str, **more: Any) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content, **more}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+        **more,
+    }
 
 
 def call(args: str = "{}", id: str = "call_1", name: str = "read", **more: Any) -> dict[str, Any]:
-    return {"id": f"fc_{id}", "type": "function_call", "call_id": id, "name": name, "arguments": args, **more}
+    return {
+        "id": f"fc_{id}",
+        "type": "function_call",
+        "call_id": id,
+        "name": name,
+        "arguments": args,
+        **more,
+    }
 
 
 def reasoning(sealed: str | None = "gAAAA=", id: str = "rs_1") -> dict[str, Any]:

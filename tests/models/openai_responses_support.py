@@ -20,8 +20,16 @@ def decoded(data: bytes, options: Options = STREAM) -> Reply:
 
 
 def ended(*items: dict[str, Any], kind: str = "completed", **more: Any) -> dict[str, Any]:
-    return {"type": f"response.{kind}", "response": {"model": "gpt", "status": kind, "output": list(items), **more}}
+    return {
+        "type": f"response.{kind}",
+        "response": {"model": "gpt", "status": kind, "output": list(items), **more},
+    }
 
 
 def delta(text: str) -> dict[str, Any]:
-    return {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}
+    return {
+        "type": "response.output_text.delta",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": text,
+    }

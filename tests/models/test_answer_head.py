@@ -1,5 +1,5 @@
-"""Heads and chunks of answers, by themselves: what is read, what is refused, and that cutting the bytes makes no
-difference. aiohttp's parser is the oracle."""
+"""Heads and chunks of answers, by themselves: what is read, what is refused, and that cutting the
+bytes makes no difference. aiohttp's parser is the oracle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from aiohttp.http_parser import HttpResponseParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.models.answer_head import CHUNKED, MAX_FIELDS, UNTIL_CLOSED, AnswerHead, NotHttp, ends_at
+from retinue.models.answer_head import (
+    CHUNKED,
+    MAX_FIELDS,
+    UNTIL_CLOSED,
+    AnswerHead,
+    NotHttp,
+    ends_at,
+)
 from retinue.models.chunked_body import MAX_LINE, MAX_TRAILERS, BrokenBody, Chunks
 
 
@@ -42,7 +49,9 @@ def test_a_head_tells_its_status_its_headers_and_the_length_of_its_body() -> Non
         (["HTTP/1.1 101 Other"], UNTIL_CLOSED, True),
     ],
 )
-def test_the_end_of_a_body_is_told_in_one_of_the_known_ways(lines: list[str], length: int, is_kept: bool) -> None:
+def test_the_end_of_a_body_is_told_in_one_of_the_known_ways(
+    lines: list[str], length: int, is_kept: bool
+) -> None:
     for end in ("\r\n", "\n"):
         told = head(*lines, end=end)
         assert (told.length, told.is_kept) == (length, is_kept)
@@ -95,7 +104,9 @@ def test_how_long_a_connection_lives_may_be_told() -> None:
 
 def test_only_an_empty_line_ends_a_head() -> None:
     whole = b"HTTP/1.1 200 OK\r\nx: a\r\n\r\n"
-    assert ends_at(whole + b"body") == len(whole) and not any(ends_at(whole[:n]) for n in range(len(whole)))
+    assert ends_at(whole + b"body") == len(whole) and not any(
+        ends_at(whole[:n]) for n in range(len(whole))
+    )
     assert ends_at(b"HTTP/1.1 200 OK\n\nbody\r\n\r\n") == 17
 
 
@@ -103,7 +114,8 @@ def test_only_an_empty_line_ends_a_head() -> None:
 
 
 def by_aiohttp(data: bytes) -> Any:
-    """Status and headers as aiohttp reads them, None when it refuses them, or does not see the end."""
+    """Status and headers as aiohttp reads them, None when it refuses them, or does not see the
+    end."""
     loop = Mock()
     parser = HttpResponseParser(Mock(), loop, 2**16, max_line_size=1 << 16, max_field_size=1 << 16)
     try:
@@ -116,7 +128,9 @@ def by_aiohttp(data: bytes) -> Any:
     return message.code, sorted((name.lower(), value) for name, value in message.headers.items())
 
 
-names = st.sampled_from(["x", "content-length", "transfer-encoding", "connection", "Keep-Alive", "x y", "", "Date"])
+names = st.sampled_from(
+    ["x", "content-length", "transfer-encoding", "connection", "Keep-Alive", "x y", "", "Date"]
+)
 values = st.sampled_from(
     ["", "5", "05", "-1", "chunked", "gzip", "close", "a\tb", "a\0", " 7 ", "1,1", "\u00ff", "a:b"]
 )
@@ -124,11 +138,17 @@ lines = st.lists(st.tuples(names, values), max_size=5)
 
 
 @settings(max_examples=400, deadline=None)
-@given(lines, st.sampled_from(["200", "204", "429", "99", "1000", "2x0"]), st.sampled_from(["\r\n", "\n"]))
+@given(
+    lines,
+    st.sampled_from(["200", "204", "429", "99", "1000", "2x0"]),
+    st.sampled_from(["\r\n", "\n"]),
+)
 def test_what_aiohttp_refuses_is_refused_and_what_is_read_is_read_alike(
     fields: list[tuple[str, str]], status: str, end: str
 ) -> None:
-    data = end.join([f"HTTP/1.1 {status} Said", *(f"{n}: {v}" for n, v in fields), "", ""]).encode("latin-1")
+    data = end.join([f"HTTP/1.1 {status} Said", *(f"{n}: {v}" for n, v in fields), "", ""]).encode(
+        "latin-1"
+    )
     try:
         ours = AnswerHead(data)
     except NotHttp:
@@ -148,7 +168,11 @@ def test_what_aiohttp_refuses_is_refused_and_what_is_read_is_read_alike(
 
 
 def fed(data: bytes, cuts: list[int]) -> tuple[bytes, bool, bytes]:
-    chunks, out, places = Chunks(), b"", sorted({0, len(data), *(c % (len(data) + 1) for c in cuts)})
+    chunks, out, places = (
+        Chunks(),
+        b"",
+        sorted({0, len(data), *(c % (len(data) + 1) for c in cuts)}),
+    )
     for start, stop in itertools.pairwise(places):
         if chunks.is_done:
             return out, True, data[start - len(chunks.rest) :]

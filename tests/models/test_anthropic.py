@@ -33,20 +33,27 @@ STOPS = {"max_tokens": "length", "model_context_window_exceeded": "length", "ref
 
 
 class Oracle:
-    """The official client on a wire that ends here: it remembers what was sent and answers what it is told."""
+    """The official client on a wire that ends here: it remembers what was sent and answers what it
+    is told."""
 
     def __init__(self) -> None:
         self.sent: Any = None
         self.answer = b""
         http = httpx2.Client(transport=httpx2.MockTransport(self._handle))
         self.client = anthropic.Anthropic(
-            api_key="test", base_url="http://oracle.test", max_retries=0, http_client=http, timeout=1
+            api_key="test",
+            base_url="http://oracle.test",
+            max_retries=0,
+            http_client=http,
+            timeout=1,
         )
 
     def _handle(self, request: httpx2.Request) -> httpx2.Response:
         self.sent = json.loads(request.content)
         assert request.url.path == CODEC.path("any", STREAMED)
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=self.answer)
+        return httpx2.Response(
+            200, headers={"content-type": "text/event-stream"}, content=self.answer
+        )
 
     def send(self, arguments: dict[str, Any]) -> Any:
         """The body that the client makes of these arguments."""
@@ -59,7 +66,11 @@ class Oracle:
     def read(self, answer: bytes) -> Any:
         """The message that the client reads from this stream."""
         self.answer = answer
-        asked: Any = {"model": "any", "max_tokens": 1, "messages": [{"role": "user", "content": "?"}]}
+        asked: Any = {
+            "model": "any",
+            "max_tokens": 1,
+            "messages": [{"role": "user", "content": "?"}],
+        }
         with self.client.messages.stream(**asked) as stream:
             return stream.get_final_message()
 
@@ -72,14 +83,20 @@ def oracle() -> Iterator[Oracle]:
 
 
 def eaten(value: Any) -> Any:
-    """The validated value: the SDK's types are checked as their iterables are consumed, and unknown keys vanish."""
+    """The validated value: the SDK's types are checked as their iterables are consumed, and unknown
+    keys vanish."""
     if isinstance(value, Mapping):
         return {name: eaten(inner) for name, inner in value.items()}
-    return value if value is None or isinstance(value, str | int | float) else [eaten(inner) for inner in value]
+    return (
+        value
+        if value is None or isinstance(value, str | int | float)
+        else [eaten(inner) for inner in value]
+    )
 
 
 def with_plain_ids(messages: Any) -> Any:
-    """The same messages with each id that the API would refuse, or that stands for one, replaced by its number."""
+    """The same messages with each id that the API would refuse, or that stands for one, replaced by
+    its number."""
     order: dict[str, str] = {}
     for message in messages:
         for block in message["content"]:
@@ -91,28 +108,43 @@ def with_plain_ids(messages: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_request_is_what_the_sdk_sends_for_the_same_call(oracle: Oracle, seed: int) -> None:
-    """50 conversations for each seed. Keys that are deliberately different: `temperature` has no parameter in the SDK
-    any more and goes through its `extra_body`; an id in letters that the API refuses is replaced, so it is compared by
-    its place. `cache_key` is not sent: this dialect has no such thing."""
+    """50 conversations for each seed. Keys that are deliberately different: `temperature` has no
+    parameter in the SDK any more and goes through its `extra_body`; an id in letters that the API
+    refuses is replaced, so it is compared by its place. `cache_key` is not sent: this dialect has
+    no such thing."""
     rng = random.Random(seed)
     for _ in range(50):
         case = cases.case(rng)
         body = encode(
-            CODEC, case.model, case.instructions, case.messages, case.tools, case.options, max_output=case.max_output
+            CODEC,
+            case.model,
+            case.instructions,
+            case.messages,
+            case.tools,
+            case.options,
+            max_output=case.max_output,
         )
         ours, asked = json.loads(body), cases.sdk_arguments(case)
         assert eaten(PARAMS.validate_python(asked)) == asked
         more = {} if case.options.temperature is None else {"temperature": case.options.temperature}
-        theirs = oracle.send(asked | {"extra_body": more} | ({"stream": True} if case.options.stream else {}))
+        theirs = oracle.send(
+            asked | {"extra_body": more} | ({"stream": True} if case.options.stream else {})
+        )
         assert_acceptable(ours["messages"])
         assert with_plain_ids(ours.pop("messages")) == with_plain_ids(theirs.pop("messages"))
         assert ours == theirs
 
 
 def test_thoughts_go_back_byte_for_byte() -> None:
-    kept = '[ {"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"} ,{"type":"text","text":"hi"}]'
+    kept = (
+        '[ {"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"} '
+        ',{"type":"text","text":"hi"}]'
+    )
     said = Assistant(text="hi", opaque=keep_opaque("anthropic", kept))
-    assert b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}' in CODEC.unit([said])
+    assert (
+        b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}'
+        in CODEC.unit([said])
+    )
     marked = CODEC.unit([said], mark=True)
     assert marked.endswith(b'{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}')
     assert b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}' in marked
@@ -123,14 +155,15 @@ def test_a_unit_is_always_the_same_bytes() -> None:
     for _ in range(50):
         for part in units(cases.case(rng).messages):
             assert CODEC.unit(part) == CODEC.unit(list(part))
-            assert CODEC.unit(part, mark=True).replace(b',"cache_control":{"type":"ephemeral"}', b"") == CODEC.unit(
-                part
-            )
+            assert CODEC.unit(part, mark=True).replace(
+                b',"cache_control":{"type":"ephemeral"}', b""
+            ) == CODEC.unit(part)
 
 
 def test_what_the_runtime_decides_is_not_changed_by_extras() -> None:
     options = Options(
-        stream=False, extra={"model": "x", "stream": True, "max_tokens": 1, "messages": [], "speed": "fast"}
+        stream=False,
+        extra={"model": "x", "stream": True, "max_tokens": 1, "messages": [], "speed": "fast"},
     )
     body = json.loads(encode(CODEC, "m", "", [User(text="hi")], [], options, max_output=7))
     assert body["model"] == "m"
@@ -149,13 +182,17 @@ def test_thinking_that_is_asked_for_in_other_words_is_asked_for_once() -> None:
 
 def test_arguments_that_are_nested_absurdly_deep_can_be_sent() -> None:
     call = Call(id="toolu_1", name="read", args='{"a":' * 5000 + "1" + "}" * 5000)
-    sent = json.loads(b"[%b]" % CODEC.unit([Assistant(calls=(call,)), Result(call_id="toolu_1", text="ok")]))
+    sent = json.loads(
+        b"[%b]" % CODEC.unit([Assistant(calls=(call,)), Result(call_id="toolu_1", text="ok")])
+    )
     assert sent[0]["content"][0]["input"] == {"invalid_json": call.args}
 
 
 def test_half_a_surrogate_pair_in_a_prompt_or_a_tool_can_be_sent() -> None:
     tool = ToolSchema(name="t", description="\ud800", parameters={"properties": {"\udfff": {}}})
-    body = json.loads(encode(CODEC, "m", "a\ud800", [User(text="\ud800b")], [tool], STREAMED, max_output=1))
+    body = json.loads(
+        encode(CODEC, "m", "a\ud800", [User(text="\ud800b")], [tool], STREAMED, max_output=1)
+    )
     assert body["system"][0]["text"] == "a\ufffd"
     assert body["tools"][0]["description"] == "\ufffd"
 
@@ -182,7 +219,10 @@ def assert_same(reply: Reply, said: str, message: Any) -> None:
     """The reply says what the SDK's message says."""
     text = "".join(block.text for block in message.content if block.type == "text")
     tools = [block for block in message.content if block.type == "tool_use"]
-    read, written = message.usage.cache_read_input_tokens or 0, message.usage.cache_creation_input_tokens or 0
+    read, written = (
+        message.usage.cache_read_input_tokens or 0,
+        message.usage.cache_creation_input_tokens or 0,
+    )
     spent = Usage(
         input=message.usage.input_tokens + read + written,
         output=message.usage.output_tokens,
@@ -200,8 +240,12 @@ def assert_same(reply: Reply, said: str, message: Any) -> None:
         assert reply.message == Assistant(text=reply.message.text)
         return
     assert reply.message.text == text
-    assert [(call.id, call.name) for call in reply.message.calls] == [(block.id, block.name) for block in tools]
-    inputs = [jiter.from_json(call.args.encode(), partial_mode=True) for call in reply.message.calls]
+    assert [(call.id, call.name) for call in reply.message.calls] == [
+        (block.id, block.name) for block in tools
+    ]
+    inputs = [
+        jiter.from_json(call.args.encode(), partial_mode=True) for call in reply.message.calls
+    ]
     assert inputs == [block.input for block in tools]
     kept = opaque_for("anthropic", reply.message)
     if kept and reply.stop != "length":
@@ -213,8 +257,9 @@ def assert_same(reply: Reply, said: str, message: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(14))
 def test_a_stream_is_read_as_the_sdk_reads_it_wherever_it_is_cut(oracle: Oracle, seed: int) -> None:
-    """40 streams for each seed. Each comes byte by byte, and in pieces of 64 bytes with the first cut at each of 64
-    places, so that every byte is the first of a piece; each third one is also cut into two at every byte."""
+    """40 streams for each seed. Each comes byte by byte, and in pieces of 64 bytes with the first
+    cut at each of 64 places, so that every byte is the first of a piece; each third one is also cut
+    into two at every byte."""
     rng = random.Random(seed)
     for n in range(40):
         events, data = cases.stream(rng, rng.choice([0, 1, 1, 1, 2]) if n else 12)
@@ -254,7 +299,9 @@ def test_damaged_streams_end_in_a_reply_or_a_typed_error(seed: int) -> None:
             elif damage == 2:
                 data[a:a] = data[a : min(b, a + 99)]
             else:
-                data[a:a] = rng.choice([b"null", b"[]", b"{}", b'"x"', b"\xff\xfe", b"\n\n", b"\\ud800"])
+                data[a:a] = rng.choice(
+                    [b"null", b"[]", b"{}", b'"x"', b"\xff\xfe", b"\n\n", b"\\ud800"]
+                )
         try:
             reply, _ = decoded(bytes(data), len(data) // 2, rng.choice([STREAMED, STREAMED, WHOLE]))
         except ModelError:

@@ -1,4 +1,5 @@
-"""The first sibling warms the provider's cache, the others start after its first byte; what that gave is counted."""
+"""The first sibling warms the provider's cache, the others start after its first byte; what that
+gave is counted."""
 
 from __future__ import annotations
 
@@ -22,10 +23,16 @@ from tests.models.http_world import Together, asking, complete, history, talking
 LONG = "You know all of this. " * 800
 LEAST = 4 * 1_024
 SONNET = ModelInfo(
-    name="m", max_output=1_024, price_in=3_000, price_out=15_000, price_cache_read=300, price_cache_write=3_750
+    name="m",
+    max_output=1_024,
+    price_in=3_000,
+    price_out=15_000,
+    price_cache_read=300,
+    price_cache_write=3_750,
 )
 PAYS: dict[str, Any] = {"info": SONNET, "model": "claude-sonnet-4-5", "provider": "anthropic"}
-"""A model for which siblings wait: it caches from 1,024 tokens on, and reading them anew costs twelve times as much."""
+"""A model for which siblings wait: it caches from 1,024 tokens on, and reading them anew costs
+twelve times as much."""
 
 
 class Provider:
@@ -37,7 +44,9 @@ class Provider:
         self.sent: list[float] = []
         self.fails = fails
 
-    async def call(self, prefix: str = "p", size: int = LEAST, first: float = 2.0, whole: float = 10.0) -> str:
+    async def call(
+        self, prefix: str = "p", size: int = LEAST, first: float = 2.0, whole: float = 10.0
+    ) -> str:
         async with self.warmth.first_byte((prefix,), size) as warm:
             self.sent.append(asyncio.get_running_loop().time())
             warm.sending(f"run {len(self.sent)}", 2 * size)
@@ -126,7 +135,9 @@ def test_a_cache_cools_down_and_each_use_keeps_it_warm() -> None:
         await asyncio.gather(provider.call(), provider.call())
 
     run_virtual(story())
-    assert provider.sent[-1] - provider.sent[-2] == pytest.approx(2.0), "it was cold, so the second waited"
+    assert provider.sent[-1] - provider.sent[-2] == pytest.approx(2.0), (
+        "it was cold, so the second waited"
+    )
     assert provider.warmth.expected == 3 * 500 + 500
 
 
@@ -159,9 +170,15 @@ def test_siblings_hit_what_the_first_has_warmed(dialect: str) -> None:
 
     async def story() -> None:
         # One, then all the others at once.
-        async with talking(Together(19, before=1), dialect, times=Times(), **fields) as (llm, model):
+        async with talking(Together(19, before=1), dialect, times=Times(), **fields) as (
+            llm,
+            model,
+        ):
             tools = asking().declared
-            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(20)]
+            ask = [
+                asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools)
+                for i in range(20)
+            ]
             await asyncio.gather(*(complete(model, one) for one in ask))
             assert llm.n_requests == 20
             assert model.warmth.expected_rate > 0.85
@@ -174,8 +191,13 @@ def test_when_the_first_over_http_fails_the_others_still_start_one_before_all() 
     async def story() -> None:
         async with talking(faults=["F3"], seconds=0.1, **PAYS) as (_, model):
             tools = asking().declared
-            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(10)]
-            ends = await asyncio.gather(*(complete(model, one) for one in ask), return_exceptions=True)
+            ask = [
+                asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools)
+                for i in range(10)
+            ]
+            ends = await asyncio.gather(
+                *(complete(model, one) for one in ask), return_exceptions=True
+            )
             assert sum(isinstance(end, ModelUnavailable) for end in ends) == 1
             assert model.warmth.hit_rate == pytest.approx(model.warmth.expected_rate, abs=0.1)
             assert model.warmth.expected_rate > 0.75
@@ -193,7 +215,9 @@ def test_forks_share_the_conversation_they_came_from() -> None:
         async with talking(seconds=0.1, **PAYS) as (_, model):
             tools = asking().declared
             ask = [
-                asking(run=f"r{i}", messages=history(User(text=f"Task {i}"), base=base), declared=tools)
+                asking(
+                    run=f"r{i}", messages=history(User(text=f"Task {i}"), base=base), declared=tools
+                )
                 for i in range(10)
             ]
             await asyncio.gather(*(complete(model, one) for one in ask))
@@ -240,7 +264,11 @@ def test_a_family_of_siblings_warms_once() -> None:
             lead = Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
             outcome = await retinue.run(lead, "Go.")
             assert outcome.ok
-            reads = [end.usage.cache_read for end in [await retinue.outcome(c.id) for c in outcome.children] if end]
+            reads = [
+                end.usage.cache_read
+                for end in [await retinue.outcome(c.id) for c in outcome.children]
+                if end
+            ]
             assert sorted(n > 2_000 for n in reads) == [False] + [True] * 9
 
     asyncio.run(story())
@@ -248,9 +276,15 @@ def test_a_family_of_siblings_warms_once() -> None:
 
 def test_a_model_that_shall_not_cache_waits_for_nobody() -> None:
     async def story() -> None:
-        async with talking(Together(5), options=Options(cache=False), times=Times(), **PAYS) as (_, model):
+        async with talking(Together(5), options=Options(cache=False), times=Times(), **PAYS) as (
+            _,
+            model,
+        ):
             tools = asking().declared
-            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(5)]
+            ask = [
+                asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools)
+                for i in range(5)
+            ]
             await asyncio.gather(*(complete(model, one) for one in ask))
             assert model.warmth.expected == 0
 
@@ -288,13 +322,21 @@ def test_what_is_known_of_caches(provider: str, dialect: str, model: str, tokens
 
 def test_a_wait_is_worth_what_it_saves() -> None:
     cheap = ModelInfo(name="m", price_in=50, price_out=400, price_cache_read=5)
-    assert PromptCacheState(SONNET, 1_024).worth(4 * 2_000) == pytest.approx(2_000 * 3_450 / 500_000)
+    assert PromptCacheState(SONNET, 1_024).worth(4 * 2_000) == pytest.approx(
+        2_000 * 3_450 / 500_000
+    )
     assert PromptCacheState(SONNET, 1_024).worth(4 * 1_023) == 0.0, "too short to be cached"
     assert PromptCacheState(SONNET, 1_024).worth(4 * 100_000) == PATIENCE
     assert PromptCacheState(SONNET, 0).worth(10**6) == 0.0, "nothing is cached"
-    assert PromptCacheState(cheap, 1_024).worth(4 * 1_024) < 0.1, "a nano model is not worth a tenth of a second"
-    assert PromptCacheState(cheap, 1_024, second_usd=0.0).worth(4 * 1_024) == PATIENCE, "unless waiting costs nothing"
-    assert PromptCacheState(ModelInfo(name="m"), 1_024).worth(10**6) == 0.0, "nobody knows what it would save"
+    assert PromptCacheState(cheap, 1_024).worth(4 * 1_024) < 0.1, (
+        "a nano model is not worth a tenth of a second"
+    )
+    assert PromptCacheState(cheap, 1_024, second_usd=0.0).worth(4 * 1_024) == PATIENCE, (
+        "unless waiting costs nothing"
+    )
+    assert PromptCacheState(ModelInfo(name="m"), 1_024).worth(10**6) == 0.0, (
+        "nobody knows what it would save"
+    )
     assert PromptCacheState(ModelInfo(name="m", price_in=0, price_out=0), 1_024).worth(10**6) == 0.0
 
 
@@ -311,7 +353,9 @@ def test_nobody_waits_longer_than_it_is_worth_or_for_what_takes_longer() -> None
         assert provider.sent == [began] * 5, "by now it is known that a first byte takes too long"
 
     run_virtual(story())
-    assert provider.warmth.waits == 4 and provider.warmth.waited_seconds == pytest.approx(4 * 3.5328)
+    assert provider.warmth.waits == 4 and provider.warmth.waited_seconds == pytest.approx(
+        4 * 3.5328
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,7 +375,10 @@ def test_where_nothing_is_saved_nobody_waits(fields: dict[str, Any]) -> None:
     async def story() -> None:
         async with talking(Together(5), times=Times(), **{**PAYS, **fields}) as (_, model):
             tools = asking().declared
-            ask = [asking(f"Task {i}", run=f"r{i}", instructions=told, declared=tools) for i in range(5)]
+            ask = [
+                asking(f"Task {i}", run=f"r{i}", instructions=told, declared=tools)
+                for i in range(5)
+            ]
             await asyncio.gather(*(complete(model, one) for one in ask))
             assert model.warmth.waits == 0
 
@@ -361,5 +408,7 @@ def test_what_can_be_expected_of_a_cache_is_a_fact_of_the_model() -> None:
     assert known(PromptCacheState(nano, 1_024)) == (1_024, 11_112), (
         "a second is worth $0.0005, and a token saves 45 nanos"
     )
-    assert known(PromptCacheState(unpriced, 1_024)) == (1_024, 0), "with an unknown price nobody waits"
+    assert known(PromptCacheState(unpriced, 1_024)) == (1_024, 0), (
+        "with an unknown price nobody waits"
+    )
     assert known(PromptCacheState(SONNET, 0)) == (0, 0)

@@ -1,4 +1,5 @@
-"""Ids of calls are unique in every conversation that is sent, in every dialect, and stay as they were."""
+"""Ids of calls are unique in every conversation that is sent, in every dialect, and stay as they
+were."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ ODD = ("call_0", "", "a b", "ü", "x" * 200, "call_0\n", 'q"')
 def turns(n: int, id: str = "call_0") -> list[Message]:
     out: list[Message] = [User(text="Go.")]
     for k in range(n):
-        out += [Assistant(calls=(Call(id=id, name="read", args='{"path":"a"}'),)), Result(call_id=id, text=f"r{k}")]
+        out += [
+            Assistant(calls=(Call(id=id, name="read", args='{"path":"a"}'),)),
+            Result(call_id=id, text=f"r{k}"),
+        ]
     return out
 
 
@@ -43,13 +47,17 @@ def ids_in(messages: list[Message]) -> list[str]:
 
 @pytest.mark.parametrize("id", ODD)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialect_takes(dialect: str, id: str) -> None:
+def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialect_takes(
+    dialect: str, id: str
+) -> None:
     async def story() -> None:
         async with FakeLLM(["Done."], settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             conversation = of(turns(5, id))
             request = asking(messages=History(conversation, 0, len(conversation)))
-            reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(request, lambda text: None)
+            reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(
+                request, lambda text: None
+            )
             await client.close()
             assert llm.violations == [] and reply.message.text == "Done."
             (heard,) = llm.requests
@@ -80,13 +88,17 @@ def test_what_was_sent_before_is_sent_again_to_the_byte(dialect: str) -> None:
     start = b",".join(History(of(messages[:9]), 0, 9).encode("k", codec.unit))
     assert whole.startswith(start)
     # Cut, as after a summary: what is left has the names that it had.
-    assert sent.endswith(b",".join(History(conversation, 9, len(conversation)).encode("k", codec.unit)[1:]))
+    assert sent.endswith(
+        b",".join(History(conversation, 9, len(conversation)).encode("k", codec.unit)[1:])
+    )
 
 
 MESSAGES = st.lists(
     st.builds(
         lambda ids: Assistant(calls=tuple(Call(id=i, name="t") for i in ids)),
-        st.lists(st.sampled_from(["call_0", "call_1", "", "a b", "x" * 50]), min_size=1, max_size=3),
+        st.lists(
+            st.sampled_from(["call_0", "call_1", "", "a b", "x" * 50]), min_size=1, max_size=3
+        ),
     ),
     max_size=8,
 )
@@ -94,7 +106,9 @@ MESSAGES = st.lists(
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES, MESSAGES, st.integers(0, 8))
-def test_ids_are_unique_and_valid_also_across_forks(first: list[Message], more: list[Message], cut: int) -> None:
+def test_ids_are_unique_and_valid_also_across_forks(
+    first: list[Message], more: list[Message], cut: int
+) -> None:
     base = of(first)
     fork = of(more, base, min(cut, len(first)))
     for conversation in (base, fork, of([*first[:cut], *more])):
@@ -128,11 +142,16 @@ class Copying:
         self.n += 1
         if self.n > 3:
             raise ModelRejected("gone", "not_found")
-        return Reply(message=Assistant(calls=(Call(id="call_0", name="read", args='{"path":"a"}'),)), stop="calls")
+        return Reply(
+            message=Assistant(calls=(Call(id="call_0", name="read", args='{"path":"a"}'),)),
+            stop="calls",
+        )
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restart(dialect: str, tmp_path: Path) -> None:
+def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restart(
+    dialect: str, tmp_path: Path
+) -> None:
     @tool
     async def read(path: str) -> str:
         """Reads a file."""
@@ -171,17 +190,41 @@ def test_a_reply_that_is_kept_whole_goes_back_under_its_new_ids(dialect: str) ->
         ],
         "openai_responses": [
             {"type": "reasoning", "id": "rs_1", "encrypted_content": "e", "summary": []},
-            {"type": "function_call", "id": "fc_1", "call_id": "call_0", "name": "read", "arguments": "{}"},
+            {
+                "type": "function_call",
+                "id": "fc_1",
+                "call_id": "call_0",
+                "name": "read",
+                "arguments": "{}",
+            },
         ],
-        "gemini": [{"functionCall": {"id": "call_0", "name": "read", "args": {}}, "thoughtSignature": "QQ=="}],
+        "gemini": [
+            {
+                "functionCall": {"id": "call_0", "name": "read", "args": {}},
+                "thoughtSignature": "QQ==",
+            }
+        ],
     }[dialect]
-    said = Assistant(calls=(Call(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(kept)}")
+    said = Assistant(
+        calls=(Call(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(kept)}"
+    )
     conversation = of(
-        [User(text="Go."), said, Result(call_id="call_0", text="1"), said, Result(call_id="call_0", text="2")]
+        [
+            User(text="Go."),
+            said,
+            Result(call_id="call_0", text="1"),
+            said,
+            Result(call_id="call_0", text="2"),
+        ]
     )
     codec = CODECS[dialect]()
     sent = json.loads(b"[%b]" % b",".join(History(conversation, 0, 5).encode("k", codec.unit)))
     text = json.dumps(sent)
-    assert text.count('"s"' if dialect == "anthropic" else '"e"' if dialect == "openai_responses" else "QQ==") == 2
+    assert (
+        text.count(
+            '"s"' if dialect == "anthropic" else '"e"' if dialect == "openai_responses" else "QQ=="
+        )
+        == 2
+    )
     ids = re.findall(r'"(?:tool_use_id|call_id|id)": "(call_\w+)"', text)
     assert len(ids) == (2 if dialect == "gemini" else 4) and len(set(ids)) == len(ids) // 2

@@ -1,4 +1,5 @@
-"""Models by name: keys and addresses from the environment, aliases, allowlists, prices, and chains of fallbacks."""
+"""Models by name: keys and addresses from the environment, aliases, allowlists, prices, and chains
+of fallbacks."""
 
 from __future__ import annotations
 
@@ -64,11 +65,15 @@ def made(name: str, environ: dict[str, str], **fields: Any) -> HttpModel:
 
 
 async def heard_by(name: str, environ: dict[str, str], url: str) -> str:
-    """What a provider hears of a call, head and body. `url` is the variable that says where it is."""
+    """What a provider hears of a call, head and body. `url` is the variable that says where it
+    is."""
     from retinue.models.codec import Options
 
     body = BODIES.get(name.split(":")[0], BODIES["chat"])
-    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
+        len(body),
+        body,
+    )
     async with answering(answer) as (at, heard):
         catalog = Catalog({**environ, url: at}, options=Options(stream=False), times=FAST)
         try:
@@ -93,11 +98,15 @@ def test_a_provider_takes_its_key_from_the_names_that_others_use(provider: str) 
         assert any(KEY in value for value in model._headers.values())
     for name in urls:
         environ = {keys[0]: KEY} if keys else {}
-        assert made(f"{provider}:m", {**environ, name: "https://mine.test:99"})._url.startswith("https://mine.test:99/")
+        assert made(f"{provider}:m", {**environ, name: "https://mine.test:99"})._url.startswith(
+            "https://mine.test:99/"
+        )
 
 
 def test_a_gateways_token_is_sent_as_a_bearers_and_nothing_else() -> None:
-    heard = asyncio.run(heard_by("anthropic:m", {"ANTHROPIC_AUTH_TOKEN": "token-1234"}, "ANTHROPIC_BASE_URL"))
+    heard = asyncio.run(
+        heard_by("anthropic:m", {"ANTHROPIC_AUTH_TOKEN": "token-1234"}, "ANTHROPIC_BASE_URL")
+    )
     assert "authorization: bearer token-1234" in heard and "x-api-key" not in heard
     both = {"ANTHROPIC_AUTH_TOKEN": "token-1234", "ANTHROPIC_API_KEY": KEY}
     heard = asyncio.run(heard_by("anthropic:m", both, "ANTHROPIC_BASE_URL"))
@@ -131,7 +140,9 @@ def test_what_was_copied_around_a_key_is_dropped_and_what_is_in_it_is_refused() 
         ("http://box:1/v1/", "http://box:1/v1"),
     ],
 )
-def test_ollamas_address_is_understood_in_the_forms_that_ollama_takes(said: str, meant: str) -> None:
+def test_ollamas_address_is_understood_in_the_forms_that_ollama_takes(
+    said: str, meant: str
+) -> None:
     assert made("ollama:m", {"OLLAMA_HOST": said})._url == f"{meant}/chat/completions"
 
 
@@ -188,9 +199,16 @@ def test_governors_are_shared_by_account_and_model() -> None:
 
 def test_only_what_is_allowed_of_a_provider_can_be_used() -> None:
     environ = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
-    catalog = Catalog(environ, allow={"claude": ["claude-*"], "openai": []}, aliases={"sly": "anthropic:evil"})
+    catalog = Catalog(
+        environ, allow={"claude": ["claude-*"], "openai": []}, aliases={"sly": "anthropic:evil"}
+    )
     catalog.find("anthropic:claude-sonnet-4-5")
-    for name in ("anthropic:evil", "sly", "openai:gpt-5", "anthropic:claude-sonnet-4-5 | openai:gpt-5"):
+    for name in (
+        "anthropic:evil",
+        "sly",
+        "openai:gpt-5",
+        "anthropic:claude-sonnet-4-5 | openai:gpt-5",
+    ):
         with pytest.raises(ConfigError, match="is not allowed"):
             catalog.find(name)
     with pytest.raises(ConfigError, match="no provider"):
@@ -198,7 +216,12 @@ def test_only_what_is_allowed_of_a_provider_can_be_used() -> None:
 
 
 def test_a_name_is_resolved_through_aliases_and_chains_to_what_is_asked() -> None:
-    aliases = {"fast": "quick", "quick": "claude:small", "both": "fast | GPT:big", "here": "local:x.gguf"}
+    aliases = {
+        "fast": "quick",
+        "quick": "claude:small",
+        "both": "fast | GPT:big",
+        "here": "local:x.gguf",
+    }
     catalog = Catalog({}, aliases=aliases)
     for name, meant in {
         "fast": "anthropic:small",
@@ -208,7 +231,13 @@ def test_a_name_is_resolved_through_aliases_and_chains_to_what_is_asked() -> Non
     }.items():
         assert catalog.resolve(name) == meant
         assert catalog.resolve(meant) == meant
-    for name, is_known in {"fast": True, "a:b": True, "x | y": True, "slow": False, "": False}.items():
+    for name, is_known in {
+        "fast": True,
+        "a:b": True,
+        "x | y": True,
+        "slow": False,
+        "": False,
+    }.items():
         assert catalog.knows(name) is is_known
 
 
@@ -301,7 +330,9 @@ def test_a_budget_in_dollars_is_refused_where_the_price_is_unknown() -> None:
         catalog = Catalog({"ANTHROPIC_API_KEY": KEY})
         async with Retinue(models=catalog) as retinue:
             with pytest.raises(Refused, match="price"):
-                await retinue.run(Agent("one", model="anthropic:no-such"), "Go.", budget=Budget(usd=1.0))
+                await retinue.run(
+                    Agent("one", model="anthropic:no-such"), "Go.", budget=Budget(usd=1.0)
+                )
 
     asyncio.run(story())
 
@@ -312,7 +343,9 @@ def test_a_budget_in_dollars_is_refused_where_the_price_is_unknown() -> None:
 class Link:
     """A model that says what it is told to, or fails."""
 
-    def __init__(self, name: str, *ends: ModelError | str, is_shut: bool = False, **info: Any) -> None:
+    def __init__(
+        self, name: str, *ends: ModelError | str, is_shut: bool = False, **info: Any
+    ) -> None:
         self.info = ModelInfo(name=name, **info)
         self.provider, self.is_shut, self.asked = name, is_shut, 0
         self._ends = ends or ("ok",)
@@ -331,7 +364,11 @@ def chained(*links: Link) -> str:
 
 @pytest.mark.parametrize("kind", ["not_found", "quota", "overloaded", "auth", "tls", "redirect"])
 def test_the_next_is_asked_where_the_first_cannot_be_had_and_it_is_told_which(kind: str) -> None:
-    error = ModelUnavailable("no", kind) if kind in ("quota", "overloaded") else ModelRejected("no", kind)
+    error = (
+        ModelUnavailable("no", kind)
+        if kind in ("quota", "overloaded")
+        else ModelRejected("no", kind)
+    )
     first, second = Link("a", error), Link("b")
     assert chained(first, second) == "b:m"
     assert (first.asked, second.asked) == (1, 1)
@@ -360,8 +397,16 @@ def test_the_facts_of_a_chain_hold_for_each_link() -> None:
     a = Link("a", window=100, max_output=9, price_in=5, price_out=1, price_cache_write=6)
     b = Link("b", window=200, max_output=8, price_in=7, price_out=2)
     info = Fallback((a, b), name="chain").info
-    assert (info.window, info.max_output, info.price_in, info.price_out, info.price_cache_write) == (100, 8, 7, 2, 7)
-    assert not Fallback((a, Link("c")), name="chain").info.priced, "one unknown price makes the chain's unknown"
+    assert (
+        info.window,
+        info.max_output,
+        info.price_in,
+        info.price_out,
+        info.price_cache_write,
+    ) == (100, 8, 7, 2, 7)
+    assert not Fallback((a, Link("c")), name="chain").info.priced, (
+        "one unknown price makes the chain's unknown"
+    )
 
 
 def outage(n: int) -> Sequence[str]:
@@ -379,9 +424,14 @@ def test_a_chain_over_http_goes_around_an_outage_and_comes_back() -> None:
             first.governor.probe_seconds = 3_600.0
             said = [await complete(chain, asking(run=f"r{i}")) for i in range(20)]
             assert {r.model for r in said} == {"openai:m"}
-            assert one.n_requests == 5 and "5 failures in a row (overloaded)" in catalog.status()[0].why
+            assert (
+                one.n_requests == 5
+                and "5 failures in a row (overloaded)" in catalog.status()[0].why
+            )
             first.governor.next_probe = 0.0
-            assert (await complete(chain)).model == "openai:m", "the probe failed, and the call did not"
+            assert (await complete(chain)).model == "openai:m", (
+                "the probe failed, and the call did not"
+            )
             first.governor.next_probe = 0.0
             assert (await complete(chain)).model == "anthropic:m"
             assert [s.why for s in catalog.status()] == ["", ""]
@@ -395,19 +445,28 @@ def test_what_was_asked_for_and_what_answered_is_on_record() -> None:
         async with FakeLLM(["Hello."], faults=["F51"]) as llm:
             catalog = Catalog({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": llm.url}, times=FAST)
             async with Retinue(models=catalog) as retinue:
-                outcome = await retinue.run(Agent("one", model="anthropic:claude-sonnet-4-5"), "Go.")
-            assert outcome.model_requested == outcome.model_resolved == "anthropic:claude-sonnet-4-5"
+                outcome = await retinue.run(
+                    Agent("one", model="anthropic:claude-sonnet-4-5"), "Go."
+                )
+            assert (
+                outcome.model_requested == outcome.model_resolved == "anthropic:claude-sonnet-4-5"
+            )
             assert outcome.model_used == "another-model"
             assert outcome.tree_usd > 0
 
     asyncio.run(story())
 
 
-def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_answered(tmp_path: Path) -> None:
+def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_answered(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         async with FakeLLM(["Hello."], faults=lambda heard, n: "F51") as llm:
             environ = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": llm.url}
-            aliases = {"fast": "claude:claude-sonnet-4-5", "sure": "fast | anthropic:claude-opus-4-1"}
+            aliases = {
+                "fast": "claude:claude-sonnet-4-5",
+                "sure": "fast | anthropic:claude-opus-4-1",
+            }
             one = Agent("one", model="fast")
             catalog = Catalog(environ, times=FAST, aliases=aliases)
             async with Retinue(tmp_path / "log.db", models=catalog) as retinue:
@@ -418,8 +477,15 @@ def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_a
                 assert again is not None
         meant = "anthropic:claude-sonnet-4-5"
         for told in (plain, again):
-            assert (told.model_requested, told.model_resolved, told.model_used) == ("fast", meant, "another-model")
-        assert (chain.model_requested, chain.model_resolved) == ("sure", f"{meant} | anthropic:claude-opus-4-1")
+            assert (told.model_requested, told.model_resolved, told.model_used) == (
+                "fast",
+                meant,
+                "another-model",
+            )
+        assert (chain.model_requested, chain.model_resolved) == (
+            "sure",
+            f"{meant} | anthropic:claude-opus-4-1",
+        )
         assert chain.model_used == "anthropic:another-model"
 
     asyncio.run(story())
@@ -435,8 +501,14 @@ def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_chain_expects_of_a_cache_what_every_link_gives() -> None:
     catalog = Catalog({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "GROQ_API_KEY": "k"})
-    sonnet, opus = catalog.find("anthropic:claude-sonnet-4-5").info, catalog.find("anthropic:claude-opus-4-6").info
+    sonnet, opus = (
+        catalog.find("anthropic:claude-sonnet-4-5").info,
+        catalog.find("anthropic:claude-opus-4-6").info,
+    )
     assert (sonnet.cache_tokens, opus.cache_tokens) == (1_024, 4_096)
     both = catalog.find("anthropic:claude-sonnet-4-5 | anthropic:claude-opus-4-6").info
     assert (both.cache_tokens, both.price_cache_read) == (4_096, opus.price_cache_read)
-    assert catalog.find("anthropic:claude-sonnet-4-5 | groq:llama-3.3-70b-versatile").info.cache_tokens == 0
+    assert (
+        catalog.find("anthropic:claude-sonnet-4-5 | groq:llama-3.3-70b-versatile").info.cache_tokens
+        == 0
+    )

@@ -18,7 +18,17 @@ from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavaila
 from retinue.models.connection_pool import checked_url
 from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.testing.fake_llm.fake_provider import FakeLLM
-from tests.models.http_world import FAST, KEY, answering, asking, at_rest, closed_port, complete, http_model, url_of
+from tests.models.http_world import (
+    FAST,
+    KEY,
+    answering,
+    asking,
+    at_rest,
+    closed_port,
+    complete,
+    http_model,
+    url_of,
+)
 from tests.waiting import SECONDS
 
 
@@ -29,17 +39,23 @@ async def failing(model: HttpModel, kind: type[ModelError]) -> Any:
     return caught.value
 
 
-def test_nobody_there_and_no_such_name_are_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_and_no_such_name_are_worth_another_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def story() -> None:
         client = ConnectionPool(FAST)
-        nobody = await failing(http_model(f"http://127.0.0.1:{closed_port()}", client=client), ModelUnavailable)
+        nobody = await failing(
+            http_model(f"http://127.0.0.1:{closed_port()}", client=client), ModelUnavailable
+        )
         assert nobody.kind == "network"
 
         async def no_name(*args: Any, **fields: Any) -> Any:
             raise OSError(-2, "Name or service not known")
 
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", no_name)
-        unknown = await failing(http_model("http://nowhere.invalid", client=client), ModelUnavailable)
+        unknown = await failing(
+            http_model("http://nowhere.invalid", client=client), ModelUnavailable
+        )
         assert unknown.kind == "network" and "nowhere.invalid" in str(unknown)
         await client.close()
 
@@ -56,14 +72,22 @@ def certificate(folder: Path, days: int) -> tuple[ssl.SSLContext, str]:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "loopback")])
     ip = x509.IPAddress(__import__("ipaddress").ip_address("127.0.0.1"))
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    )
     made = made.serial_number(1).not_valid_before(now - datetime.timedelta(days=30))
     made = made.not_valid_after(now + datetime.timedelta(days=days))
     made = made.add_extension(x509.SubjectAlternativeName([ip]), False)
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
     file = folder / f"{days}.pem"
-    secret = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(secret[0]) + key.private_bytes(*secret))
+    secret = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    file.write_bytes(
+        made.sign(key, hashes.SHA256()).public_bytes(secret[0]) + key.private_bytes(*secret)
+    )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(file)
     return context, str(file)
@@ -97,20 +121,32 @@ def test_only_a_certificate_that_is_trusted_and_valid_is_talked_to(tmp_path: Pat
 
 def test_a_file_of_certificates_that_is_not_there_is_the_callers_mistake() -> None:
     async def story() -> None:
-        model = http_model("https://x.test", client=ConnectionPool(FAST, environ={"SSL_CERT_FILE": "missing.pem"}))
+        model = http_model(
+            "https://x.test", client=ConnectionPool(FAST, environ={"SSL_CERT_FILE": "missing.pem"})
+        )
         with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
             await complete(model)
 
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("answer", "error"), [(b"220 hello\r\n", ModelRejected), (b"", ModelUnavailable)])
-def test_what_is_no_handshake_is_refused_and_a_broken_one_tried_again(answer: bytes, error: type[ModelError]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "error"), [(b"220 hello\r\n", ModelRejected), (b"", ModelUnavailable)]
+)
+def test_what_is_no_handshake_is_refused_and_a_broken_one_tried_again(
+    answer: bytes, error: type[ModelError]
+) -> None:
     async def story() -> str:
         async with answering(answer, listen=False) as (url, _):
             client = ConnectionPool(FAST)
             try:
-                return str((await failing(http_model(url.replace("http:", "https:"), client=client), error)).kind)
+                return str(
+                    (
+                        await failing(
+                            http_model(url.replace("http:", "https:"), client=client), error
+                        )
+                    ).kind
+                )
             finally:
                 await client.close()
 
@@ -147,7 +183,9 @@ def test_a_proxy_sees_the_name_of_the_provider_and_never_the_key() -> None:
         ("https://api.test", "*", False),
     ],
 )
-def test_a_proxy_is_used_for_what_is_encrypted_and_not_listed(url: str, direct: str, proxied: bool) -> None:
+def test_a_proxy_is_used_for_what_is_encrypted_and_not_listed(
+    url: str, direct: str, proxied: bool
+) -> None:
     client = ConnectionPool(environ={"https_proxy": "http://proxy.test:3128", "no_proxy": direct})
     assert client.proxy(url) == ("http://proxy.test:3128" if proxied else None)
 
@@ -185,7 +223,8 @@ def test_a_client_that_was_closed_opens_again() -> None:
 
 
 def answer_from_a_thread(delay: float) -> tuple[str, Callable[[], None]]:
-    """A provider that answers while this loop does not run; where it is, and how to wait for its end."""
+    """A provider that answers while this loop does not run; where it is, and how to wait for its
+    end."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -223,7 +262,9 @@ def test_a_loop_that_was_blocked_cuts_off_nobody_who_was_answered() -> None:
 def test_a_loop_that_is_always_late_still_ends_what_is_silent() -> None:
     async def story() -> None:
         async with answering(b"", close=False) as (url, _):
-            client = ConnectionPool(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
+            client = ConnectionPool(
+                Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0)
+            )
             call = asyncio.create_task(complete(http_model(url, client=client)))
             for _ in range(20):
                 await asyncio.sleep(0.01)
@@ -236,7 +277,16 @@ def test_a_loop_that_is_always_late_still_ends_what_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "api.test", "ftp://api.test", "https://", "https://a b.test", "https://x.test:0", "https://x:99999999"]
+    "url",
+    [
+        "",
+        "api.test",
+        "ftp://api.test",
+        "https://",
+        "https://a b.test",
+        "https://x.test:0",
+        "https://x:99999999",
+    ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="address"):

@@ -1,4 +1,5 @@
-"""What a provider counts is believed as far as it can be: nothing is booked twice, for ever, or not at all."""
+"""What a provider counts is believed as far as it can be: nothing is booked twice, for ever, or not
+at all."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def test_a_count_that_is_missing_is_estimated() -> None:
 @pytest.mark.parametrize("n", [4_000 + 500 + ADDED + 1, 450_000, (1 << 31) - 1])
 def test_a_prompt_of_more_tokens_than_bytes_is_none(n: int) -> None:
     assert used(input=n, output=90) == used(output=90)
-    assert used(input=4_000 + 500 + ADDED, output=90).input == 4_000 + 500 + ADDED, "a gateway may have added to it"
+    assert used(input=4_000 + 500 + ADDED, output=90).input == 4_000 + 500 + ADDED, (
+        "a gateway may have added to it"
+    )
 
 
 def test_a_provider_that_was_asked_to_read_elsewhere_may_count_what_it_read() -> None:
@@ -64,7 +67,9 @@ def test_a_provider_that_was_asked_to_read_elsewhere_may_count_what_it_read() ->
 
 def test_no_reply_is_longer_than_was_permitted_unless_it_is() -> None:
     assert used(input=1_100, output=50_000).output == 1_000
-    assert believed(Usage(input=1_100, output=3_000), 9_000, ASKED).output == 3_000, "it was seen to be"
+    assert believed(Usage(input=1_100, output=3_000), 9_000, ASKED).output == 3_000, (
+        "it was seen to be"
+    )
 
 
 def test_no_more_of_a_prompt_is_cached_than_there_is() -> None:
@@ -78,7 +83,11 @@ def test_of_a_reply_that_broke_off_what_came_counts_if_it_is_more_than_was_count
         return believed(Usage(**told), said, ASKED, is_whole=False)
 
     assert broken(400, input=1_100, output=1) == Usage(
-        input=1_100, output=1, estimated=99, nanos=1_100 * 3_000 + 100 * 15_000, nanos_estimated=99 * 15_000
+        input=1_100,
+        output=1,
+        estimated=99,
+        nanos=1_100 * 3_000 + 100 * 15_000,
+        nanos_estimated=99 * 15_000,
     )
     assert broken(40, input=1_100, output=60).tokens == 1_160
     assert broken(0).estimated == 1_000, "the prompt was read"
@@ -101,14 +110,22 @@ def stream(dialect: str, *counts: tuple[int, int]) -> bytes:
             first, *rest = [{"input_tokens": i, "output_tokens": o} for i, o in counts]
             message = {"id": "m1", "model": "m", "content": [], "usage": first}
             events = [{"type": "message_start", "message": message}]
-            events += [{"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}]
+            events += [
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+            ]
             delta = {"type": "text_delta", "text": "Hi"}
             events += [{"type": "content_block_delta", "index": 0, "delta": delta}]
-            events += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": u} for u in rest]
+            events += [
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": u}
+                for u in rest
+            ]
             events += [{"type": "message_stop"}]
         case "openai_chat":
             events = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}]
-            told = [{"prompt_tokens": i, "completion_tokens": o, "total_tokens": i + o} for i, o in counts]
+            told = [
+                {"prompt_tokens": i, "completion_tokens": o, "total_tokens": i + o}
+                for i, o in counts
+            ]
             events += [{"choices": [], "usage": u} for u in told]
             events += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
         case "openai_responses":
@@ -119,12 +136,17 @@ def stream(dialect: str, *counts: tuple[int, int]) -> bytes:
             events += [{"type": "response.completed", "response": done}]
         case _:
             told = [{"promptTokenCount": i, "candidatesTokenCount": o} for i, o in counts]
-            events = [{"candidates": [{"content": {"parts": [{"text": "Hi"}]}}], "usageMetadata": told[0]}]
+            events = [
+                {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}], "usageMetadata": told[0]}
+            ]
             events += [{"usageMetadata": u} for u in told[1:]]
             events += [{"candidates": [{"finishReason": "STOP"}]}]
     body = b"".join(b"data: %b\n\n" % json.dumps(e).encode() for e in events)
     body += b"data: [DONE]\n\n" if dialect == "openai_chat" else b""
-    return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n%b" % (
+        len(body),
+        body,
+    )
 
 
 def spent(dialect: str, *counts: tuple[int, int]) -> Usage:

@@ -1,4 +1,5 @@
-"""The way to a provider over real sockets: addresses that do not answer, proxies that lead nowhere, TLS that ends."""
+"""The way to a provider over real sockets: addresses that do not answer, proxies that lead nowhere,
+TLS that ends."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 
     async def story(model: HttpModel, client: ConnectionPool) -> None:
         port = int(model._url.split(":")[2].partition("/")[0])
-        found = [(socket.AF_INET, 0, 0, "", (ip, port)) for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")]
+        found = [
+            (socket.AF_INET, 0, 0, "", (ip, port))
+            for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")
+        ]
         asked = 0
 
         async def lookup(*args: Any, **fields: Any) -> Any:
@@ -60,7 +64,9 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
         replies = await asyncio.gather(*(complete(there, asking(run=f"r{i}")) for i in range(3)))
         assert [r.message.text for r in replies] == ["Hi"] * 3 and time.monotonic() - began < 20.0
         assert asked == 2, "one look for all, and a failure is not remembered"
-        await until(lambda: len([t for t in asyncio.all_tasks() if "_connected" in repr(t.get_coro())]) == 0)
+        await until(
+            lambda: len([t for t in asyncio.all_tasks() if "_connected" in repr(t.get_coro())]) == 0
+        )
 
     with_peer(serve, story)
     assert {address[1][0] for address in tried} == {"203.0.113.1", "203.0.113.2", "127.0.0.1"}
@@ -69,7 +75,10 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 def test_addresses_take_turns() -> None:
     async def story() -> None:
         dialer = Dialer(1.0, ssl.create_default_context)
-        four, six = [(socket.AF_INET, (f"192.0.2.{n}", 1)) for n in (1, 2)], [(socket.AF_INET6, ("::1", 1))]
+        four, six = (
+            [(socket.AF_INET, (f"192.0.2.{n}", 1)) for n in (1, 2)],
+            [(socket.AF_INET6, ("::1", 1))],
+        )
         dialer._known["x", 1] = (float("inf"), [list(four), list(six)])
         assert await dialer.resolve("x", 1) == [four[0], six[0], four[1]]
         assert await dialer.resolve("x", 1) == [four[1], six[0], four[0]]
@@ -99,7 +108,9 @@ async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.parametrize("is_safe", [False, True])
-def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Path, is_safe: bool) -> None:
+def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(
+    tmp_path: Path, is_safe: bool
+) -> None:
     trusted, file = certificate(tmp_path, 30)
     told: list[bytes] = []
     serve, asked = once(OK)
@@ -127,7 +138,10 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Pat
 
     assert with_peer(serve, story, ssl=trusted) == "HiHi"
     assert len(told) == 1 and asked == [1, 1]
-    assert b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in told[0] and KEY.encode() not in told[0]
+    assert (
+        b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in told[0]
+        and KEY.encode() not in told[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,19 +151,27 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Pat
         (b"HTTP/1.1 403 No\r\n\r\nforbidden", ModelRejected, "403"),
         (b"HTTP/1.1 302 No\r\nlocation: http://evil.test\r\n\r\n", ModelUnavailable, "302"),
         (b"SSH-2.0-x\r\n", ModelUnavailable, "the proxy sent what is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, "more than an answer"),
+        (
+            b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+            ModelUnavailable,
+            "more than an answer",
+        ),
         (b"HTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, ""),
         (b"", ModelUnavailable, "before an answer came"),
     ],
 )
-def test_a_proxy_that_does_not_lead_there_is_told_as_that(answer: bytes, error: type[ModelError], says: str) -> None:
+def test_a_proxy_that_does_not_lead_there_is_told_as_that(
+    answer: bytes, error: type[ModelError], says: str
+) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
 
     async def story() -> ModelError:
         async with serving(proxy) as address:
-            client = ConnectionPool(CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")})
+            client = ConnectionPool(
+                CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")}
+            )
             try:
                 return await fails(http_model("https://provider.test", client=client), client)
             finally:
@@ -173,7 +195,8 @@ def test_a_proxy_that_is_none_is_the_callers_mistake() -> None:
 
 @pytest.mark.parametrize("rest", [0, 10])
 def test_tls_that_breaks_off_ends_no_answer_that_is_not_complete(tmp_path: Path, rest: int) -> None:
-    """The peer ends without saying so, as many do. What it had not said to be complete is not taken for it."""
+    """The peer ends without saying so, as many do. What it had not said to be complete is not taken
+    for it."""
     trusted, file = certificate(tmp_path, 30)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

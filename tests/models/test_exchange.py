@@ -1,4 +1,5 @@
-"""Connections of our own over real sockets, with peers that misbehave: what they send, when, and how they end."""
+"""Connections of our own over real sockets, with peers that misbehave: what they send, when, and
+how they end."""
 
 from __future__ import annotations
 
@@ -25,9 +26,14 @@ Story = Callable[[HttpModel, ConnectionPool], Awaitable[Any]]
 
 
 def with_peer(
-    serve: Serve, story: Story, times: Times = CALM, client: ConnectionPool | None = None, **more: Any
+    serve: Serve,
+    story: Story,
+    times: Times = CALM,
+    client: ConnectionPool | None = None,
+    **more: Any,
 ) -> Any:
-    """What comes of a story with a model whose provider does this. Nothing is open when it is over."""
+    """What comes of a story with a model whose provider does this. Nothing is open when it is
+    over."""
 
     async def whole() -> Any:
         ours = client or ConnectionPool(times)
@@ -45,7 +51,8 @@ def with_peer(
 
 
 def once(answer: bytes, *, close: bool = False) -> tuple[Serve, list[int]]:
-    """A peer that gives this answer to each request, and the numbers of the connections on which it was asked."""
+    """A peer that gives this answer to each request, and the numbers of the connections on which it
+    was asked."""
     asked: list[int] = []
     n = 0
 
@@ -90,18 +97,30 @@ def body(*lines: bytes) -> bytes:
     ("answer", "is_kept"),
     [
         (OK, True),
-        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY), True),
-        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\nx: y\r\n\r\n" % (len(REPLY), REPLY), True),
+        (
+            body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY),
+            True,
+        ),
+        (
+            body(b"transfer-encoding: chunked")
+            + b"%x\r\n%b\r\n0\r\nx: y\r\n\r\n" % (len(REPLY), REPLY),
+            True,
+        ),
         (OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=60\r\n\r\n"), True),
         (OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=1\r\n\r\n"), False),
         (OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), False),
         (OK.replace(b"1.1", b"1.0"), False),
         (OK + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", False),
         (OK + b"\0", False),
-        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\nx" % (len(REPLY), REPLY), False),
+        (
+            body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\nx" % (len(REPLY), REPLY),
+            False,
+        ),
     ],
 )
-def test_only_a_connection_on_which_nothing_is_left_is_used_again(answer: bytes, is_kept: bool) -> None:
+def test_only_a_connection_on_which_nothing_is_left_is_used_again(
+    answer: bytes, is_kept: bool
+) -> None:
     serve, asked = once(answer)
     assert with_peer(serve, twice) == "HiHi"
     assert asked == ([1, 1] if is_kept else [1, 2])
@@ -168,7 +187,9 @@ def test_a_connection_that_nobody_uses_is_closed_after_a_while() -> None:
     assert ended == [0], "nothing more was sent, and then it was closed"
 
 
-def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pool, "LOOK_AFTER", 0.0)
     listening = socket.create_server(("127.0.0.1", 0))
     listening.settimeout(SECONDS)
@@ -179,7 +200,9 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(mon
 
     async def story() -> None:
         client = ConnectionPool(CALM)
-        model = http_model(f"http://127.0.0.1:{listening.getsockname()[1]}", client=client, stream=False)
+        model = http_model(
+            f"http://127.0.0.1:{listening.getsockname()[1]}", client=client, stream=False
+        )
         for _ in range(2):
             asked = asyncio.create_task(complete(model))
             peer, _ = await asyncio.to_thread(listening.accept)
@@ -200,11 +223,19 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(mon
     [
         (b"HTTP/1.1 100 Continue\r\n\r\n" * (MOST_INTERIM + 1) + OK, ModelRejected, "bad_response"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000 + b"\r\n", ModelRejected, "bad_response"),
-        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1_000 + b"\r\n" + OK, ModelRejected, "bad_response"),
+        (
+            b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1_000 + b"\r\n" + OK,
+            ModelRejected,
+            "bad_response",
+        ),
         (body(b"content-length: 1", b"content-length: 2") + b"{}", ModelRejected, "bad_response"),
         (body(b"content-length: -5") + b"{}", ModelRejected, "bad_response"),
         (body(b"content-length: 99999999999999999999") + b"{}", ModelRejected, "bad_response"),
-        (body(b"content-length: 2", b"transfer-encoding: chunked") + b"{}", ModelRejected, "bad_response"),
+        (
+            body(b"content-length: 2", b"transfer-encoding: chunked") + b"{}",
+            ModelRejected,
+            "bad_response",
+        ),
         (body(b"x: a\0b") + b"{}", ModelRejected, "bad_response"),
         (b"HTTP/3 200 OK\r\n\r\n{}", ModelRejected, "bad_response"),
         (b"220 mail.test ESMTP\r\n", ModelRejected, "bad_response"),
@@ -215,7 +246,9 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(mon
         (b"HTT", ModelUnavailable, "network"),
     ],
 )
-def test_what_is_no_answer_is_refused_or_tried_again(answer: bytes, error: type[ModelError], kind: str) -> None:
+def test_what_is_no_answer_is_refused_or_tried_again(
+    answer: bytes, error: type[ModelError], kind: str
+) -> None:
     serve, _ = once(answer, close=True)
     told = with_peer(serve, fails)
     assert isinstance(told, error) and told.kind == kind, told
@@ -235,17 +268,23 @@ def test_a_head_or_body_that_drips_ends_when_its_time_is_over(said: bytes) -> No
             writer.write(bytes([byte]))
             await asyncio.sleep(0.002)
 
-    told = with_peer(serve, fails, Times(connect=5.0, headers=0.6, idle=0.6, content=0.6, attempt=0.6))
+    told = with_peer(
+        serve, fails, Times(connect=5.0, headers=0.6, idle=0.6, content=0.6, attempt=0.6)
+    )
     assert told.kind == "network" and "did not answer in time" in str(told)
 
 
 def test_answers_in_single_bytes_are_read() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        writer.transport.get_extra_info("socket").setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )
         while True:
             await read_request(reader)
             chunked = b"%x;a=b\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY)
-            for byte in b"HTTP/1.1 103 Hint\r\n\r\n" + body(b"transfer-encoding: chunked") + chunked:
+            for byte in (
+                b"HTTP/1.1 103 Hint\r\n\r\n" + body(b"transfer-encoding: chunked") + chunked
+            ):
                 writer.write(bytes([byte]))
                 await asyncio.sleep(0)
 
@@ -328,7 +367,9 @@ def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() 
 
 
 def test_a_call_can_be_cancelled_at_every_step() -> None:
-    serve, _ = once(body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY))
+    serve, _ = once(
+        body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY)
+    )
 
     async def story(model: HttpModel, client: ConnectionPool) -> int:
         ended = 0
@@ -369,7 +410,9 @@ def test_a_client_that_is_closed_ends_what_is_under_way() -> None:
     with_peer(serve, story)
 
 
-def test_a_machine_without_descriptors_is_not_the_providers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_descriptors_is_not_the_providers_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     serve, _ = once(OK)
 
     def none_left(*args: Any, **fields: Any) -> Any:

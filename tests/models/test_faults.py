@@ -1,4 +1,5 @@
-"""A sample of `make faults`, and what else must hold when a provider fails: endings, secrets, cancels, siblings."""
+"""A sample of `make faults`, and what else must hold when a provider fails: endings, secrets,
+cancels, siblings."""
 
 from __future__ import annotations
 
@@ -22,7 +23,17 @@ from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, ParsedRequest
 from tests.models.faults_main import RETRY, Case, Story, cases, main, play, play_all, tell
-from tests.models.http_world import CODECS, DIALECTS, FAST, KEY, QUICK, at_rest, http_model, talking, url_of
+from tests.models.http_world import (
+    CODECS,
+    DIALECTS,
+    FAST,
+    KEY,
+    QUICK,
+    at_rest,
+    http_model,
+    talking,
+    url_of,
+)
 from tests.waiting import SECONDS, until
 
 ALL = list(cases())
@@ -50,14 +61,17 @@ def test_the_cases_are_each_fault_for_both_roles_and_both_calls_in_every_dialect
 def test_each_fault_in_each_dialect_ends_as_it_should(part: int) -> None:
     async def story() -> list[str]:
         mine = sample()[part::4]
-        # Time limits are fractions of a second here, and a busy machine can miss them; alone a case must not.
+        # Time limits are fractions of a second here, and a busy machine can miss them; alone a case
+        # must not.
         late = [case async for case, found in play_all(mine, at_once=4) if found]
         return [f"{case}: {'; '.join(found)}" for case in late if (found := await play(case))]
 
     assert asyncio.run(story()) == []
 
 
-def test_the_program_prints_one_line_that_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_prints_one_line_that_says_how_it_went(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     try:
         assert main(["--only", "F3,F10", "--dialect", "gemini"]) == 0
     finally:
@@ -75,7 +89,11 @@ def test_what_stays_too_long_is_shortened_and_then_given_up(dialect: str) -> Non
         told = Story(Case("F12", dialect, "lead", "later"), always=True)
         async with FakeLLM(told.script, faults=told.faults, settings=QUICK) as llm:
             client = ConnectionPool(FAST)
-            outcome = (await tell(told, told.agents(http_model(url_of(llm, dialect), dialect, client=client)))).root
+            outcome = (
+                await tell(
+                    told, told.agents(http_model(url_of(llm, dialect), dialect, client=client))
+                )
+            ).root
             await client.close()
             assert llm.violations == []
             return outcome
@@ -85,8 +103,8 @@ def test_what_stays_too_long_is_shortened_and_then_given_up(dialect: str) -> Non
 
 
 def failing_for_ever(fault: str, retry: Retry, seconds: float = 1.0, least: int = 1) -> Any:
-    """A run whose every call fails: its outcome if it has one in that time, and the calls that it made; when it has
-    none, what it says that it waits for, once it has made at least so many."""
+    """A run whose every call fails: its outcome if it has one in that time, and the calls that it
+    made; when it has none, what it says that it waits for, once it has made at least so many."""
 
     async def story() -> Any:
         async with talking(faults=lambda heard, n: fault) as (llm, model), Retinue() as retinue:
@@ -97,7 +115,11 @@ def failing_for_ever(fault: str, retry: Retry, seconds: float = 1.0, least: int 
 
             def says() -> str:
                 state = retinue._engine.trees.run(run).state
-                return state.waits_for if isinstance(state, Thinking) and llm.n_requests >= least else ""
+                return (
+                    state.waits_for
+                    if isinstance(state, Thinking) and llm.n_requests >= least
+                    else ""
+                )
 
             if outcome is None:
                 waits = await until(says)
@@ -109,7 +131,9 @@ def failing_for_ever(fault: str, retry: Retry, seconds: float = 1.0, least: int 
 
 
 def test_after_its_tries_a_run_dies_or_waits_and_says_for_what() -> None:
-    outcome, _, n = failing_for_ever("F6", Retry(attempts=3, base_ms=5, cap_ms=20, then="fail"), SECONDS)
+    outcome, _, n = failing_for_ever(
+        "F6", Retry(attempts=3, base_ms=5, cap_ms=20, then="fail"), SECONDS
+    )
     assert (outcome.state, outcome.stop, n) == ("failed", "server_error", 3)
     assert outcome.error.startswith("Failed after 3 attempts: ")
     outcome, waits, n = failing_for_ever("F6", Retry(attempts=3, base_ms=5, cap_ms=200), least=4)
@@ -140,10 +164,15 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
     async def story() -> None:
         settings = replace(QUICK, retry_after_seconds=0.5)
         async with (
-            talking(script, faults=faults, settings=settings, governor=governor, seconds=0.02) as (llm, model),
+            talking(script, faults=faults, settings=settings, governor=governor, seconds=0.02) as (
+                llm,
+                model,
+            ),
             Retinue() as retinue,
         ):
-            outcome = await retinue.run(hiring(model, 30), "Go.", retry=Retry(attempts=1, then="fail"))
+            outcome = await retinue.run(
+                hiring(model, 30), "Go.", retry=Retry(attempts=1, then="fail")
+            )
             assert outcome.ok and {c.state for c in outcome.children} == {"completed"}
             assert too_early == 0, "nobody leaves after the limit was heard"
             assert max(at) >= at[11] + 0.48
@@ -234,11 +263,20 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
             faults = [fault] if fault else []
             async with FakeLLM(script, faults=faults, settings=QUICK) as llm:
                 client = ConnectionPool(FAST)
-                model = http_model(url_of(llm, dialect), dialect, client=client, governor=Governor(spent_seconds=0.05))
+                model = http_model(
+                    url_of(llm, dialect),
+                    dialect,
+                    client=client,
+                    governor=Governor(spent_seconds=0.05),
+                )
                 async with Retinue(tmp_path / "log.db") as retinue:
                     agent = Agent("one", model=model, tools=[tell_it])
                     # Nobody brings another key here: who waits for one fails instead.
-                    retry = msgspec.structs.replace(QUOTA, then="fail") if fault.startswith("F10") else QUOTA
+                    retry = (
+                        msgspec.structs.replace(QUOTA, then="fail")
+                        if fault.startswith("F10")
+                        else QUOTA
+                    )
                     outcome = await retinue.run(agent, f"Go {fault}.", retry=retry)
                     seen: list[Any] = [outcome, *await retinue.messages(outcome.id)]
                     seen += [item async for item in retinue.stream(outcome.id)]
@@ -247,7 +285,9 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
 
     with caplog.at_level(logging.DEBUG):
         asyncio.run(story())
-    assert any("[redacted:key]" in text for text in told), "where somebody repeated it, it is hidden"
+    assert any("[redacted:key]" in text for text in told), (
+        "where somebody repeated it, it is hidden"
+    )
     assert [name for name, data in haystacks(tmp_path) if KEY.encode() in data] == []
     assert KEY not in caplog.text and KEY not in "\n".join(told)
 
@@ -255,7 +295,9 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
 # the checker itself
 
 
-def without_results(codec: AnthropicCodec, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+def without_results(
+    codec: AnthropicCodec, messages: Sequence[Message], *, mark: bool = False
+) -> bytes:
     return ORIGINAL(codec, [m for m in messages if not isinstance(m, Result)], mark=mark)
 
 
@@ -283,4 +325,6 @@ def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found == ["-4 more requests than without the fault"]
     with monkeypatch.context() as patch:
         patch.setattr(Governor, "_left", lambda self, turn: None)
-        assert any("left" in words for words in asyncio.run(play(Case("F3", "gemini", "helper", "later"))))
+        assert any(
+            "left" in words for words in asyncio.run(play(Case("F3", "gemini", "helper", "later")))
+        )

@@ -27,7 +27,9 @@ N_STREAMS = 500
 
 def sdk(answer: Callable[[httpx2.Request], httpx2.Response]) -> genai.Client:
     arguments = {"transport": httpx2.MockTransport(answer)}
-    return genai.Client(api_key=KEY, http_options=types.HttpOptions(api_version="v1beta", client_args=arguments))
+    return genai.Client(
+        api_key=KEY, http_options=types.HttpOptions(api_version="v1beta", client_args=arguments)
+    )
 
 
 def camel(name: str) -> str:
@@ -35,7 +37,8 @@ def camel(name: str) -> str:
 
 
 def as_we_spell(value: Any, inside: str = "") -> Any:
-    """Field names of the API in camel case and bytes in plain base64; what a user or a model wrote is left alone."""
+    """Field names of the API in camel case and bytes in plain base64; what a user or a model wrote
+    is left alone."""
     if inside in ("args", "response", "parametersJsonSchema", "responseJsonSchema"):
         return value
     if isinstance(value, dict):
@@ -48,7 +51,9 @@ def as_we_spell(value: Any, inside: str = "") -> Any:
 
 def body_of(messages: list[Any], options: Options = STREAM, max_output: int = 9) -> dict[str, Any]:
     joined = b",".join(GEMINI.unit(part) for part in units(messages))
-    found = json.loads(GEMINI.head("m", "", [], options) + joined + GEMINI.tail(max_output, options))
+    found = json.loads(
+        GEMINI.head("m", "", [], options) + joined + GEMINI.tail(max_output, options)
+    )
     assert isinstance(found, dict)
     return found
 
@@ -60,7 +65,8 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
         sent.append(request)
         whole = b'{"candidates":[{"finishReason":"STOP"}]}'
         return httpx2.Response(
-            200, content=b"data: " + whole + b"\r\n\r\n" if b"alt=sse" in request.url.query else whole
+            200,
+            content=b"data: " + whole + b"\r\n\r\n" if b"alt=sse" in request.url.query else whole,
         )
 
     client = sdk(answer)
@@ -68,9 +74,15 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
     for n in range(N_REQUESTS):
         one = case(rng)
         if one.options.stream:
-            list(client.models.generate_content_stream(model=one.model, contents=list(one.contents), config=one.config))
+            list(
+                client.models.generate_content_stream(
+                    model=one.model, contents=list(one.contents), config=one.config
+                )
+            )
         else:
-            client.models.generate_content(model=one.model, contents=list(one.contents), config=one.config)
+            client.models.generate_content(
+                model=one.model, contents=list(one.contents), config=one.config
+            )
         theirs = sent.pop()
         joined = b",".join(GEMINI.unit(part, mark=n % 2 == 0) for part in units(one.messages))
         head = GEMINI.head(one.model, one.instructions, one.tools, one.options)
@@ -83,7 +95,13 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
 
 def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
     """A reply from the SDK's objects, by the rules that the codec has to keep."""
-    text, calls, usage, model, reason = "", [], dict.fromkeys(("p", "t", "c", "o", "th"), 0), "", None
+    text, calls, usage, model, reason = (
+        "",
+        [],
+        dict.fromkeys(("p", "t", "c", "o", "th"), 0),
+        "",
+        None,
+    )
     for chunk in chunks:
         model = chunk.model_version or model
         if (used := chunk.usage_metadata) is not None:
@@ -104,35 +122,50 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
                     text += part.text
     assert reason is not None
     named = [
-        Call(id=c.id or f"call_{n}", name=c.name or "", args=json.dumps(c.args or {}, sort_keys=True))
+        Call(
+            id=c.id or f"call_{n}", name=c.name or "", args=json.dumps(c.args or {}, sort_keys=True)
+        )
         for n, c in enumerate(calls)
     ]
-    spent = Usage(input=usage["p"] + usage["t"], output=usage["o"] + usage["th"], cache_read=usage["c"])
-    ends = {"STOP": "calls" if named else "end", "MAX_TOKENS": "length", "MALFORMED_FUNCTION_CALL": "end"}
+    spent = Usage(
+        input=usage["p"] + usage["t"], output=usage["o"] + usage["th"], cache_read=usage["c"]
+    )
+    ends = {
+        "STOP": "calls" if named else "end",
+        "MAX_TOKENS": "length",
+        "MALFORMED_FUNCTION_CALL": "end",
+    }
     stop = ends.get(reason.value, "refusal")
     if stop == "refusal":
         text, named = f"The provider refused to answer ({reason.value}).", []
     if reason.value == "MALFORMED_FUNCTION_CALL":
         text, named = "", []
-    return Reply(message=Assistant(text=text, calls=tuple(named)), usage=spent, stop=stop, model=model)  # type: ignore[arg-type]
+    return Reply(
+        message=Assistant(text=text, calls=tuple(named)), usage=spent, stop=stop, model=model
+    )  # type: ignore[arg-type]
 
 
 def comparable(reply: Reply) -> Reply:
     """Without what the SDK's objects do not have, and with sorted arguments."""
     calls = tuple(
-        Call(id=c.id, name=c.name, args=json.dumps(json.loads(c.args), sort_keys=True)) for c in reply.message.calls
+        Call(id=c.id, name=c.name, args=json.dumps(json.loads(c.args), sort_keys=True))
+        for c in reply.message.calls
     )
     return msgspec.structs.replace(reply, message=Assistant(text=reply.message.text, calls=calls))
 
 
 def test_a_stream_is_read_as_the_official_sdk_reads_it_wherever_it_is_cut() -> None:
     body = b""
-    client = sdk(lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body))
+    client = sdk(
+        lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+    )
     rng = random.Random(17)
     for n in range(N_STREAMS):
         is_long = n % 20 == 0
         body = sse(responses(rng, 8 if is_long else 1 + n % 2), rng)
-        theirs = found_by_the_sdk(list(client.models.generate_content_stream(model="m", contents="x")))
+        theirs = found_by_the_sdk(
+            list(client.models.generate_content_stream(model="m", contents="x"))
+        )
         seen, whole = decoded(body)
         assert comparable(whole) == theirs, body
         if whole.stop != "refusal" and (whole.message.text or whole.message.calls):
@@ -145,7 +178,9 @@ def test_a_stream_is_read_as_the_official_sdk_reads_it_wherever_it_is_cut() -> N
 
 def test_a_body_without_streaming_is_read_as_the_official_sdk_reads_it() -> None:
     body = b""
-    client = sdk(lambda _: httpx2.Response(200, headers={"content-type": "application/json"}, content=body))
+    client = sdk(
+        lambda _: httpx2.Response(200, headers={"content-type": "application/json"}, content=body)
+    )
     rng = random.Random(5)
     for _ in range(100):
         chunks = responses(rng, 4)
@@ -220,12 +255,18 @@ def test_signed_parts_go_back_byte_for_byte() -> None:
 
 
 def test_a_reply_without_signatures_keeps_nothing() -> None:
-    reply = reply_to(reply_chunk([{"text": "thinking", "thought": True}, {"text": "hi"}, call_part("f", {}, "i")]))
+    reply = reply_to(
+        reply_chunk(
+            [{"text": "thinking", "thought": True}, {"text": "hi"}, call_part("f", {}, "i")]
+        )
+    )
     assert reply.message == Assistant(text="hi", calls=(Call(id="i", name="f"),))
 
 
 def test_what_was_kept_for_other_words_is_not_used() -> None:
-    message = reply_to(reply_chunk([{"text": "hello"}, call_part("f", {}, thoughtSignature="QQ==")])).message
+    message = reply_to(
+        reply_chunk([{"text": "hello"}, call_part("f", {}, thoughtSignature="QQ==")])
+    ).message
     changed = msgspec.structs.replace(message, text="other")
     assert b"QQ==" in GEMINI.unit([message])
     assert b"QQ==" in GEMINI.unit([changed])
@@ -241,7 +282,13 @@ def test_what_was_kept_for_other_words_is_not_used() -> None:
 
 def test_thoughts_are_not_text() -> None:
     text, reply = decoded(
-        sse([reply_chunk([{"text": "hm", "thought": True, "thoughtSignature": "QQ=="}, {"text": "yes"}])])
+        sse(
+            [
+                reply_chunk(
+                    [{"text": "hm", "thought": True, "thoughtSignature": "QQ=="}, {"text": "yes"}]
+                )
+            ]
+        )
     )
     assert (text, reply.message.text) == ("yes", "yes")
     assert json.loads(GEMINI.unit([reply.message]))["parts"] == [
@@ -255,7 +302,10 @@ def test_a_signed_call_that_cannot_go_back_keeps_its_signature() -> None:
     assert message.calls == (Call(id="i", name="", args='"text"'),)
     model, user = json.loads(b"[" + GEMINI.unit([message, Result(call_id="i", text="?")]) + b"]")
     assert model["parts"] == [
-        {"functionCall": {"id": "i", "name": "_", "args": {"invalid_json": '"text"'}}, "thoughtSignature": "QQ=="}
+        {
+            "functionCall": {"id": "i", "name": "_", "args": {"invalid_json": '"text"'}},
+            "thoughtSignature": "QQ==",
+        }
     ]
     assert user["parts"][0]["functionResponse"]["name"] == "_"
 
@@ -264,7 +314,9 @@ def test_a_signed_call_that_cannot_go_back_keeps_its_signature() -> None:
 
 
 def test_calls_without_ids_get_ids_that_are_not_sent_back() -> None:
-    message = reply_to(reply_chunk([call_part("f", {}), call_part("f", {}), call_part("g", {}, "own")])).message
+    message = reply_to(
+        reply_chunk([call_part("f", {}), call_part("f", {}), call_part("g", {}, "own")])
+    ).message
     assert [c.id for c in message.calls] == ["call_0", "call_1", "own"]
     sent = GEMINI.unit([message, *(Result(call_id=c.id, text="r") for c in message.calls)])
     assert b"call_" not in sent
@@ -291,7 +343,11 @@ def test_a_signed_call_is_answered_under_the_id_that_it_came_with() -> None:
     parts = [call_part("f", {"n": n}, "a", thoughtSignature="QQ==") for n in range(2)]
     message = reply_to(reply_chunk(parts)).message
     assert [c.id for c in message.calls] == ["a", "call_1"]
-    sent = json.loads(b"[" + GEMINI.unit([message, *(Result(call_id=c.id, text=c.id) for c in message.calls)]) + b"]")
+    sent = json.loads(
+        b"["
+        + GEMINI.unit([message, *(Result(call_id=c.id, text=c.id) for c in message.calls)])
+        + b"]"
+    )
     assert sent[0]["parts"][0] == parts[0]
     # An id that another call has is left out on both sides: the pair is found by its place.
     assert sent[0]["parts"][1]["functionCall"] == {"name": "f", "args": {"n": 1}}
@@ -307,7 +363,9 @@ def test_two_hundred_calls_are_read() -> None:
 def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
     message = Assistant(calls=(Call(id="x", name="9 lives!"), Call(id="y", name="")))
     sent = json.loads(
-        b"[" + GEMINI.unit([message, Result(call_id="x", text="1"), Result(call_id="y", text="2")]) + b"]"
+        b"["
+        + GEMINI.unit([message, Result(call_id="x", text="1"), Result(call_id="y", text="2")])
+        + b"]"
     )
     assert [p["functionCall"]["name"] for p in sent[0]["parts"]] == ["_9_lives_", "_"]
     assert [p["functionResponse"]["name"] for p in sent[1]["parts"]] == ["_9_lives_", "_"]
@@ -315,9 +373,9 @@ def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
 
 def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
-    assert json.loads(GEMINI.unit([Assistant(calls=(Call(id="x", name="f", args=deep),))]))["parts"] == [
-        {"functionCall": {"id": "x", "name": "f", "args": {"invalid_json": deep}}}
-    ]
+    assert json.loads(GEMINI.unit([Assistant(calls=(Call(id="x", name="f", args=deep),))]))[
+        "parts"
+    ] == [{"functionCall": {"id": "x", "name": "f", "args": {"invalid_json": deep}}}]
 
 
 # Texts and odd values.
@@ -326,7 +384,9 @@ def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b", "\u202e", "\udfff\ud800x", "\U0010ffff"])
 def test_odd_text_is_sent_without_an_exception(text: str) -> None:
     image = Image(media_type="image/png", data="AA==")
-    said = Assistant(text=text, calls=(Call(id=text, name=text, args=text),), opaque=f"gemini\n{text}")
+    said = Assistant(
+        text=text, calls=(Call(id=text, name=text, args=text),), opaque=f"gemini\n{text}"
+    )
     sent = [User(text=text, images=(image,)), said, Result(call_id=text, text=text, error=True)]
     tools = [ToolSchema(name="t", description=text, parameters={"title": text, text: [text]})]
     body = encode(GEMINI, "m", text, sent, tools, STREAM, 5)
@@ -366,12 +426,21 @@ def test_what_a_caller_adds_joins_what_is_there() -> None:
             "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
         },
     )
-    sent = GEMINI.head("m", "", [tool], options) + GEMINI.unit([User(text="x")]) + GEMINI.tail(1, options)
-    assert [sent.count(f'"{name}":'.encode()) for name in ("tools", "contents", "generationConfig")] == [1, 1, 1]
+    sent = (
+        GEMINI.head("m", "", [tool], options)
+        + GEMINI.unit([User(text="x")])
+        + GEMINI.tail(1, options)
+    )
+    assert [
+        sent.count(f'"{name}":'.encode()) for name in ("tools", "contents", "generationConfig")
+    ] == [1, 1, 1]
     body = json.loads(sent)
     assert [list(t) for t in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
     assert body["contents"] == [{"role": "user", "parts": [{"text": "x"}]}]
-    assert body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "LOW", "includeThoughts": True}
+    assert body["generationConfig"]["thinkingConfig"] == {
+        "thinkingLevel": "LOW",
+        "includeThoughts": True,
+    }
 
 
 def test_without_a_key_no_key_is_sent() -> None:
@@ -379,7 +448,11 @@ def test_without_a_key_no_key_is_sent() -> None:
 
 
 def test_other_candidates_are_left_out() -> None:
-    chunk = {"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "OTHER"}]}
+    chunk = {
+        "candidates": [
+            {"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "OTHER"}
+        ]
+    }
     assert reply_to(chunk, reply_chunk([{"text": "yes"}])).message.text == "yes"
 
 

@@ -1,4 +1,5 @@
-"""Who may call a provider, and when: on virtual time, so that an outage of half an hour takes a moment."""
+"""Who may call a provider, and when: on virtual time, so that an outage of half an hour takes a
+moment."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ async def test_requests_a_minute_are_learned_from_the_headers() -> None:
     assert account.governor.per_minute == {"requests": 60.0}
     await asyncio.gather(*(account.call(seconds=0.0) for _ in range(13)))
     assert account.times()[:4] == [0.0] * 4, "what is left may be used at once"
-    assert account.times()[4:] == pytest.approx([float(n) for n in range(1, 11)]), "then one a second"
+    assert account.times()[4:] == pytest.approx([float(n) for n in range(1, 11)]), (
+        "then one a second"
+    )
 
 
 @virtually
@@ -119,7 +122,9 @@ async def test_tokens_a_minute_are_learned_from_dates_too() -> None:
     await asyncio.gather(*(account.call(seconds=0.0, tokens=500) for _ in range(3)))
     assert account.times()[1:] == pytest.approx([5.0, 10.0, 15.0])
     await account.call(seconds=0.0, tokens=100_000)
-    assert account.times()[-1] == pytest.approx(75.0), "what is larger than the limit goes when the bucket is full"
+    assert account.times()[-1] == pytest.approx(75.0), (
+        "what is larger than the limit goes when the bucket is full"
+    )
 
 
 @virtually
@@ -130,7 +135,10 @@ async def test_five_failures_in_a_row_leave_one_probe_every_five_seconds() -> No
     assert account.governor.is_broken
     assert "5 failures in a row (overloaded)" in account.governor.why
     began = len(account.starts)
-    waiting = [asyncio.create_task(account.quietly(f"t{i}", error=overloaded(), seconds=0.1)) for i in range(20)]
+    waiting = [
+        asyncio.create_task(account.quietly(f"t{i}", error=overloaded(), seconds=0.1))
+        for i in range(20)
+    ]
     await asyncio.sleep(50)
     probes = account.times()[began:]
     assert 9 <= len(probes) <= 10
@@ -200,14 +208,24 @@ async def test_a_spent_account_is_asked_once_a_minute() -> None:
 
 
 @virtually
-async def test_whoever_waits_behind_a_key_that_is_refused_is_told_so_and_leaves_nothing_behind() -> None:
+async def test_whoever_waits_behind_a_key_that_is_refused_is_told_so_and_leaves_nothing_behind() -> (
+    None
+):
     account = Account(width=1)
     dead = ModelUnavailable("no such key", "auth")
-    told = await asyncio.gather(*(account.quietly(f"t{n}", error=dead, seconds=0.1) for n in range(200)))
+    told = await asyncio.gather(
+        *(account.quietly(f"t{n}", error=dead, seconds=0.1) for n in range(200))
+    )
     assert told == ["auth"] * 200 and len(account.starts) == 2
-    assert (account.governor.in_flight, account.governor.waiting, account.governor.is_shut) == (0, 0, True)
+    assert (account.governor.in_flight, account.governor.waiting, account.governor.is_shut) == (
+        0,
+        0,
+        True,
+    )
     await asyncio.sleep(5.1)
-    assert [await account.quietly() for _ in range(3)] == ["ok"] * 3 and not account.governor.is_shut
+    assert [await account.quietly() for _ in range(3)] == [
+        "ok"
+    ] * 3 and not account.governor.is_shut
 
 
 @virtually
@@ -217,7 +235,10 @@ async def test_one_call_that_is_refused_holds_the_others_until_a_second_has_foun
     assert await account.quietly(error=odd, seconds=0.1) == "auth"
     assert not account.governor.is_shut
     began = asyncio.get_running_loop().time()
-    assert await asyncio.gather(*(account.quietly(f"t{n}", seconds=1) for n in range(20))) == ["ok"] * 20
+    assert (
+        await asyncio.gather(*(account.quietly(f"t{n}", seconds=1) for n in range(20)))
+        == ["ok"] * 20
+    )
     assert account.governor.refusal is None and at_rest(account.governor)
     assert asyncio.get_running_loop().time() - began < 3
 
@@ -243,14 +264,24 @@ async def test_what_this_machine_lacks_is_not_the_providers_failure() -> None:
     for _ in range(4):
         await account.quietly(error=overloaded())
     for _ in range(50):
-        assert await account.quietly(error=ModelUnavailable("Too many open files", "machine")) == "machine"
-    assert (account.governor.failures, account.governor.is_broken, account.governor.why) == (4, False, "")
+        assert (
+            await account.quietly(error=ModelUnavailable("Too many open files", "machine"))
+            == "machine"
+        )
+    assert (account.governor.failures, account.governor.is_broken, account.governor.why) == (
+        4,
+        False,
+        "",
+    )
 
 
 @virtually
 async def test_a_provider_that_flaps_is_not_taken_for_one_that_is_down() -> None:
     account, draw = Account(), random.Random(1)
-    errors = [ModelUnavailable("broken", "server_error") if draw.random() < 0.5 else None for _ in range(5_000)]
+    errors = [
+        ModelUnavailable("broken", "server_error") if draw.random() < 0.5 else None
+        for _ in range(5_000)
+    ]
     await asyncio.gather(*(account.quietly(error=error) for error in errors))
     assert account.governor.probes == 0
 
@@ -286,13 +317,17 @@ def test_whatever_is_cancelled_or_fails_nobody_is_forgotten_and_nothing_leaks(se
 
     async def one(account: Account) -> None:
         await asyncio.sleep(draw.random() * 60)
-        error = draw.choice([None, None, None, overloaded(), overloaded(3.0), limited(), limited(2.0)])
+        error = draw.choice(
+            [None, None, None, overloaded(), overloaded(3.0), limited(), limited(2.0)]
+        )
         kinds = ["requests", "tokens"]
         headers = {f"x-ratelimit-limit-{k}": "50" for k in kinds}
         headers |= {f"x-ratelimit-remaining-{k}": str(draw.randrange(50)) for k in kinds}
         headers |= {f"x-ratelimit-reset-{k}": f"{draw.random() * 9:.3f}s" for k in kinds}
         told = headers if draw.random() < 0.3 else None
-        await account.quietly(draw.choice("abc"), draw.random() * 5, error, headers=told, tokens=draw.randrange(80))
+        await account.quietly(
+            draw.choice("abc"), draw.random() * 5, error, headers=told, tokens=draw.randrange(80)
+        )
 
     async def story() -> None:
         account = Account(width=draw.choice([1, 2, 8]))

@@ -1,4 +1,5 @@
-"""Thousands of runs behind one governor: through outages and failures all of them end, and nobody storms."""
+"""Thousands of runs behind one governor: through outages and failures all of them end, and nobody
+storms."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def test_after_an_outage_of_half_an_hour_all_runs_finish_and_nobody_storms() -> 
     assert at_rest(model.governor)
 
 
-def test_with_half_of_ten_thousand_calls_failing_all_runs_end_with_three_times_the_calls_at_most() -> None:
+def test_with_half_of_ten_thousand_calls_failing_all_runs_end_with_three_times_the_calls_at_most() -> (
+    None
+):
     draw = random.Random(7)
     kinds = ["overloaded", "server_error", "network", "server_error", "network", "rate_limit"]
 

@@ -1,4 +1,5 @@
-"""Numbers from outside are bounded before they are parsed, and what this machine lacks is nobody else's failure."""
+"""Numbers from outside are bounded before they are parsed, and what this machine lacks is nobody
+else's failure."""
 
 from __future__ import annotations
 
@@ -22,10 +23,28 @@ from retinue.models.governor import MAX_COOLING, Governor
 from retinue.models.http import ConnectionPool
 from retinue.models.limit_headers import asked_for, limits_in, until
 from retinue.models.provider_errors import delay, worded
-from tests.models.http_world import CODECS, DIALECTS, FAST, answering, asking, at_rest, complete, http_model, talking
+from tests.models.http_world import (
+    CODECS,
+    DIALECTS,
+    FAST,
+    answering,
+    asking,
+    at_rest,
+    complete,
+    http_model,
+    talking,
+)
 
 LONG = 60_000
-TEXTS = ("9" * LONG, "1" * LONG + "s", "0." + "1" * LONG, "1e" + "9" * LONG, " " * LONG, "1m" * LONG, "Mon, " * LONG)
+TEXTS = (
+    "9" * LONG,
+    "1" * LONG + "s",
+    "0." + "1" * LONG,
+    "1e" + "9" * LONG,
+    " " * LONG,
+    "1m" * LONG,
+    "Mon, " * LONG,
+)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t[:6])
@@ -35,7 +54,9 @@ def test_a_header_as_long_as_headers_can_be_costs_nothing(text: str) -> None:
         asked_for({name: text, "retry-after": text})
     until(text, {"date": text})
     limits_in({f"x-ratelimit-{part}-tokens": text for part in ("limit", "remaining", "reset")})
-    limits_in({f"anthropic-ratelimit-tokens-{part}": text for part in ("limit", "remaining", "reset")})
+    limits_in(
+        {f"anthropic-ratelimit-tokens-{part}": text for part in ("limit", "remaining", "reset")}
+    )
     delay({"retry-after": text}, text, text)
     worded(text, has_key=True)
     # It took minutes; a busy machine takes longer than a millisecond, but not that.
@@ -50,8 +71,12 @@ def test_what_can_be_meant_is_still_read() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(dialect: str) -> None:
-    head = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: %b\r\ncontent-length: 2\r\n\r\n{}" % (b"9" * LONG)
+def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(
+    dialect: str,
+) -> None:
+    head = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: %b\r\ncontent-length: 2\r\n\r\n{}" % (
+        b"9" * LONG
+    )
 
     async def story() -> None:
         async with answering(head) as (url, _):
@@ -64,7 +89,9 @@ def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("told", [10**30, 10**4000, -5, 1.5e300, "12", None, True, [1], {"a": 1}, MOST_TOKENS])
+@pytest.mark.parametrize(
+    "told", [10**30, 10**4000, -5, 1.5e300, "12", None, True, [1], {"a": 1}, MOST_TOKENS]
+)
 def test_a_count_that_cannot_be_one_is_none(told: Any) -> None:
     assert count(told) == 0
     assert count(12) == 12 and count(12.0) == 12
@@ -95,17 +122,25 @@ def usage_body(dialect: str, n: str) -> bytes:
     return body.replace("N", n).encode()
 
 
-@pytest.mark.parametrize("n", ["9" * 30, "9" * 400, "-7", "1e300", '"12"', "null", "1.5", "true", "[[[]]]"])
+@pytest.mark.parametrize(
+    "n", ["9" * 30, "9" * 400, "-7", "1e300", '"12"', "null", "1.5", "true", "[[[]]]"]
+)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_usage_that_is_no_usage_costs_no_reply_and_no_store(dialect: str, n: str, tmp_path: Any) -> None:
+def test_usage_that_is_no_usage_costs_no_reply_and_no_store(
+    dialect: str, n: str, tmp_path: Any
+) -> None:
     body = usage_body(dialect, n)
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(
+        body
+    )
 
     async def story() -> Usage:
         async with answering(head + body) as (url, _), Retinue(tmp_path / "r.db") as retinue:
             client = ConnectionPool(FAST)
             model = http_model(url, dialect, client=client, stream=False)
-            outcome = await retinue.run(Agent("one", model=model), "Go.", retry=Retry(attempts=1, then="fail"))
+            outcome = await retinue.run(
+                Agent("one", model=model), "Go.", retry=Retry(attempts=1, then="fail")
+            )
             await client.close()
             assert (outcome.state, outcome.text) == ("completed", "hi"), outcome.error
             return outcome.usage
@@ -130,7 +165,9 @@ def test_json_of_any_depth_is_an_error_of_the_call(dialect: str, deep: str) -> N
 # this machine
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENETUNREACH])
+@pytest.mark.parametrize(
+    "number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENETUNREACH]
+)
 def test_what_this_machine_lacks_is_told_as_that(number: int) -> None:
     assert errno.errorcode[number] in machine.trouble(OSError(number, "x"))
     try:
@@ -142,7 +179,9 @@ def test_what_this_machine_lacks_is_told_as_that(number: int) -> None:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed(named: bool) -> None:
+def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed(
+    named: bool,
+) -> None:
     async def story() -> None:
         async with talking(["Hello."]) as (llm, model), Retinue() as retinue:
             if named:
@@ -158,9 +197,16 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
                 for _ in range(8):
                     with pytest.raises(ModelUnavailable) as caught:
                         await complete(model, asking())
-                    assert caught.value.kind == "machine" and "EMFILE" in str(caught.value), caught.value
-                assert (model.governor.failures, model.governor.is_broken) == (0, False) and at_rest(model.governor)
-                run = loop.create_task(retinue.run(Agent("one", model=model), "Go.", retry=Retry(base_ms=20)))
+                    assert caught.value.kind == "machine" and "EMFILE" in str(caught.value), (
+                        caught.value
+                    )
+                assert (model.governor.failures, model.governor.is_broken) == (
+                    0,
+                    False,
+                ) and at_rest(model.governor)
+                run = loop.create_task(
+                    retinue.run(Agent("one", model=model), "Go.", retry=Retry(base_ms=20))
+                )
                 await asyncio.sleep(0.05)
             finally:
                 for one in kept:
@@ -181,9 +227,16 @@ def test_numbers_in_an_error_inside_a_stream_are_bounded_too() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "left", "reset"),
-    [("1", "0", "1e9"), ("1e-300", "0", "1"), ("0.001", "0", "9999999d"), ("5", "-3", "2999-01-01T00:00:00Z")],
+    [
+        ("1", "0", "1e9"),
+        ("1e-300", "0", "1"),
+        ("0.001", "0", "9999999d"),
+        ("5", "-3", "2999-01-01T00:00:00Z"),
+    ],
 )
-def test_no_header_stops_an_account_for_longer_than_an_hour(limit: str, left: str, reset: str) -> None:
+def test_no_header_stops_an_account_for_longer_than_an_hour(
+    limit: str, left: str, reset: str
+) -> None:
     """Twenty are under way when one answer says that nothing is left for ages."""
     now = [0.0]
     headers = {

@@ -1,4 +1,5 @@
-"""A model over real sockets: what is sent, what is read, and what becomes of everything that can go wrong between."""
+"""A model over real sockets: what is sent, what is read, and what becomes of everything that can go
+wrong between."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ async def failing(model: HttpModel, kind: type[ModelError] = ModelError, **field
     return caught.value
 
 
-def said_to(*answers: bytes, kind: type[ModelError] | None = None, times: Times = FAST, **fields: Any) -> Any:
+def said_to(
+    *answers: bytes, kind: type[ModelError] | None = None, times: Times = FAST, **fields: Any
+) -> Any:
     """What a model makes of these bytes: a reply, or an error of this kind."""
 
     async def story() -> Any:
@@ -102,7 +105,10 @@ def test_a_reply_comes_whole_with_its_cost_and_its_model(dialect: str, stream: b
 def long_talk(n: int, size: int) -> list[Message]:
     talk: list[Message] = []
     for i in range(n):
-        talk += [User(text=f"{i} " + "q" * size), Assistant(text="", calls=(Call(id=f"c{i}", name="read"),))]
+        talk += [
+            User(text=f"{i} " + "q" * size),
+            Assistant(text="", calls=(Call(id=f"c{i}", name="read"),)),
+        ]
         talk += [Result(call_id=f"c{i}", name="read", text="r" * size), Assistant(text="a" * size)]
     return [*talk, User(text="And now?")]
 
@@ -110,7 +116,9 @@ def long_talk(n: int, size: int) -> list[Message]:
 @every_dialect
 @pytest.mark.parametrize("cache", [True, False])
 @pytest.mark.parametrize("size", [10, 3_000, 70_000])
-def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(dialect: str, cache: bool, size: int) -> None:
+def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(
+    dialect: str, cache: bool, size: int
+) -> None:
     options = Options(cache=cache, cache_key="k")
     model = http_model("http://x", dialect, client=ConnectionPool(), options=options)
     talk, tools = long_talk(12, size), asking().declared
@@ -121,7 +129,9 @@ def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(dialect: str
             request = asking(messages=History(conversation, 0, len(conversation)), declared=tools)
             parts = model.body(request, model._head(request)[0])
             shown = list(request.messages)
-            assert b"".join(parts) == encode(model.codec, "m", "Be brief.", shown, tools, options, 256)
+            assert b"".join(parts) == encode(
+                model.codec, "m", "Be brief.", shown, tools, options, 256
+            )
 
 
 def test_a_forks_body_has_one_breakpoint_more_at_the_end_of_what_it_shares() -> None:
@@ -131,8 +141,18 @@ def test_a_forks_body_has_one_breakpoint_more_at_the_end_of_what_it_shares() -> 
         base.append(message)
     request = asking(messages=history(User(text="Fork."), base=base))
     body = b"".join(model.body(request, model._head(request)[0]))
-    plain = encode(model.codec, "m", "Be brief.", list(request.messages), request.declared, Options(cache_key="k"), 256)
-    assert body.count(b"cache_control") == plain.count(b"cache_control") + 1 == 4, "Anthropic takes four"
+    plain = encode(
+        model.codec,
+        "m",
+        "Be brief.",
+        list(request.messages),
+        request.declared,
+        Options(cache_key="k"),
+        256,
+    )
+    assert body.count(b"cache_control") == plain.count(b"cache_control") + 1 == 4, (
+        "Anthropic takes four"
+    )
     extra = b',"cache_control":{"type":"ephemeral"}'
     at = next(n for n, (a, b) in enumerate(zip(body, plain, strict=False)) if a != b)
     assert body[:at] + body[at + len(extra) :] == plain
@@ -146,7 +166,9 @@ def test_a_conversation_that_lost_its_beginning_is_still_taken(dialect: str) -> 
             for message in long_talk(3, 10):
                 conversation.append(message)
             for start in range(len(conversation)):
-                await complete(model, asking(messages=History(conversation, start, len(conversation))))
+                await complete(
+                    model, asking(messages=History(conversation, start, len(conversation)))
+                )
             assert llm.violations == []
 
     asyncio.run(story())
@@ -184,7 +206,9 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
 
     asyncio.run(story())
     for close in (True, False):
-        broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelUnavailable, close=close)
+        broken = said_to(
+            head(401, content_length="500") + b'{"type":"err', kind=ModelUnavailable, close=close
+        )
         assert broken.kind == "auth", "the status was told"
 
 
@@ -194,12 +218,21 @@ def test_a_page_with_403_says_nothing_of_the_key() -> None:
         error = said_to(head(403, content_length=str(len(body))) + body, kind=ModelUnavailable)
         assert error.kind == "forbidden" and "HTTP 403" in str(error) and "<" not in str(error)
     body = b'{"type":"error","error":{"type":"permission_error","message":"no"}}'
-    assert said_to(head(403, content_length=str(len(body))) + body, kind=ModelUnavailable).kind == "auth"
+    assert (
+        said_to(head(403, content_length=str(len(body))) + body, kind=ModelUnavailable).kind
+        == "auth"
+    )
 
 
 def test_an_organization_that_is_disabled_is_a_key_that_is_refused() -> None:
-    body = b'{"type":"error","error":{"type":"invalid_request_error","message":"This organization has been disabled."}}'
-    assert said_to(head(400, content_length=str(len(body))) + body, kind=ModelUnavailable).kind == "auth"
+    body = (
+        b'{"type":"error","error":{"type":"invalid_request_error","message":"This organization '
+        b'has been disabled."}}'
+    )
+    assert (
+        said_to(head(400, content_length=str(len(body))) + body, kind=ModelUnavailable).kind
+        == "auth"
+    )
 
 
 def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
@@ -230,7 +263,9 @@ def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
         (head(429, retry_after="1e12"), ModelUnavailable, "rate_limit"),
     ],
 )
-def test_what_is_not_an_answer_is_an_error_of_its_kind(answer: bytes, error: type[ModelError], kind: str) -> None:
+def test_what_is_not_an_answer_is_an_error_of_its_kind(
+    answer: bytes, error: type[ModelError], kind: str
+) -> None:
     told = said_to(answer, kind=error)
     assert told.kind == kind
     assert "<html" not in str(told)
@@ -269,7 +304,8 @@ def test_a_redirect_carries_the_key_nowhere() -> None:
 
 
 async def dripping(pieces: Sequence[bytes], pause: float, times: Times) -> Any:
-    """A model that is told these pieces with a pause between: its reply or its error, and how long it took."""
+    """A model that is told these pieces with a pause between: its reply or its error, and how long
+    it took."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -305,7 +341,9 @@ SHORT = Times(connect=60.0, headers=60.0, idle=60.0, content=60.0, attempt=60.0)
         ([GOOD[:-2], *(bytes([b]) for b in b": " + b"x" * 1_000)], {"content": 0.6}, "no content"),
     ],
 )
-def test_signs_of_life_are_heeded_but_not_for_ever(pieces: list[bytes], short: dict[str, float], says: str) -> None:
+def test_signs_of_life_are_heeded_but_not_for_ever(
+    pieces: list[bytes], short: dict[str, float], says: str
+) -> None:
     pause = 60.0 if len(pieces) == 1 else 0.06
     end, seconds = asyncio.run(dripping(pieces, pause, replace(SHORT, **short)))
     assert says in (str(end) if isinstance(end, ModelError) else "")
@@ -354,7 +392,9 @@ def test_a_thousand_streams_run_at_once() -> None:
         settings = replace(QUICK, pace_seconds=0.1)
         governor, text = Governor(width=1_024), "One two three four five."
         script = Together(1_000, text)
-        async with talking(script, settings=settings, chunks=5, governor=governor, times=Times()) as (llm, model):
+        async with talking(
+            script, settings=settings, chunks=5, governor=governor, times=Times()
+        ) as (llm, model):
             asked = [asking(run=f"r{i}", root=f"t{i}") for i in range(1_000)]
             replies = await asyncio.gather(*(complete(model, one) for one in asked))
             assert {r.message.text for r in replies} == {text}
@@ -389,11 +429,15 @@ class Broken(AnthropicCodec):
         raise KeyError(f"no {KEY} here")
 
 
-def test_a_mistake_of_ours_is_an_error_of_the_call_and_tells_no_key(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_of_ours_is_an_error_of_the_call_and_tells_no_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with talking(codec=Broken()) as (_, model):
             error = await failing(model, ModelRejected)
-            assert error.kind == "bad_response" and "KeyError" in str(error) and KEY not in str(error)
+            assert (
+                error.kind == "bad_response" and "KeyError" in str(error) and KEY not in str(error)
+            )
 
     with caplog.at_level(logging.DEBUG):
         asyncio.run(story())

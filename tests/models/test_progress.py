@@ -62,7 +62,9 @@ def test_what_is_refused_has_left_and_cost_nothing_and_what_broke_off_is_not_for
     progress.leave()
     progress.follow(lambda: Usage(input=7))
     progress.wait()
-    assert progress.sent and progress.usage == Usage(input=7), "the next attempt waits, the one before is paid"
+    assert progress.sent and progress.usage == Usage(input=7), (
+        "the next attempt waits, the one before is paid"
+    )
     progress.leave()
     assert progress.usage is None
     progress.wait()
@@ -73,7 +75,10 @@ def test_what_is_refused_has_left_and_cost_nothing_and_what_broke_off_is_not_for
 def test_a_call_that_waits_for_its_turn_has_not_left(dialect: str) -> None:
     async def story() -> None:
         governor = Governor(width=1, ramp_seconds=0.0)
-        async with talking(dialect=dialect, seconds=3_600.0, governor=governor, times=Times()) as (llm, model):
+        async with talking(dialect=dialect, seconds=3_600.0, governor=governor, times=Times()) as (
+            llm,
+            model,
+        ):
             first, second = asking(run="a"), asking(run="b")
             one = asyncio.create_task(complete(model, first))
             await until(lambda: llm.open == 1)
@@ -101,7 +106,9 @@ def test_a_call_that_is_still_connecting_has_not_left() -> None:
 
 @every_dialect
 @pytest.mark.parametrize("fault", ["F4", "F20", "F23", "F24", "F25"])
-def test_a_stream_that_breaks_after_its_first_byte_says_what_it_has_cost(dialect: str, fault: str) -> None:
+def test_a_stream_that_breaks_after_its_first_byte_says_what_it_has_cost(
+    dialect: str, fault: str
+) -> None:
     async def story() -> ModelError:
         text = "A good day to you and to all of yours. " * 20
         async with talking([text], dialect, faults=[fault], info=PRICED) as (_, model):
@@ -118,7 +125,9 @@ def test_a_stream_that_breaks_after_its_first_byte_says_what_it_has_cost(dialect
 
 
 @every_dialect
-def test_a_call_that_is_cancelled_in_the_middle_of_its_answer_says_what_it_has_cost(dialect: str) -> None:
+def test_a_call_that_is_cancelled_in_the_middle_of_its_answer_says_what_it_has_cost(
+    dialect: str,
+) -> None:
     async def story() -> None:
         async with talking(["word " * 200], dialect, faults=["F20"], info=PRICED) as (_, model):
             said: list[str] = []
@@ -145,7 +154,10 @@ def test_what_is_refused_costs_nothing(dialect: str, fault: str) -> None:
                 await complete(model)
             return caught.value
 
-    counted = (fault, dialect) == ("F5", "anthropic")  # it says what it has read before it says that it failed
+    counted = (fault, dialect) == (
+        "F5",
+        "anthropic",
+    )  # it says what it has read before it says that it failed
     assert (asyncio.run(story()).usage == Usage()) is not counted
 
 
@@ -170,14 +182,17 @@ def test_whoever_is_told_of_a_refused_account_without_a_call_has_sent_nothing() 
                 with pytest.raises(ModelUnavailable) as caught:
                     await complete(model)
                 errors.append(caught.value)
-            assert llm.n_requests == 2, "one call may be refused for what is in it: another finds out"
+            assert llm.n_requests == 2, (
+                "one call may be refused for what is in it: another finds out"
+            )
             assert (errors[2].sent, errors[2].usage) == (False, Usage())
 
     asyncio.run(story())
 
 
 def test_what_the_first_of_a_chain_has_cost_is_in_the_reply_of_the_second() -> None:
-    """An overload in the middle of a stream makes the chain go on: what came until then is charged."""
+    """An overload in the middle of a stream makes the chain go on: what came until then is
+    charged."""
 
     async def story() -> tuple[Reply, Reply]:
         async with FakeLLM(["word " * 100], faults=["F4", None, None], settings=QUICK) as llm:
@@ -196,7 +211,9 @@ def test_what_the_first_of_a_chain_has_cost_is_in_the_reply_of_the_second() -> N
 def test_models_of_this_process_say_so_too() -> None:
     async def story() -> None:
         slow = asking()
-        progress = await cancelled(Scripted(["Hi."], seconds=60.0), slow, lambda: slow.progress.sent)
+        progress = await cancelled(
+            Scripted(["Hi."], seconds=60.0), slow, lambda: slow.progress.sent
+        )
         assert progress.sent and progress.usage is None
         request = asking()
         await complete(ExplorerModel(), request)

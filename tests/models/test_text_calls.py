@@ -1,4 +1,5 @@
-"""Calls that a model wrote as text are found in all the ways models write them, and nowhere else."""
+"""Calls that a model wrote as text are found in all the ways models write them, and nowhere
+else."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ OSLO_JSON = '{"name": "weather", "arguments": {"city": "Oslo"}}'
 
 
 def found(text: str, *, is_cut: bool = False) -> list[tuple[str, object]]:
-    return [(call.name, json.loads(call.args)) for call in recover(text, NAMES, is_cut=is_cut).calls]
+    return [
+        (call.name, json.loads(call.args)) for call in recover(text, NAMES, is_cut=is_cut).calls
+    ]
 
 
 @pytest.mark.parametrize(
@@ -29,8 +32,16 @@ def found(text: str, *, is_cut: bool = False) -> list[tuple[str, object]]:
     [
         (f"<tool_call>{PARIS_JSON}</tool_call>", [PARIS], ""),
         (f"<tool_call>\n{PARIS_JSON}\n</tool_call>\n", [PARIS], ""),
-        (f"I will look.\n<tool_call>{PARIS_JSON}</tool_call> Wait.", [PARIS], "I will look.\nWait."),
-        (f"<tool_call>{PARIS_JSON}</tool_call><tool_call>{OSLO_JSON}</tool_call>", [PARIS, OSLO], ""),
+        (
+            f"I will look.\n<tool_call>{PARIS_JSON}</tool_call> Wait.",
+            [PARIS],
+            "I will look.\nWait.",
+        ),
+        (
+            f"<tool_call>{PARIS_JSON}</tool_call><tool_call>{OSLO_JSON}</tool_call>",
+            [PARIS, OSLO],
+            "",
+        ),
         (f"<tool_call>[{PARIS_JSON}, {OSLO_JSON}]</tool_call>", [PARIS, OSLO], ""),
         (f"<tool_call>{PARIS_JSON}\n{OSLO_JSON}</tool_call>", [PARIS, OSLO], ""),
         (f"<tool_call>\n```json\n{PARIS_JSON}\n```\n</tool_call>", [PARIS], ""),
@@ -55,7 +66,9 @@ def found(text: str, *, is_cut: bool = False) -> list[tuple[str, object]]:
         ('<tool_call>{"name": "weather", "city": "Paris"}</tool_call>', [PARIS], ""),
     ],
 )
-def test_a_call_is_found_however_it_was_written(text: str, calls: list[tuple[str, object]], left: str) -> None:
+def test_a_call_is_found_however_it_was_written(
+    text: str, calls: list[tuple[str, object]], left: str
+) -> None:
     assert found(text) == calls
     assert recover(text, NAMES).text == left
 
@@ -68,12 +81,23 @@ def test_a_call_is_found_however_it_was_written(text: str, calls: list[tuple[str
         ('{"name": "weather", "arguments": {"city": "Paris"}', PARIS),
         ('<tool_call>{"name": "weather", "arguments": {"city": "Paris"}</tool_call>', PARIS),
         ('{"name": "weather", "arguments": {"city": "a\nb"}}', ("weather", {"city": "a\nb"})),
-        ("{'name': 'weather', 'arguments': {'city': True, 'x': None}}", ("weather", {"city": True, "x": None})),
-        ("{'name': 'weather', 'arguments': {'city': 'L\\'Aquila \"x\"'}}", ("weather", {"city": 'L\'Aquila "x"'})),
-        ('{"name": "weather", "arguments": {"city": "C:\\dir \\d"},}', ("weather", {"city": "C:\\dir \\d"})),
+        (
+            "{'name': 'weather', 'arguments': {'city': True, 'x': None}}",
+            ("weather", {"city": True, "x": None}),
+        ),
+        (
+            "{'name': 'weather', 'arguments': {'city': 'L\\'Aquila \"x\"'}}",
+            ("weather", {"city": 'L\'Aquila "x"'}),
+        ),
+        (
+            '{"name": "weather", "arguments": {"city": "C:\\dir \\d"},}',
+            ("weather", {"city": "C:\\dir \\d"}),
+        ),
     ],
 )
-def test_json_that_is_a_little_broken_is_read_all_the_same(broken: str, call: tuple[str, object]) -> None:
+def test_json_that_is_a_little_broken_is_read_all_the_same(
+    broken: str, call: tuple[str, object]
+) -> None:
     assert found(broken) == [call]
 
 
@@ -123,7 +147,13 @@ def test_no_text_is_read_for_long() -> None:
     lines = 'weather\n{"name": "weather", "x": [{\n' * (MAX_CALL // 10)
     deep = "weather " + "\n[{'a': " * 50_000
     slashes = "weather\n{'" + "\\" * 200_000
-    for text in (lines, deep, slashes, "weather" + "<tool_call>" * 50_000, "weather" + "```\n" * 50_000):
+    for text in (
+        lines,
+        deep,
+        slashes,
+        "weather" + "<tool_call>" * 50_000,
+        "weather" + "```\n" * 50_000,
+    ):
         begun = time.process_time()
         recover(text, NAMES)
         assert time.process_time() - begun < 3
@@ -139,7 +169,9 @@ WORDS = [
     "[TOOL_CALLS]",
     "word",
 ]
-PIECES = st.sampled_from(["<tool_call>", "</tool_call>", "```json\n", "```", *"\n {}[]\"',:\\<`", *WORDS])
+PIECES = st.sampled_from(
+    ["<tool_call>", "</tool_call>", "```json\n", "```", *"\n {}[]\"',:\\<`", *WORDS]
+)
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
 
 
@@ -151,19 +183,29 @@ def test_whatever_is_written_the_calls_are_to_known_tools_with_objects(text: str
         assert calls or left == text
 
 
-@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())))
+@given(
+    st.dictionaries(
+        st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
+    )
+)
 def test_arguments_come_through_unchanged(arguments: dict[str, object]) -> None:
     call = json.dumps({"name": "add", "arguments": arguments})
     for text in (call, f"<tool_call>{call}</tool_call>", f"Now:\n```json\n{call}\n```\nSo."):
         (found_call,) = recover(text, NAMES).calls
-        assert json.loads(found_call.args) == json.loads(text_calls.clean(json.dumps(arguments, ensure_ascii=False)))
+        assert json.loads(found_call.args) == json.loads(
+            text_calls.clean(json.dumps(arguments, ensure_ascii=False))
+        )
 
 
 @given(TEXTS, st.data())
-def test_a_preview_shows_all_text_in_order_and_nothing_of_a_call(text: str, data: st.DataObject) -> None:
+def test_a_preview_shows_all_text_in_order_and_nothing_of_a_call(
+    text: str, data: st.DataObject
+) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     preview = Preview()
-    shown = "".join(preview.feed(text[a:b]) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True))
+    shown = "".join(
+        preview.feed(text[a:b]) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)
+    )
     opened = text_calls._OPEN.search(text)
     assert text.startswith(shown)
     assert len(shown) <= (opened.start() if opened else len(text))

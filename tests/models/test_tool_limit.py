@@ -1,4 +1,5 @@
-"""A provider that takes so many tools at most is told of so many: chosen the same way every time, and said."""
+"""A provider that takes so many tools at most is told of so many: chosen the same way every time,
+and said."""
 
 from __future__ import annotations
 
@@ -15,11 +16,16 @@ from tests.models.http_world import DIALECTS, READ, asking, complete, talking
 
 
 def tools(server: str, n: int) -> list[ToolSchema]:
-    return [ToolSchema(name=f"mcp__{server}__t{i:03}", description="", parameters={"type": "object"}) for i in range(n)]
+    return [
+        ToolSchema(name=f"mcp__{server}__t{i:03}", description="", parameters={"type": "object"})
+        for i in range(n)
+    ]
 
 
 def test_own_tools_stay_and_servers_share_what_is_left() -> None:
-    own = [ToolSchema(name=f"own{i}", description="", parameters={"type": "object"}) for i in range(3)]
+    own = [
+        ToolSchema(name=f"own{i}", description="", parameters={"type": "object"}) for i in range(3)
+    ]
     all_of = (*tools("big", 200), *own, *tools("small", 5))
     kept = fitting(all_of, 128)
     assert kept == fitting(all_of, 128) and len(kept) == 128
@@ -33,13 +39,18 @@ def test_own_tools_stay_and_servers_share_what_is_left() -> None:
 
 
 def test_a_crowd_of_own_tools_is_cut_at_its_end() -> None:
-    own = tuple(ToolSchema(name=f"own{i}", description="", parameters={"type": "object"}) for i in range(130))
+    own = tuple(
+        ToolSchema(name=f"own{i}", description="", parameters={"type": "object"})
+        for i in range(130)
+    )
     assert fitting(own, 128) == own[:128]
     assert "2 tools" in left_out(own, own[:128], 128)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_provider_is_told_of_more_tools_than_it_takes(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_provider_is_told_of_more_tools_than_it_takes(
+    dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
     declared = (READ, *tools("s", 140))
 
     async def main() -> tuple[int, str]:
@@ -61,7 +72,10 @@ def test_no_provider_is_told_of_more_tools_than_it_takes(dialect: str, caplog: p
 
 def test_a_chain_takes_as_many_tools_as_its_narrowest_link() -> None:
     async def main() -> None:
-        async with talking(dialect="anthropic") as (_, wide), talking(dialect="openai_chat") as (_, narrow):
+        async with (
+            talking(dialect="anthropic") as (_, wide),
+            talking(dialect="openai_chat") as (_, narrow),
+        ):
             assert (wide.most_tools, narrow.most_tools) == (0, 128)
             assert Fallback([wide, narrow], name="c").most_tools == 128
             assert Fallback([wide], name="c").most_tools == 0

@@ -1,4 +1,5 @@
-"""One exchange over real sockets: what is written at a time, answers that come early, and connections that are kept."""
+"""One exchange over real sockets: what is written at a time, answers that come early, and
+connections that are kept."""
 
 from __future__ import annotations
 
@@ -30,11 +31,17 @@ def refusal(status: int, body: bytes) -> bytes:
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
     head = await reader.readuntil(b"\r\n\r\n")
-    size = next(int(line.split(b":")[1]) for line in head.lower().splitlines() if line.startswith(b"content-length"))
+    size = next(
+        int(line.split(b":")[1])
+        for line in head.lower().splitlines()
+        if line.startswith(b"content-length")
+    )
     return head + await reader.readexactly(size)
 
 
-def with_server(serve: Serve, story: Callable[[HttpModel], Awaitable[Any]], times: Times = FAST) -> Any:
+def with_server(
+    serve: Serve, story: Callable[[HttpModel], Awaitable[Any]], times: Times = FAST
+) -> Any:
     async def whole() -> Any:
         client = ConnectionPool(times)
         async with serving(serve) as url:
@@ -65,7 +72,13 @@ def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:
 
 
 def test_a_header_that_would_end_early_is_refused() -> None:
-    for name, value in (("x", "a\r\nauthorization: b"), ("x\n", "a"), ("x", "a\0"), ("ü", "a"), ("", "a")):
+    for name, value in (
+        ("x", "a\r\nauthorization: b"),
+        ("x\n", "a"),
+        ("x", "a\0"),
+        ("ü", "a"),
+        ("", "a"),
+    ):
         with pytest.raises(ConfigError, match="holds what no header may"):
             RequestSender("http://127.0.0.1:9", {name: value})
 
@@ -96,7 +109,9 @@ def test_a_connection_is_used_again_after_a_reply_and_after_a_refusal() -> None:
 def test_what_comes_before_the_answer_is_passed_over() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK)
+        writer.write(
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK
+        )
 
     assert with_server(serve, complete).message.text == "Hi"
 
@@ -104,7 +119,9 @@ def test_what_comes_before_the_answer_is_passed_over() -> None:
 def test_an_offer_to_speak_something_else_is_no_answer() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+        )
 
     async def story(model: HttpModel) -> None:
         with pytest.raises(ModelError):

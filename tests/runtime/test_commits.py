@@ -1,6 +1,6 @@
-"""While one batch is written the next one is stepped: in order, not before its time, and nothing of it is left when the
-one before it fails. And no batch keeps the event loop to itself, however much one event causes.
-"""
+"""While one batch is written the next one is stepped: in order, not before its time, and nothing of
+it is left when the one before it fails. And no batch keeps the event loop to itself, however much
+one event causes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ both = pytest.mark.parametrize("kind", STORES)
 
 
 class Gate:
-    """A store in front of another, which writes only when it is told to. `written` are the events of each batch."""
+    """A store in front of another, which writes only when it is told to. `written` are the events
+    of each batch."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -111,14 +112,18 @@ async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the
         runs = [await task for task in (first, *rest)]
         for run in runs:
             assert (await ended(retinue, run)).text == "done"
-        requested = [[e.order.task for e in batch if isinstance(e, Requested)] for batch in gate.written]
+        requested = [
+            [e.order.task for e in batch if isinstance(e, Requested)] for batch in gate.written
+        ]
         assert requested[:2] == [["first"], ["next 0", "next 1", "next 2"]]
         assert await retinue.verify() == []
 
 
 @both
 @on_virtual_time
-async def test_runs_that_answer_at_once_share_their_batches_however_they_began(kind: str, tmp_path: Path) -> None:
+async def test_runs_that_answer_at_once_share_their_batches_however_they_began(
+    kind: str, tmp_path: Path
+) -> None:
     @tool(restart="pure", quick=True)
     def look() -> str:
         """Look."""
@@ -203,8 +208,12 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
             await asyncio.sleep(5)
             assert asked == ["good"], "nothing is begun for a tree that was set aside"
             row = await gate.row(root)
-            assert row is not None and row.run.defect == "KeyError: 'planted'" and row.run.version == 1
-            texts = [e.event.mail.text for _, e in await gate.entries() if isinstance(e.event, Posted)]
+            assert (
+                row is not None and row.run.defect == "KeyError: 'planted'" and row.run.version == 1
+            )
+            texts = [
+                e.event.mail.text for _, e in await gate.entries() if isinstance(e.event, Posted)
+            ]
             assert texts == [], "what was stepped after it is not written"
             assert root not in retinue._engine.on_record and await retinue.verify() == []
     async with house.open(agents=[bad, good]) as retinue:
@@ -246,7 +255,9 @@ async def test_whoever_ended_in_a_step_that_is_dropped_is_not_waited_for_in_vain
 
 @both
 @on_virtual_time
-async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it(kind: str, tmp_path: Path) -> None:
+async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it(
+    kind: str, tmp_path: Path
+) -> None:
     asked: list[str] = []
     one = agent("one", told(asked))
     house = House(kind, tmp_path)
@@ -270,7 +281,9 @@ async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it
         assert await retinue.verify() == []
 
 
-@pytest.mark.parametrize("trouble", [StoreFull("no space left"), StoreError("the disk was pulled out")])
+@pytest.mark.parametrize(
+    "trouble", [StoreFull("no space left"), StoreError("the disk was pulled out")]
+)
 @on_virtual_time
 async def test_nothing_is_written_behind_a_batch_that_could_not_be(trouble: StoreError) -> None:
     asked: list[str] = []
@@ -307,7 +320,9 @@ async def test_a_crash_while_a_batch_is_written_leaves_what_was_acknowledged() -
     await retinue.__aenter__()
     known = await retinue.spawn(one, "acknowledged")
     await gate.closed(retinue)
-    lost = [asyncio.ensure_future(retinue.spawn(one, text)) for text in ("being written", "stepped")]
+    lost = [
+        asyncio.ensure_future(retinue.spawn(one, text)) for text in ("being written", "stepped")
+    ]
     await until(lambda: gate.asked)
     await turns()
     engine = retinue._engine
@@ -349,7 +364,9 @@ async def test_whoever_wants_to_be_up_to_date_waits_for_everything_that_was_queu
 
 
 @on_virtual_time
-async def test_many_who_want_to_be_up_to_date_change_nothing_and_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_who_want_to_be_up_to_date_change_nothing_and_stop_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(engine_module, "MAX_UNWRITTEN", 3)
     one, gate = agent("one", ["x"], seconds=5), Gate(MemoryStore())
     async with Retinue(gate, agents=[one], clock=VirtualClock()) as retinue:
@@ -388,7 +405,9 @@ class Counter:
 
 
 @on_virtual_time
-async def test_no_event_keeps_the_loop_longer_than_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_event_keeps_the_loop_longer_than_a_bounded_number_of_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     n = 400
     monkeypatch.setattr(engine_module, "MAX_STEPS", 50)
     child = agent("child", ["never"], seconds=3600)
@@ -401,7 +420,9 @@ async def test_no_event_keeps_the_loop_longer_than_a_bounded_number_of_steps(mon
         assert counter.most <= 100, "starting them"
         counter.total = counter.most = 0
         assert await retinue.cancel(run) == "cancelled"
-        assert counter.total > 2 * n and counter.most <= 100, "ending them, which is one transaction"
+        assert counter.total > 2 * n and counter.most <= 100, (
+            "ending them, which is one transaction"
+        )
         counter.total = counter.most = 0
         one = Agent("one", model=child.model)
         await asyncio.gather(*(retinue.spawn(one, f"{i}") for i in range(n)))
@@ -420,7 +441,9 @@ async def test_wherever_a_turn_ends_everything_is_written_and_performed(
     monkeypatch.setattr(engine_module, "MAX_UNWRITTEN", 2 * most)
     async with Retinue(clock=VirtualClock()) as retinue:
         for n in range(1, 6):
-            run = await retinue.spawn(lead_of(agent(f"child {n}", ["part"] * n), n, name=f"lead {n}"), "Go.")
+            run = await retinue.spawn(
+                lead_of(agent(f"child {n}", ["part"] * n), n, name=f"lead {n}"), "Go."
+            )
             outcome = (await retinue.wait(run, timeout_seconds=60))[run]
             assert outcome is not None and outcome.text.count("part") == n
 
@@ -441,6 +464,8 @@ async def test_what_belongs_to_one_event_is_one_transaction_however_many_turns_i
         await turns(3)
         retinue._engine.post(run, Woke())
         await cancelling
-        with_cancel = [batch for batch in gate.written if any(type(e).__name__ == "CancelAsked" for e in batch)]
+        with_cancel = [
+            batch for batch in gate.written if any(type(e).__name__ == "CancelAsked" for e in batch)
+        ]
         assert len(with_cancel) == 1 and len(with_cancel[0]) > 60
         assert not any(isinstance(e, Replied) for e in with_cancel[0])

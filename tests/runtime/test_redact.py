@@ -19,7 +19,9 @@ MARK = "[redacted:API_KEY]"
 def out() -> Iterator[io.StringIO]:
     out = io.StringIO()
     stream = logging.StreamHandler(out)
-    stream.setFormatter(logging.Formatter("%(levelname)s %(message)s %(extra)s", defaults={"extra": "-"}))
+    stream.setFormatter(
+        logging.Formatter("%(levelname)s %(message)s %(extra)s", defaults={"extra": "-"})
+    )
     stream.addFilter(Redacting(Redactor({"API_KEY": SECRET})))
     log = logging.getLogger("retinue.test_redact")
     log.addHandler(stream)

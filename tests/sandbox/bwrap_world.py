@@ -1,4 +1,5 @@
-"""Commands in the real sandbox, for tests: a caller with its directory, and the tools that execute."""
+"""Commands in the real sandbox, for tests: a caller with its directory, and the tools that
+execute."""
 
 from __future__ import annotations
 
@@ -39,9 +40,16 @@ class House:
     def caller(self, key: str = "", **fields: Any) -> Caller:
         run = fields.pop("run", "run-1")
         spec = Spec(id=run, root=run, order=Order(agent="a", task="t"), created_at=0)
-        known = {"root": str(self.workspace), "held": Capabilities(), "at": int(time.time() * 1000), **fields}
+        known = {
+            "root": str(self.workspace),
+            "held": Capabilities(),
+            "at": int(time.time() * 1000),
+            **fields,
+        }
         key = key or uuid.uuid4().hex
-        return Caller(spec=spec, run=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known)
+        return Caller(
+            spec=spec, run=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
+        )
 
     async def sh(self, command: str, caller: Caller | None = None, **args: Any) -> Answer:
         answer = await self.shell.run(caller or self.caller(), {"command": command, **args})
@@ -63,7 +71,12 @@ def in_house(folder: Path, act: Callable[[House], Awaitable[T]], **options: Any)
 
 
 def run_in(
-    workspace: Path, script: str, *, sandbox: Sandbox | None = None, seconds: float = 30, **fields: Any
+    workspace: Path,
+    script: str,
+    *,
+    sandbox: Sandbox | None = None,
+    seconds: float = 30,
+    **fields: Any,
 ) -> tuple[CommandExit, str]:
     """One script in a sandbox of its own, with the workspace writable unless told otherwise."""
     output = bytearray()

@@ -53,19 +53,43 @@ def test_without_write_roots_the_directory_is_read_only(workspace: Path) -> None
 
 def test_of_the_rest_only_the_systems_programs_are_there(workspace: Path) -> None:
     (workspace.parent / "beside.txt").write_text("x")
-    script = f"ls -A / | sort | tr '\\n' ' '; ls -A ~ | wc -l; ls -A /tmp | wc -l; cat {workspace.parent}/beside.txt"
+    script = (
+        f"ls -A / | sort | tr '\\n' ' '; ls -A ~ | wc -l; ls -A /tmp | wc -l; cat "
+        f"{workspace.parent}/beside.txt"
+    )
     _, output = run_in(
-        workspace, script, sandbox=find_sandbox(readable=()), env={"PATH": "/usr/bin", "HOME": "/somewhere"}
+        workspace,
+        script,
+        sandbox=find_sandbox(readable=()),
+        env={"PATH": "/usr/bin", "HOME": "/somewhere"},
     )
     names = set(output.split("\n")[0].split()[:-1])
-    system = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "gnu", "opt", "proc", "sbin", "usr"}
+    system = {
+        "bin",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "nix",
+        "gnu",
+        "opt",
+        "proc",
+        "sbin",
+        "usr",
+    }
     assert names <= system | {"somewhere", "tmp", "var", workspace.parts[1]}
     assert "No such file" in output
 
 
-def test_the_home_directory_and_temporary_files_are_private(workspace: Path, tmp_path: Path) -> None:
+def test_the_home_directory_and_temporary_files_are_private(
+    workspace: Path, tmp_path: Path
+) -> None:
     name = f"retinue-{os.getpid()}"
-    ended, _ = run_in(workspace, f"echo x > ~/{name} && echo x > /tmp/{name} && echo x > /var/tmp/{name}")
+    ended, _ = run_in(
+        workspace, f"echo x > ~/{name} && echo x > /tmp/{name} && echo x > /var/tmp/{name}"
+    )
     assert ended.code == 0
     assert not any(Path(folder, name).exists() for folder in (Path.home(), "/tmp", "/var/tmp"))
 
@@ -106,7 +130,10 @@ def test_protected_paths_cannot_be_changed_whether_they_exist_or_not(workspace: 
         chmod 777 .mcp.json; echo x > .mcp.json/x; umount .mcp.json; mv -T a .mcp.json; git config core.fsmonitor evil
         echo done
     """
-    before = {p: p.stat().st_ino for p in (workspace / ".git", workspace / ".git/hooks", workspace / ".vscode")}
+    before = {
+        p: p.stat().st_ino
+        for p in (workspace / ".git", workspace / ".git/hooks", workspace / ".vscode")
+    }
     (workspace / "a").write_text("evil")
     _, output = run_in(workspace, script)
     assert output.endswith("done\n")
@@ -114,20 +141,27 @@ def test_protected_paths_cannot_be_changed_whether_they_exist_or_not(workspace: 
     assert not (workspace / ".git/hooks/pre-commit").exists()
     assert list((workspace / ".vscode").iterdir()) == []
     assert {p: p.stat().st_ino for p in before} == before
-    assert sorted(p.name for p in workspace.iterdir()) == [".git", ".vscode"], "nothing was left behind"
+    assert sorted(p.name for p in workspace.iterdir()) == [".git", ".vscode"], (
+        "nothing was left behind"
+    )
     assert not any((workspace / ".git" / n).exists() for n in ("modules", "worktrees", "commondir"))
 
 
 @needs("git")
 def test_git_can_commit_in_the_sandbox(workspace: Path) -> None:
     git_init(workspace)
-    script = "echo x > a; git add -A; git -c user.name=n -c user.email=e commit -qm one && git ls-files"
+    script = (
+        "echo x > a; git add -A; git -c user.name=n -c user.email=e commit -qm one && git ls-files"
+    )
     ended, output = run_in(workspace, script)
     assert (ended.code, output) == (0, "a\n")
 
 
 def test_an_empty_workspace_cannot_be_made_a_repository_with_hooks(workspace: Path) -> None:
-    run_in(workspace, "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; git init; mv .git g; echo x > .git")
+    run_in(
+        workspace,
+        "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; git init; mv .git g; echo x > .git",
+    )
     assert not (workspace / ".git").exists()
     assert [p.read_text() for p in (workspace.parent / "taken").glob("*/it")] == ["x\n"]
 
@@ -147,7 +181,9 @@ def test_a_protected_link_is_put_back(workspace: Path) -> None:
     ended, _ = run_in(workspace, "rm .claude; mkdir .claude; echo x > .claude/settings.json")
     assert os.readlink(workspace / ".claude") == "shared"
     assert len(ended.notes) == 1
-    assert [p.read_text() for p in (workspace.parent / "taken").glob("*/it/settings.json")] == ["x\n"]
+    assert [p.read_text() for p in (workspace.parent / "taken").glob("*/it/settings.json")] == [
+        "x\n"
+    ]
 
 
 def test_a_directory_that_hooks_are_taken_from_is_protected(workspace: Path) -> None:
@@ -163,19 +199,25 @@ def test_what_is_to_be_hidden_is_hidden_in_a_directory_that_was_given(workspace:
     (workspace / "state/inner").mkdir(parents=True)
     (workspace / "state/inner/log.db").write_text("canary")
     sandbox = find_sandbox(private=Private(folders=(str(workspace / "state"),)))
-    _, output = run_in(workspace, "find state; cat state/inner/log.db; echo x > state/y", sandbox=sandbox)
+    _, output = run_in(
+        workspace, "find state; cat state/inner/log.db; echo x > state/y", sandbox=sandbox
+    )
     assert "canary" not in output
     assert [p.name for p in (workspace / "state").iterdir()] == ["inner"]
 
 
-def test_secrets_in_a_home_directory_that_was_given_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_a_home_directory_that_was_given_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     for name in (".ssh/id", ".aws/credentials", ".config/gh/hosts.yml", "project/a"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("canary")
     (home / ".netrc").write_text("canary")
     monkeypatch.setenv("HOME", str(home))
-    script = "cat ~/.ssh/id ~/.aws/credentials ~/.config/gh/hosts.yml ~/.netrc; echo; cat ~/project/a"
+    script = (
+        "cat ~/.ssh/id ~/.aws/credentials ~/.config/gh/hosts.yml ~/.netrc; echo; cat ~/project/a"
+    )
     assert run_in(home / "project", script)[1].count("canary") == 1
     assert run_in(home / "project", script, read=(str(home),))[1].count("canary") == 1
     assert run_in(home, script + "; echo x > ~/.ssh/authorized_keys")[1].count("canary") == 1
@@ -192,12 +234,17 @@ def test_a_directory_replaced_by_a_link_is_not_followed(workspace: Path, tmp_pat
     outside = tmp_path / "outside"
     outside.mkdir()
     (workspace / "link").symlink_to(outside)
-    run_in(workspace, "echo x > link/y; echo x > ../outside/z; ln -s / root; echo x > root/etc/retinue-test")
+    run_in(
+        workspace,
+        "echo x > link/y; echo x > ../outside/z; ln -s / root; echo x > root/etc/retinue-test",
+    )
     assert list(outside.iterdir()) == []
 
 
 @needs("git")
-def test_a_linked_worktree_reads_its_repository_only_if_that_agrees(workspace: Path, tmp_path: Path) -> None:
+def test_a_linked_worktree_reads_its_repository_only_if_that_agrees(
+    workspace: Path, tmp_path: Path
+) -> None:
     git_init(workspace)
     git = ["git", "-C", str(workspace), "-c", "user.name=n", "-c", "user.email=e"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first one"], check=True)
@@ -216,9 +263,12 @@ def test_a_linked_worktree_reads_its_repository_only_if_that_agrees(workspace: P
 
 def test_processes_are_limited(workspace: Path) -> None:
     if not is_bound() and find_groups().pids is None:
-        pytest.skip("root without a pids control group: nothing limits the number of processes here")
+        pytest.skip(
+            "root without a pids control group: nothing limits the number of processes here"
+        )
     (workspace / "bomb.py").write_text(
-        "import os, time\nn = 0\ntry:\n    while n < 60:\n        if os.fork() == 0:\n            time.sleep(60)\n"
+        "import os, time\nn = 0\ntry:\n    while n < 60:\n        if os.fork() == 0:\n            "
+        "time.sleep(60)\n"
         "        n += 1\nexcept OSError:\n    pass\nprint(n)"
     )
     _, output = run_in(workspace, f"{sys.executable} bomb.py", limits=CommandLimits(processes=20))
@@ -234,12 +284,16 @@ def test_memory_is_limited(workspace: Path) -> None:
 
 def test_a_file_can_only_grow_so_far(workspace: Path) -> None:
     """A31: the 100 GB file ends at the limit."""
-    ended, _ = run_in(workspace, "head -c 100G /dev/zero > big", limits=CommandLimits(file_size=8 * MIB))
+    ended, _ = run_in(
+        workspace, "head -c 100G /dev/zero > big", limits=CommandLimits(file_size=8 * MIB)
+    )
     assert ended.code != 0
     assert (workspace / "big").stat().st_size <= 8 * MIB
 
 
-def test_a_disk_that_fills_up_stops_the_command(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_stops_the_command(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = iter([10_000 * MIB, 9_000 * MIB])
     monkeypatch.setattr("retinue.sandbox.process._free", lambda path: next(left, 100 * MIB))
     ended, _ = run_in(workspace, "sleep 60")
@@ -259,7 +313,9 @@ def test_no_bwrap_on_the_path_means_refused_with_the_fix(tmp_path: Path) -> None
         find_sandbox(path="")
 
 
-def test_a_program_of_the_project_is_not_taken_for_bwrap(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_the_project_is_not_taken_for_bwrap(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (workspace / "bwrap").write_text("#!/bin/sh\necho 'bubblewrap 0.9.0'\n")
     (workspace / "bwrap").chmod(0o755)
     monkeypatch.chdir(workspace)
@@ -277,15 +333,21 @@ def test_a_program_of_the_project_is_not_taken_for_bwrap(workspace: Path, monkey
     ("script", "says"),
     [
         ("echo 'bubblewrap 0.4.1'", "0.4.1 is too old"),
-        ("echo 'bwrap: No permissions to create a new namespace'; [ $1 = --version ]", "is too old"),
         (
-            "case $1 in --version) echo bubblewrap 0.9.0;; *) echo 'bwrap: no namespaces'; exit 1;; esac",
+            "echo 'bwrap: No permissions to create a new namespace'; [ $1 = --version ]",
+            "is too old",
+        ),
+        (
+            "case $1 in --version) echo bubblewrap 0.9.0;; *) echo 'bwrap: no namespaces'; exit "
+            "1;; esac",
             "no namespaces",
         ),
         ("exit 3", "cannot make a sandbox"),
     ],
 )
-def test_a_bwrap_that_cannot_do_it_is_refused_with_the_reason(tmp_path: Path, script: str, says: str) -> None:
+def test_a_bwrap_that_cannot_do_it_is_refused_with_the_reason(
+    tmp_path: Path, script: str, says: str
+) -> None:
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "bwrap").chmod(0o755)
     with pytest.raises(SandboxMissing, match=says):
@@ -295,10 +357,24 @@ def test_a_bwrap_that_cannot_do_it_is_refused_with_the_reason(tmp_path: Path, sc
 def test_where_user_namespaces_are_disabled_it_says_so() -> None:
     """In a sandbox that forbids further ones, as a hardened machine does."""
     code = "from retinue.sandbox.bwrap import find_sandbox; find_sandbox()"
-    inside = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", sys.executable, "-c", code]
+    inside = [
+        "bwrap",
+        "--unshare-user",
+        "--disable-userns",
+        "--dev-bind",
+        "/",
+        "/",
+        sys.executable,
+        "-c",
+        code,
+    ]
     source = str(Path(__file__).resolve().parents[2] / "src")
     done = subprocess.run(
-        inside, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, timeout=SECONDS
+        inside,
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
     )
     assert done.returncode != 0
     assert "SandboxMissing" in done.stderr and "user namespaces are disabled" in done.stderr
@@ -320,7 +396,9 @@ def test_a_sandbox_that_cannot_be_set_up_runs_nothing(tmp_path: Path, workspace:
     """A37: it works when it is probed, and then fails."""
     real, folder = shutil.which("bwrap"), tmp_path / "programs"
     folder.mkdir()
-    (folder / "bwrap").write_text(f'#!/bin/sh\ncase "$*" in *--args*) exit 1;; esac\nexec {real} "$@"\n')
+    (folder / "bwrap").write_text(
+        f'#!/bin/sh\ncase "$*" in *--args*) exit 1;; esac\nexec {real} "$@"\n'
+    )
     (folder / "bwrap").chmod(0o755)
     ended, _ = run_in(workspace, "touch ran", sandbox=find_sandbox(path=str(folder)))
     assert (ended.code, ended.why) == (None, "lost")
@@ -343,11 +421,18 @@ def test_bare_must_be_said_aloud_and_still_ends_what_it_started(workspace: Path)
         Unsandboxed()
     tag = uuid.uuid4().hex
     sandbox = Unsandboxed(unsafe_bare=True)
-    ended, output = run_in(workspace, "setsid sleep 500 & nohup sleep 500 & echo hi; exit 4", sandbox=sandbox, tag=tag)
+    ended, output = run_in(
+        workspace, "setsid sleep 500 & nohup sleep 500 & echo hi; exit 4", sandbox=sandbox, tag=tag
+    )
     assert (ended.code, ended.why) == (4, "")
     assert "hi" in output
     assert processes_with(tag) == []
-    assert run_in(workspace, "setsid sleep 500 & sleep 500", sandbox=sandbox, tag=tag, seconds=0.3)[0].why == "timeout"
+    assert (
+        run_in(workspace, "setsid sleep 500 & sleep 500", sandbox=sandbox, tag=tag, seconds=0.3)[
+            0
+        ].why
+        == "timeout"
+    )
     assert processes_with(tag) == []
 
 

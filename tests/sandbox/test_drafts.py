@@ -159,7 +159,10 @@ def test_two_who_change_one_file_take_turns(tmp_path: Path) -> None:
 
 def exchange(a: str, b: str) -> None:
     """Two names change places at once: there is no moment without either."""
-    if ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(a), -100, os.fsencode(b), 2) != 0:
+    if (
+        ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(a), -100, os.fsencode(b), 2)
+        != 0
+    ):
         raise OSError(ctypes.get_errno(), "renameat2")
 
 

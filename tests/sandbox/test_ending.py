@@ -23,7 +23,9 @@ def is_alive(pid: int) -> bool:
 def test_the_group_of_a_process_ends_with_it() -> None:
     async def main() -> None:
         process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", "sleep 1000 & echo $!; wait"), stdout=subprocess.PIPE, start_new_session=True
+            *("/bin/sh", "-c", "sleep 1000 & echo $!; wait"),
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         assert process.stdout is not None
         inner = int(await process.stdout.readline())

@@ -1,4 +1,5 @@
-"""Directories that change while they are gone through: nothing is waited for, no link is followed."""
+"""Directories that change while they are gone through: nothing is waited for, no link is
+followed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ def swapping(monkeypatch: pytest.MonkeyPatch, path: Path, put: Callable[[Path], 
 
     def listed(fd: int) -> tuple[list[str], list[str]]:
         found = names(fd)
-        if path.name in found[0] + found[1] and path.with_name(f"{path.name}.aside") not in path.parent.iterdir():
+        if (
+            path.name in found[0] + found[1]
+            and path.with_name(f"{path.name}.aside") not in path.parent.iterdir()
+        ):
             path.rename(path.with_name(f"{path.name}.aside"))
             put(path)
         return found
@@ -60,7 +64,11 @@ def test_a_walk_sees_everything_once(top: Path) -> None:
 def test_what_takes_the_place_of_a_directory_ends_the_walk(
     top: Path, outside: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swapping(monkeypatch, top / name, os.mkfifo if kind == "fifo" else lambda path: path.symlink_to(outside))
+    swapping(
+        monkeypatch,
+        top / name,
+        os.mkfifo if kind == "fifo" else lambda path: path.symlink_to(outside),
+    )
     with pytest.raises(OSError):
         seen(top)
 
@@ -71,7 +79,11 @@ def test_what_takes_the_place_of_a_directory_ends_the_walk(
 def test_removing_waits_for_nobody_and_goes_nowhere_else(
     top: Path, outside: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swapping(monkeypatch, top / name, os.mkfifo if kind == "fifo" else lambda path: path.symlink_to(outside))
+    swapping(
+        monkeypatch,
+        top / name,
+        os.mkfifo if kind == "fifo" else lambda path: path.symlink_to(outside),
+    )
     folders.remove(top)
     assert (outside / "secret").read_text() == "canary"
     monkeypatch.undo()
@@ -105,7 +117,9 @@ def test_a_file_a_link_and_nothing_can_be_removed(tmp_path: Path, outside: Path)
 def copied(top: Path, target: Path, **most: int) -> None:
     fd = os.open(top.parent, os.O_RDONLY)
     try:
-        folders.copy(fd, top.name, str(target), **{"most_bytes": 1 << 20, "most_files": 100, **most})
+        folders.copy(
+            fd, top.name, str(target), **{"most_bytes": 1 << 20, "most_files": 100, **most}
+        )
     finally:
         os.close(fd)
 
@@ -130,7 +144,9 @@ def test_a_copy_reads_nothing_that_took_the_place_of_something_else(
     else:
         with pytest.raises(OSError):
             copied(top, tmp_path / "copy")
-    everything = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and not path.is_symlink()]
+    everything = [
+        path for path in (tmp_path / "copy").rglob("*") if path.is_file() and not path.is_symlink()
+    ]
     assert all("canary" not in path.read_text() for path in everything)
 
 

@@ -1,4 +1,5 @@
-"""The look into the sandbox before the command begins: what was put in the place of something in between is found."""
+"""The look into the sandbox before the command begins: what was put in the place of something in
+between is found."""
 
 from __future__ import annotations
 
@@ -27,13 +28,18 @@ def workspace(tmp_path: Path) -> Path:
     return made
 
 
-def swapping(tmp_path: Path, commands: str, *, by_fd: bool, private: Private | None = None) -> Bwrap:
-    """A bwrap before which somebody does something, at the worst moment: everything is checked, nothing mounted."""
+def swapping(
+    tmp_path: Path, commands: str, *, by_fd: bool, private: Private | None = None
+) -> Bwrap:
+    """A bwrap before which somebody does something, at the worst moment: everything is checked,
+    nothing mounted."""
     program = tmp_path / "bin" / "bwrap"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\n{commands}\nexec {shutil.which("bwrap")} "$@"\n')
     program.chmod(0o755)
-    return Bwrap(str(program), by_fd=by_fd, private=private or Private(), aside=str(tmp_path / "taken"))
+    return Bwrap(
+        str(program), by_fd=by_fd, private=private or Private(), aside=str(tmp_path / "taken")
+    )
 
 
 BY = pytest.mark.parametrize("by_fd", [True, False])
@@ -46,7 +52,9 @@ def has_by_fd() -> bool:
 def refused(tmp_path: Path, workspace: Path, sandbox: Bwrap, by_fd: bool) -> None:
     if by_fd and not has_by_fd():
         pytest.skip("this bwrap does not take directories by descriptor")
-    with pytest.raises(Refused, match="was replaced while the command was prepared; nothing was run"):
+    with pytest.raises(
+        Refused, match="was replaced while the command was prepared; nothing was run"
+    ):
         run_in(workspace, "touch ran; cat */secret", sandbox=sandbox)
     assert not list(tmp_path.rglob("ran"))
 
@@ -55,16 +63,25 @@ def refused(tmp_path: Path, workspace: Path, sandbox: Bwrap, by_fd: bool) -> Non
 def test_a_workspace_that_became_a_link(tmp_path: Path, workspace: Path, by_fd: bool) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    sandbox = swapping(tmp_path, f"mv {workspace} {workspace}.gone; ln -s {outside} {workspace}", by_fd=by_fd)
+    sandbox = swapping(
+        tmp_path, f"mv {workspace} {workspace}.gone; ln -s {outside} {workspace}", by_fd=by_fd
+    )
     refused(tmp_path, workspace, sandbox, by_fd)
     assert list(outside.iterdir()) == []
 
 
 @BY
 @pytest.mark.parametrize(
-    "swap", ["mv .git g; ln -s evil .git", "mv .git g; cp -r evil .git", "mv .git/hooks .git/h; mkdir .git/hooks"]
+    "swap",
+    [
+        "mv .git g; ln -s evil .git",
+        "mv .git g; cp -r evil .git",
+        "mv .git/hooks .git/h; mkdir .git/hooks",
+    ],
 )
-def test_a_protected_directory_that_was_swapped(tmp_path: Path, workspace: Path, by_fd: bool, swap: str) -> None:
+def test_a_protected_directory_that_was_swapped(
+    tmp_path: Path, workspace: Path, by_fd: bool, swap: str
+) -> None:
     for folder in (".git/hooks", "evil/hooks"):
         (workspace / folder).mkdir(parents=True)
     (workspace / ".git/config").write_text("[core]\n")
@@ -83,7 +100,9 @@ def test_a_protected_directory_that_was_swapped(tmp_path: Path, workspace: Path,
 
 @BY
 @pytest.mark.parametrize("swap", ["mv sub s; ln -s other sub", "mv sub s; mv other sub"])
-def test_a_hidden_place_that_was_swapped_is_not_shown(tmp_path: Path, workspace: Path, by_fd: bool, swap: str) -> None:
+def test_a_hidden_place_that_was_swapped_is_not_shown(
+    tmp_path: Path, workspace: Path, by_fd: bool, swap: str
+) -> None:
     (workspace / "sub/state").mkdir(parents=True)
     (workspace / "other/state").mkdir(parents=True)
     (workspace / "sub/state/secret").write_text("canary")
@@ -91,7 +110,9 @@ def test_a_hidden_place_that_was_swapped_is_not_shown(tmp_path: Path, workspace:
     sandbox = swapping(tmp_path, f"cd {workspace}; {swap}; cd /", by_fd=by_fd, private=private)
     output = ""
     try:
-        ended, output = run_in(workspace, "find . -type f; cat s/state/secret; touch ran", sandbox=sandbox)
+        ended, output = run_in(
+            workspace, "find . -type f; cat s/state/secret; touch ran", sandbox=sandbox
+        )
         assert ended.code is None
     except Refused as error:
         assert "was replaced" in str(error)

@@ -1,4 +1,5 @@
-"""The directories of a tree are held open: what is reached is beneath them, and a link on the way is not followed."""
+"""The directories of a tree are held open: what is reached is beneath them, and a link on the way
+is not followed."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def link(path: Path, to: str) -> None:
     os.symlink(to, path)
 
 
-@pytest.mark.parametrize("to", ["../outside", "{outside}", "aside", "/proc/self/root{outside}", "sub"])
+@pytest.mark.parametrize(
+    "to", ["../outside", "{outside}", "aside", "/proc/self/root{outside}", "sub"]
+)
 def test_no_link_is_followed_on_the_way_not_even_one_that_stays_inside(top: Path, to: str) -> None:
     with OpenDirectory((str(top),)) as holding:
         assert opened(holding, top / "sub" / "deep") == str(top / "sub" / "deep")
@@ -111,7 +114,9 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
         with OpenDirectory((str(top),)) as holding:
             fd = holding.open(str(top / "sub"))
             act()
-            command = Command(argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd})
+            command = Command(
+                argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd}
+            )
             running = await Unsandboxed(unsafe_bare=True).start(command, said.extend)
             os.close(fd)
             await running.wait(SECONDS)

@@ -1,4 +1,5 @@
-"""Paths stay beneath their root, whoever opens them: the kernel, or the walk that stands in for it."""
+"""Paths stay beneath their root, whoever opens them: the kernel, or the walk that stands in for
+it."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def inside(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-@pytest.mark.parametrize("path", ["a/b/file", "a/near", "dir/file", "a/../a/b/file", "./a//b/./file", "dir/../b/file"])
+@pytest.mark.parametrize(
+    "path", ["a/b/file", "a/near", "dir/file", "a/../a/b/file", "./a//b/./file", "dir/../b/file"]
+)
 def test_what_lies_inside_is_opened(inside: int, opener: Opener, path: str) -> None:
     fd = opener(inside, path, os.O_RDONLY)
     assert os.read(fd, 99) == b"text"
@@ -113,7 +116,9 @@ def test_both_ways_fail_alike(inside: int, opener: Opener, path: str, number: in
     assert caught.value.errno == number
 
 
-def test_a_link_at_the_end_is_not_followed_when_that_is_asked_for(inside: int, opener: Opener) -> None:
+def test_a_link_at_the_end_is_not_followed_when_that_is_asked_for(
+    inside: int, opener: Opener
+) -> None:
     with pytest.raises(OSError) as caught:
         os.close(opener(inside, "a/near", os.O_RDONLY | os.O_NOFOLLOW))
     assert caught.value.errno == errno.ELOOP
@@ -128,7 +133,9 @@ def test_no_descriptor_is_left_behind(inside: int, opener: Opener) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_without_the_system_call_the_walk_does_it(inside: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_system_call_the_walk_does_it(
+    inside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(beneath, "kernel_open", lambda: None)
     os.close(open_beneath(inside, "a/near", os.O_RDONLY))
     with pytest.raises(OSError):
@@ -178,7 +185,9 @@ def test_a_device_is_not_read() -> None:
         root.read_file("zero")
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "x" * 256, "a/" * 2048 + "b", "\u00e9" * 128])
+@pytest.mark.parametrize(
+    "path", ["", "a\0b", "\ud800", "x" * 256, "a/" * 2048 + "b", "\u00e9" * 128]
+)
 def test_what_no_file_system_can_have_is_refused(path: str) -> None:
     with pytest.raises(Refused):
         checked_text(path)
@@ -194,7 +203,13 @@ def test_an_absolute_path_belongs_to_the_root_that_it_starts_with(tmp_path: Path
     assert reach.find(f"{tmp_path}//./here/./x", "read") == (str(here), "x")
     assert reach.find("x/y", "read") == (str(here), "x/y")
     assert reach.find(str(there), "write") == (str(there), ".")
-    for path in (f"{tmp_path}/hereabouts/x", "/", "/etc", f"{tmp_path}", f"{tmp_path}/here/../there2"):
+    for path in (
+        f"{tmp_path}/hereabouts/x",
+        "/",
+        "/etc",
+        f"{tmp_path}",
+        f"{tmp_path}/here/../there2",
+    ):
         with pytest.raises(Refused):
             reach.find(path, "write")
     with pytest.raises(Refused):

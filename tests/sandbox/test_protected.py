@@ -1,4 +1,5 @@
-"""What a file tool leaves alone, under every name that leads to it and also while it does not exist."""
+"""What a file tool leaves alone, under every name that leads to it and also while it does not
+exist."""
 
 from __future__ import annotations
 
@@ -93,7 +94,14 @@ def test_links_do_not_hide_what_is_protected(tmp_path: Path) -> None:
     os.symlink(".envrc", tmp_path / "environment")
     os.symlink("meta/hooks/../config", tmp_path / "twice")
     with Root(str(tmp_path)) as root:
-        for path in ("scripts/pre-commit", "meta/config", "settings", "environment", "twice", "meta/../.git/x"):
+        for path in (
+            "scripts/pre-commit",
+            "meta/config",
+            "settings",
+            "environment",
+            "twice",
+            "meta/../.git/x",
+        ):
             with pytest.raises(Refused) as caught:
                 locate(root, path, make=True)
             assert caught.value.limit == "protected", path
@@ -165,9 +173,10 @@ def test_in_a_home_directory_names_with_a_dot_configure_programs(
 
 
 def test_names_are_compared_as_the_laxest_file_system_would() -> None:
-    assert {plain(n) for n in (".git", ".GIT", ".gIt", ".git.", ".git ", ".gi\u200dt", "\ufeff.git", "GIT~1")} == {
-        ".git"
-    }
+    assert {
+        plain(n)
+        for n in (".git", ".GIT", ".gIt", ".git.", ".git ", ".gi\u200dt", "\ufeff.git", "GIT~1")
+    } == {".git"}
     assert plain("git") == "git"
     assert plain("...") == "..."
 
@@ -177,13 +186,24 @@ def test_names_are_compared_as_the_laxest_file_system_would() -> None:
     [
         ("[core] hooksPath = tools", [("core", "hookspath", "tools")]),
         ('[CORE]\n\tHooksPath="a b" ; no\n', [("core", "hookspath", "a b")]),
-        ("[core]\nhooksPath = a\\\n  b # no\n x\n", [("core", "hookspath", "a  b"), ("core", "x", "")]),
-        ('# [core] hooksPath = x\n;y\n[includeIf "gitdir:[x]\\""]path="a#b"', [("includeif", "path", "a#b")]),
+        (
+            "[core]\nhooksPath = a\\\n  b # no\n x\n",
+            [("core", "hookspath", "a  b"), ("core", "x", "")],
+        ),
+        (
+            '# [core] hooksPath = x\n;y\n[includeIf "gitdir:[x]\\""]path="a#b"',
+            [("includeif", "path", "a#b")],
+        ),
         ("\ufeff[include]\r\npath = c\r\n", [("include", "path", "c")]),
-        ("[a.b] c = d\\te  \n]bad\n[include] path = x", [("a", "c", "d\te"), ("include", "path", "x")]),
+        (
+            "[a.b] c = d\\te  \n]bad\n[include] path = x",
+            [("a", "c", "d\te"), ("include", "path", "x")],
+        ),
     ],
 )
-def test_settings_of_git_are_read_as_git_reads_them(text: str, found: list[tuple[str, str, str]]) -> None:
+def test_settings_of_git_are_read_as_git_reads_them(
+    text: str, found: list[tuple[str, str, str]]
+) -> None:
     assert list(git_config.settings(text)) == found
 
 
@@ -198,21 +218,34 @@ def test_what_the_settings_of_git_name_is_protected_wherever_the_repository_lies
     monkeypatch.setenv("HOME", str(home))
     (home / ".gitconfig").write_text("[core]\n hooksPath = shared\n")
     (top / ".git/config").write_text("[core] hooksPath = linked/hooks\n[include] path = ../.team\n")
-    (top / ".team").write_text('[includeIf "gitdir:**"]\npath = sub/more\n[include]\npath = .team\n')
+    (top / ".team").write_text(
+        '[includeIf "gitdir:**"]\npath = sub/more\n[include]\npath = .team\n'
+    )
     for root in (str(top), str(tmp_path / "work"), str(top / "sub")):
-        for name in ("real/hooks/pre-commit", "shared/x", ".team", "sub/more", "SUB/More", "linked/hooks"):
+        for name in (
+            "real/hooks/pre-commit",
+            "shared/x",
+            ".team",
+            "sub/more",
+            "SUB/More",
+            "linked/hooks",
+        ):
             assert protected(f"{top}/{name}", root), name
         for name in ("real/x", "sub/other", "hooks/x", "more"):
             assert protected(f"{top}/{name}", root) is None, name
     fd = os.open(top, os.O_PATH)
-    assert {".team", "sub/more", "real/hooks", "shared"} <= set(git_config.named_beneath(str(top), fd))
+    assert {".team", "sub/more", "real/hooks", "shared"} <= set(
+        git_config.named_beneath(str(top), fd)
+    )
     os.close(fd)
     os.mkfifo(top / "sub-pipe")
     (top / ".git/config").write_text("[include]\npath = ../sub-pipe\n")
     assert protected(f"{top}/sub-pipe", str(top))
 
 
-def test_settings_of_git_are_found_where_git_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_git_are_found_where_git_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     top = tmp_path / "repository"
     (top / ".git").mkdir(parents=True)
     (tmp_path / "settings/git").mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""A command leaves nothing of ours in the tree, and nothing of its own at a name that other programs trust."""
+"""A command leaves nothing of ours in the tree, and nothing of its own at a name that other
+programs trust."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def test_missing_parts_of_a_repository_are_guarded(workspace: Path, part: str) -
     assert (kept(workspace)[0] / "x").read_text() == "x\n" and len(ended.notes) == 1
 
 
-def test_data_of_a_worktree_elsewhere_stays_and_of_one_in_the_tree_goes(workspace: Path, tmp_path: Path) -> None:
+def test_data_of_a_worktree_elsewhere_stays_and_of_one_in_the_tree_goes(
+    workspace: Path, tmp_path: Path
+) -> None:
     (workspace / ".git").mkdir()
     script = f"""
         mkdir -p .git/worktrees/mine .git/worktrees/theirs .git/worktrees/half .git/worktrees/evil
@@ -88,19 +91,28 @@ def test_what_was_there_before_is_never_taken(workspace: Path) -> None:
     (workspace / ".claude").mkdir()
     (workspace / ".claude/mine").write_text("mine")
     (workspace / ".Mcp.json").write_text("mine")
-    ended, _ = run_in(workspace, "echo x > .claude/mine; rm -rf .claude .Mcp.json; echo y > .Mcp.json")
-    assert (workspace / ".claude/mine").read_text() == (workspace / ".Mcp.json").read_text() == "mine"
+    ended, _ = run_in(
+        workspace, "echo x > .claude/mine; rm -rf .claude .Mcp.json; echo y > .Mcp.json"
+    )
+    assert (
+        (workspace / ".claude/mine").read_text() == (workspace / ".Mcp.json").read_text() == "mine"
+    )
     assert ended.notes == () and kept(workspace) == []
 
 
 def test_it_is_taken_away_while_the_command_still_runs(workspace: Path) -> None:
-    script = "echo x > .envrc; n=0; while [ -e .envrc ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done; echo $n"
+    script = (
+        "echo x > .envrc; n=0; while [ -e .envrc ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + "
+        "1)); done; echo $n"
+    )
     ended, output = run_in(workspace, script)
     assert int(output) < 100 and len(ended.notes) == 1
 
 
 def test_a_command_that_does_it_again_and_again_is_stopped(workspace: Path) -> None:
-    script = "while :; do echo x > .envrc; mkdir .mcp.json .vscode .husky; sleep 0.01; done 2>/dev/null"
+    script = (
+        "while :; do echo x > .envrc; mkdir .mcp.json .vscode .husky; sleep 0.01; done 2>/dev/null"
+    )
     ended, _ = run_in(workspace, script)
     assert ended.why == "stopped"
     assert not (workspace / ".envrc").exists()
@@ -129,7 +141,8 @@ asyncio.run(go())
 
 
 def killed_during(tmp_path: Path, command: str) -> Path:
-    """A runtime is killed while this command runs in the workspace, which is returned when its watcher is done."""
+    """A runtime is killed while this command runs in the workspace, which is returned when its
+    watcher is done."""
     source = [str(Path(__file__).resolve().parents[2]), *(p for p in sys.path if p)]
     env = {**os.environ, "PYTHONPATH": ":".join(source)}
     victim = subprocess.Popen([sys.executable, "-c", VICTIM, str(tmp_path), command], env=env)
@@ -165,13 +178,17 @@ def test_after_a_kill_nothing_is_taken_through_a_link_of_the_commands(tmp_path: 
         (other / name / "mine").write_text("mine")
     workspace.mkdir()
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
-    subprocess.run(["git", "-C", str(workspace), "config", "core.hooksPath", "build/hooks"], check=True)
+    subprocess.run(
+        ["git", "-C", str(workspace), "config", "core.hooksPath", "build/hooks"], check=True
+    )
     killed_during(tmp_path, f"ln -s {other} .github; ln -s {other} build; ln -s {other} .envrc")
     assert (other / "agents" / "mine").exists() and (other / "hooks" / "mine").exists()
     assert [os.readlink(p) for p in (tmp_path / "state" / "taken").glob("*/it")] == [str(other)]
 
 
-def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(tmp_path: Path) -> None:
+def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(
+    tmp_path: Path,
+) -> None:
     workspace, taken = tmp_path / "workspace", tmp_path / "state" / "taken"
     killed_during(tmp_path, "mkdir .claude; echo x > .claude/x; mkfifo .envrc")
     assert wait_until(lambda: sorted(p.name for p in workspace.iterdir()) == ["made"])
@@ -181,18 +198,27 @@ def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(t
         return [(await house.sh("true")).text for _ in range(2)]
 
     first, second = in_house(tmp_path, again)
-    assert f"{workspace}/.claude" in first and f"{workspace}/.envrc" in first and str(taken) in first
+    assert (
+        f"{workspace}/.claude" in first and f"{workspace}/.envrc" in first and str(taken) in first
+    )
     assert str(taken) not in second
 
 
 def test_two_commands_at_once_do_not_take_from_each_other(tmp_path: Path) -> None:
     async def both(house: House) -> None:
         (house.workspace / ".husky").mkdir()
-        answers = await asyncio.gather(*(house.sh(f"echo {n} > made{n}; sleep 0.4; ls -A") for n in range(3)))
+        answers = await asyncio.gather(
+            *(house.sh(f"echo {n} > made{n}; sleep 0.4; ls -A") for n in range(3))
+        )
         assert all("made0\nmade1\nmade2" in answer.text for answer in answers)
 
     in_house(tmp_path, both)
-    assert sorted(p.name for p in (tmp_path / "workspace").iterdir()) == [".husky", "made0", "made1", "made2"]
+    assert sorted(p.name for p in (tmp_path / "workspace").iterdir()) == [
+        ".husky",
+        "made0",
+        "made1",
+        "made2",
+    ]
 
 
 def test_what_cannot_be_taken_away_is_told_and_ends_the_command(
@@ -203,4 +229,7 @@ def test_what_cannot_be_taken_away_is_told_and_ends_the_command(
 
     monkeypatch.setattr("retinue.sandbox.kept_aside.KeptAside.take", refuse)
     ended, _ = run_in(workspace, "echo x > .envrc; sleep 60")
-    assert ended.why == "stopped" and ".envrc is protected, and could not be taken away" in ended.notes[0]
+    assert (
+        ended.why == "stopped"
+        and ".envrc is protected, and could not be taken away" in ended.notes[0]
+    )

@@ -1,4 +1,5 @@
-"""A file that is mounted on is replaced from outside while a command runs: the mount is gone, and so is the command."""
+"""A file that is mounted on is replaced from outside while a command runs: the mount is gone, and
+so is the command."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tests.sandbox.bwrap_world import run_in, wait_until
 
 pytestmark = needs("bwrap", "git")
 
-TRIES = "for n in $(seq 2000); do if {attempt}; then break; fi 2>/dev/null; sleep 0.002; done; sleep 20"
+TRIES = (
+    "for n in $(seq 2000); do if {attempt}; then break; fi 2>/dev/null; sleep 0.002; done; sleep 20"
+)
 
 
 @pytest.fixture
@@ -47,12 +50,16 @@ def test_a_command_ends_when_the_user_changes_the_config_of_git(workspace: Path)
     ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
     assert ended.why == "stopped" and ended.seconds < 10
     assert f"{workspace}/.git/config was replaced by somebody else" in ended.notes[0]
-    assert len(ended.notes) == 1 and "origin" in (workspace / ".git/config").read_text(), "the user's word stands"
+    assert len(ended.notes) == 1 and "origin" in (workspace / ".git/config").read_text(), (
+        "the user's word stands"
+    )
 
 
 def test_what_a_command_writes_when_the_mount_is_gone_does_not_stay(workspace: Path) -> None:
     attempt = "printf '[core]\\n\\tfsmonitor = evil\\n' >> .git/config"
-    ended, _ = during(workspace, TRIES.format(attempt=attempt), "git config branch.main.remote origin")
+    ended, _ = during(
+        workspace, TRIES.format(attempt=attempt), "git config branch.main.remote origin"
+    )
     assert ended.why == "stopped"
     assert "fsmonitor" not in (workspace / ".git/config").read_text()
     subprocess.run(["git", "-C", str(workspace), "status"], check=True, capture_output=True)
@@ -61,7 +68,9 @@ def test_what_a_command_writes_when_the_mount_is_gone_does_not_stay(workspace: P
         assert "origin" in kept.read_text() and str(kept) in ended.notes[1]
 
 
-@pytest.mark.parametrize("attempt", ["cp ready .envrc", "ln ready .envrc", "cp mine more; mv more .envrc"])
+@pytest.mark.parametrize(
+    "attempt", ["cp ready .envrc", "ln ready .envrc", "cp mine more; mv more .envrc"]
+)
 def test_what_a_command_makes_in_the_place_of_what_the_user_removed_does_not_stay(
     workspace: Path, attempt: str
 ) -> None:
@@ -76,10 +85,14 @@ def test_what_a_command_makes_in_the_place_of_what_the_user_removed_does_not_sta
 def test_a_hidden_file_that_is_replaced_is_not_shown(workspace: Path) -> None:
     secret = workspace / "state"
     secret.write_text("old canary\n")
-    sandbox = find_sandbox(private=Private(folders=(str(secret),)), aside=str(workspace.parent / "taken"))
+    sandbox = find_sandbox(
+        private=Private(folders=(str(secret),)), aside=str(workspace.parent / "taken")
+    )
     act = f"echo new canary > {workspace.parent}/new; mv {workspace.parent}/new state"
     ended, output = during(workspace, "sleep 20", act, sandbox=sandbox)
-    assert ended.why == "stopped" and "state was replaced" in ended.notes[0] and "canary" not in output
+    assert (
+        ended.why == "stopped" and "state was replaced" in ended.notes[0] and "canary" not in output
+    )
 
 
 def test_where_the_kernel_does_not_tell_it_is_seen_all_the_same(
@@ -95,7 +108,10 @@ def test_where_the_kernel_does_not_tell_it_is_seen_all_the_same(
 
 def test_the_users_ordinary_work_stops_nothing(workspace: Path) -> None:
     (workspace / ".vscode").mkdir()
-    act = "touch a; git add a; git -c user.name=a -c user.email=a@b commit -qm a; git gc -q; echo x > .vscode/x; ls > b"
+    act = (
+        "touch a; git add a; git -c user.name=a -c user.email=a@b commit -qm a; git gc -q; echo "
+        "x > .vscode/x; ls > b"
+    )
     ended, output = during(workspace, "sleep 1.5; echo end", act)
     assert (ended.code, ended.notes) == (0, ()) and output == "end\n"
 
@@ -112,7 +128,9 @@ def test_a_look_at_very_many_names_takes_few_calls_for_each(tmp_path: Path, name
     os.close(fd)
     called: list[str] = []
     try:
-        sys.setprofile(lambda frame, event, argument: called.append(event) if event.endswith("call") else None)
+        sys.setprofile(
+            lambda frame, event, argument: called.append(event) if event.endswith("call") else None
+        )
         shield.look()
     finally:
         sys.setprofile(None)

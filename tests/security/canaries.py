@@ -1,4 +1,5 @@
-"""Planted secrets, and the search for them: whole, in part, and in every form that an encoder gives them."""
+"""Planted secrets, and the search for them: whole, in part, and in every form that an encoder gives
+them."""
 
 from __future__ import annotations
 
@@ -19,16 +20,25 @@ def planted(*names: str) -> dict[str, str]:
     chance = random.Random(" ".join(names))
     letters = string.ascii_letters + string.digits
     return {
-        name: f"cnry-{''.join(chance.choices(letters, k=24))}/{''.join(chance.choices(letters, k=8))}" for name in names
+        name: f"cnry-{''.join(chance.choices(letters, k=24))}/{''.join(chance.choices(letters, k=8))}"
+        for name in names
     }
 
 
 def traces(secret: str) -> list[bytes]:
-    """What must not be found: every part of a certain length, of the secret and of its encodings."""
+    """What must not be found: every part of a certain length, of the secret and of its
+    encodings."""
     data = secret.encode()
-    forms = [data, data.hex().encode(), data.hex().upper().encode(), quote(secret, safe="").encode()]
+    forms = [
+        data,
+        data.hex().encode(),
+        data.hex().upper().encode(),
+        quote(secret, safe="").encode(),
+    ]
     out = [form[i : i + PART] for form in forms[:1] for i in range(5, len(form) - PART + 1)]
-    out += [form[i : i + 2 * PART] for form in forms[1:3] for i in range(10, len(form) - 2 * PART + 1)]
+    out += [
+        form[i : i + 2 * PART] for form in forms[1:3] for i in range(10, len(form) - 2 * PART + 1)
+    ]
     for n in range(3):
         core = base64.b64encode(bytes(n) + data)[(0, 2, 3)[n] : (n + len(data)) * 8 // 6]
         out += [core[i : i + 14] for i in range(8, len(core) - 13)]

@@ -23,10 +23,14 @@ FREE = Capabilities(mode="bypassPermissions")
 SECRET = "s3cr3t-Value-12345"
 
 
-def verdict(name: str, args: Any, guard: Guard, *rules: str, mode: str = "", grants: tuple[str, ...] = ()) -> str:
+def verdict(
+    name: str, args: Any, guard: Guard, *rules: str, mode: str = "", grants: tuple[str, ...] = ()
+) -> str:
     text = args if isinstance(args, str) else json.dumps(args)
     chain = [("run", Capabilities(rules=rules, mode=mode))]
-    return permits.rule_on(chain, Call(id="c", name=name, args=text), guard, [Grant(rule=g) for g in grants]).verdict
+    return permits.rule_on(
+        chain, Call(id="c", name=name, args=text), guard, [Grant(rule=g) for g in grants]
+    ).verdict
 
 
 def talk(*turns: Any) -> Callable[[Request], object]:
@@ -60,7 +64,9 @@ async def until(found: Callable[[], Awaitable[Any]]) -> Any:
 
 def git(where: Path, *args: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    return subprocess.run(["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def shown_by(where: Path, what: str) -> str:

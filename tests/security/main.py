@@ -1,5 +1,6 @@
-"""`make attack`: every test that plays an attacker, with more policy trees and swaps than a landing asks for; once as
-whoever runs it and, if that is root, once more without privileges. Ends with one line of JSON."""
+"""`make attack`: every test that plays an attacker, with more policy trees and swaps than a landing
+asks for; once as whoever runs it and, if that is root, once more without privileges. Ends with one
+line of JSON."""
 
 from __future__ import annotations
 
@@ -42,13 +43,17 @@ WITHOUT_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
 def counted(before: tuple[str, ...]) -> tuple[Counter[str], bool]:
-    process = subprocess.Popen([*before, sys.executable, *PYTEST, *WHERE], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*before, sys.executable, *PYTEST, *WHERE], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     last = ""
     for line in process.stdout:
         sys.stdout.write(line)
         last = line if " in " in line and re.search(r"\d+ (passed|failed|error)", line) else last
-    counts = Counter({what: int(n) for n, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)})
+    counts = Counter(
+        {what: int(n) for n, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)}
+    )
     return counts, process.wait() == 0 and counts["passed"] > 0
 
 

@@ -1,4 +1,5 @@
-"""A machine of its own for runs that attack what belongs to the runtime: a home, a project, a hostile model."""
+"""A machine of its own for runs that attack what belongs to the runtime: a home, a project, a
+hostile model."""
 
 from __future__ import annotations
 
@@ -54,13 +55,20 @@ echo the attack has ended
 
 
 class Machine:
-    """Runs a program as this user or, for root, as somebody else. `home` has secrets and default XDG folders."""
+    """Runs a program as this user or, for root, as somebody else. `home` has secrets and default
+    XDG folders."""
 
     def __init__(self, folder: Path, user: str) -> None:
         self.folder, self.user = folder, user
         self.home, self.project = folder / "home", folder / "home" / "work" / "project"
         self.project.mkdir(parents=True)
-        for name in (".ssh/id", ".netrc", ".git-credentials", ".config/gh/hosts.yml", ".local/share/keyrings/k"):
+        for name in (
+            ".ssh/id",
+            ".netrc",
+            ".git-credentials",
+            ".config/gh/hosts.yml",
+            ".local/share/keyrings/k",
+        ):
             (self.home / name).parent.mkdir(parents=True, exist_ok=True)
             (self.home / name).write_text(f"{CANARY}\n")
         (self.home / ".bashrc").write_text("# mine\n")
@@ -101,14 +109,19 @@ class Machine:
 def machine(user: str) -> Iterator[Machine]:
     if user == "an ordinary user":
         if os.getuid() != 0:
-            pytest.skip("only root can be somebody else; whoever runs this is an ordinary user already")
+            pytest.skip(
+                "only root can be somebody else; whoever runs this is an ordinary user already"
+            )
         if shutil.which("setpriv") is None:
             pytest.skip("setpriv is missing")
     folder = Path(tempfile.mkdtemp(prefix="own-state-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
         made = Machine(folder, user)
-        if user == "an ordinary user" and made.run("-c", "import retinue.api, apsw, msgspec", cwd=folder).returncode:
+        if (
+            user == "an ordinary user"
+            and made.run("-c", "import retinue.api, apsw, msgspec", cwd=folder).returncode
+        ):
             pytest.skip("no Python here that an ordinary user may run has what is needed")
         yield made
     finally:
@@ -120,7 +133,11 @@ def hostile(*calls: Any) -> Callable[[Any], Any]:
 
     def script(heard: Any) -> Any:
         shown = [m for m in heard.messages if type(m).__name__ == "Result"]
-        return calls[len(shown)] if len(shown) < len(calls) else "\n=====\n".join(m.text for m in shown) or "Done."
+        return (
+            calls[len(shown)]
+            if len(shown) < len(calls)
+            else "\n=====\n".join(m.text for m in shown) or "Done."
+        )
 
     return script
 
@@ -129,9 +146,16 @@ def file_calls(paths: list[str]) -> list[Any]:
     """Every file tool on every path, and from above."""
     made = []
     for path in paths:
-        made += [call("read", path=path), call("list", path=path, depth=4), call("find", pattern="*", path=path)]
+        made += [
+            call("read", path=path),
+            call("list", path=path, depth=4),
+            call("find", pattern="*", path=path),
+        ]
         made += [call("search", pattern=".", path=path), call("write", path=path, content="evil")]
-        made += [call("edit", path=path, old="x", new="evil"), call("write", path=f"{path}/evil", content="evil")]
+        made += [
+            call("edit", path=path, old="x", new="evil"),
+            call("write", path=f"{path}/evil", content="evil"),
+        ]
     return made
 
 

@@ -1,6 +1,7 @@
-"""Generated schedules of swaps: while a tool works, between any two lines of ours, somebody puts a link, a FIFO, a hard
-link, another directory or another file system in the place of what it is about to use. Each schedule is checked against
-a directory outside that has the same names: nothing of it may be told, and nothing of it may change.
+"""Generated schedules of swaps: while a tool works, between any two lines of ours, somebody puts a
+link, a FIFO, a hard link, another directory or another file system in the place of what it is about
+to use. Each schedule is checked against a directory outside that has the same names: nothing of it
+may be told, and nothing of it may change.
 
 `python -m tests.security.swaps FOLDER N SEED [by-name]` prints one line of JSON.
 """
@@ -51,7 +52,16 @@ OURS = tuple(f"{Path(retinue.__file__).parent}/{part}/" for part in ("sandbox", 
 CANARY = "canary-that-nobody-may-see"
 NAMES = ("a.txt", "deep/b.txt", "deep/more/c.txt", FILE)
 ONLY = "only-outside.txt"
-TARGETS = ("sub", "sub/deep", "sub/deep/more", "sub/a.txt", "sub/deep/b.txt", "sub/deep/more/c.txt", "sub/new", "added")
+TARGETS = (
+    "sub",
+    "sub/deep",
+    "sub/deep/more",
+    "sub/a.txt",
+    "sub/deep/b.txt",
+    "sub/deep/more/c.txt",
+    "sub/new",
+    "added",
+)
 KINDS = ("absolute", "relative", "chain", "magic", "fifo", "moved", "hard", "mount", "back")
 SLOW = ("shell", "git")
 MNT_DETACH = 2
@@ -59,14 +69,19 @@ MNT_DETACH = 2
 
 @dataclass
 class World:
-    """`base/ws` was given to the tree, and `base/added` beside it; the run works in `base/ws/sub`."""
+    """`base/ws` was given to the tree, and `base/added` beside it; the run works in
+    `base/ws/sub`."""
 
     base: Path
     may_mount: bool = False
 
     def __post_init__(self) -> None:
         self.base = Path(os.path.realpath(self.base))
-        self.ws, self.sub, self.outside = self.base / "ws", self.base / "ws" / "sub", self.base / "outside"
+        self.ws, self.sub, self.outside = (
+            self.base / "ws",
+            self.base / "ws" / "sub",
+            self.base / "outside",
+        )
         for name in (*NAMES, ONLY, "deep/.git/config", "x.txt"):
             path = self.outside / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +91,9 @@ class World:
     def build(self) -> None:
         if self.may_mount:
             with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
-                for path in reversed([line.split()[1] for line in mounts]):  # where it is now: it may have been moved
+                for path in reversed(
+                    [line.split()[1] for line in mounts]
+                ):  # where it is now: it may have been moved
                     if path.startswith(f"{self.base}/"):
                         _libc().umount2(os.fsencode(path), MNT_DETACH)
         for folder in (self.ws, self.base / "added"):
@@ -93,8 +110,9 @@ class World:
         return self.base / "added" if target == "added" else self.ws / target
 
     def swap(self, target: str, kind: str) -> None:
-        """What cannot be done now (it has been swapped before, it is not there) is left; so is what lies behind a swap
-        that was made before: the attacker has no more power outside than we have."""
+        """What cannot be done now (it has been swapped before, it is not there) is left; so is what
+        lies behind a swap that was made before: the attacker has no more power outside than we
+        have."""
         path = self.path(target)
         with contextlib.suppress(OSError):
             if os.path.realpath(path.parent) == str(path.parent):
@@ -140,7 +158,11 @@ class World:
 
     def harm(self) -> str:
         now = self._look()
-        return "" if now == self.before else f"outside is {sorted(set(now.items()) ^ set(self.before.items()))}"
+        return (
+            ""
+            if now == self.before
+            else f"outside is {sorted(set(now.items()) ^ set(self.before.items()))}"
+        )
 
     def _look(self) -> dict[str, tuple[int, int, bytes]]:
         found = {}
@@ -149,7 +171,11 @@ class World:
                 path = os.path.join(top, name)
                 told = os.lstat(path)
                 data = Path(path).read_bytes() if stat.S_ISREG(told.st_mode) else b""
-                found[os.path.relpath(path, self.outside)] = (stat.S_IMODE(told.st_mode), told.st_mtime_ns, data)
+                found[os.path.relpath(path, self.outside)] = (
+                    stat.S_IMODE(told.st_mode),
+                    told.st_mtime_ns,
+                    data,
+                )
         return found
 
 
@@ -196,10 +222,14 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
     sub, added = str(world.sub), str(world.base / "added")
     was = sha256((world.sub / "a.txt").read_bytes())
     patch = (
-        "*** Begin Patch\n*** Update File: a.txt\n@@\n-inside\n+patched\n*** Update File: deep/b.txt\n@@\n-inside\n"
+        "*** Begin Patch\n*** Update File: a.txt\n@@\n-inside\n+patched\n*** Update File: "
+        "deep/b.txt\n@@\n-inside\n"
         "+patched\n*** Add File: new/n.txt\n+new\n*** End Patch"
     )
-    tools = {t.name: t for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())}
+    tools = {
+        t.name: t
+        for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
+    }
 
     def call(name: str, **args: Any) -> Callable[[Caller], Any]:
         return lambda who: tools[name].run(who, args)
@@ -211,18 +241,26 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         writers = WriteLeases()
         try:
             told = writers.take(who)
-            opened = [os.readlink(f"/proc/self/fd/{fd}") for one in writers._leases.values() for fd in one.directories]
+            opened = [
+                os.readlink(f"/proc/self/fd/{fd}")
+                for one in writers._leases.values()
+                for fd in one.directories
+            ]
             return told + _all_inside(world, opened)
         finally:
             writers.close()
 
     def mounts(who: Caller) -> str:
         with processes.command(who, ("true",), "deep", may_write=True) as command:
-            return _all_inside(world, [os.readlink(f"/proc/self/fd/{fd}") for fd in command.opened.values()])
+            return _all_inside(
+                world, [os.readlink(f"/proc/self/fd/{fd}") for fd in command.opened.values()]
+            )
 
     def server(_: Caller) -> str:
         where = {"cwd": f"{sub}/deep", "within": str(world.ws)}
-        wire = StdioTransport("./a.txt", (), env={}, limits=ServerLimits(), redactor=Redactor(), **where)
+        wire = StdioTransport(
+            "./a.txt", (), env={}, limits=ServerLimits(), redactor=Redactor(), **where
+        )
         with wire._directory() as where:
             return _all_inside(world, [os.path.realpath(where)])
 
@@ -267,13 +305,19 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         "copy": copy,
         "copy plain": plain,
         "library": library,
-        "shell": lambda who: ShellTool(processes).run(who, {"command": "cat a.txt deep/b.txt; ls -R; echo x > deep/y"}),
+        "shell": lambda who: ShellTool(processes).run(
+            who, {"command": "cat a.txt deep/b.txt; ls -R; echo x > deep/y"}
+        ),
         "git": lambda who: GitTool(processes).run(who, {"args": ["status"]}),
     }
 
 
 def _all_inside(world: World, paths: list[str]) -> str:
-    return "".join(f"{CANARY}: {p} " for p in paths if not f"{p}/".startswith((f"{world.ws}/", f"{world.base}/added")))
+    return "".join(
+        f"{CANARY}: {p} "
+        for p in paths
+        if not f"{p}/".startswith((f"{world.ws}/", f"{world.base}/added"))
+    )
 
 
 async def _answer(step: Callable[[Caller], Any], who: Caller) -> str:
@@ -285,16 +329,23 @@ async def _answer(step: Callable[[Caller], Any], who: Caller) -> str:
     return str(getattr(told, "text", told))
 
 
-def generate(chance: random.Random, world: World, name: str, n_lines: int) -> list[tuple[int, str, str]]:
-    """One to four swaps. A hard link to a file outside is that file, and whoever can make one has it already: it is put
-    before tools that write and show nothing, which must leave the file alone."""
+def generate(
+    chance: random.Random, world: World, name: str, n_lines: int
+) -> list[tuple[int, str, str]]:
+    """One to four swaps. A hard link to a file outside is that file, and whoever can make one has
+    it already: it is put before tools that write and show nothing, which must leave the file
+    alone."""
     reads = not name.startswith(("write", "copy"))
-    kinds = [k for k in KINDS if not ((k == "hard" and reads) or (k == "mount" and not world.may_mount))]
+    kinds = [
+        k for k in KINDS if not ((k == "hard" and reads) or (k == "mount" and not world.may_mount))
+    ]
     most = 0 if name in SLOW else n_lines + 5
     plan: list[tuple[int, str, str]] = []
     for _ in range(chance.randint(1, 4)):
         target = TARGETS[0] if chance.random() < 0.3 else chance.choice(TARGETS)
-        at = chance.randint(0, min(most, 60) if chance.random() < 0.4 else most)  # directories are opened early
+        at = chance.randint(
+            0, min(most, 60) if chance.random() < 0.4 else most
+        )  # directories are opened early
         if plan and chance.random() < 0.4:
             plan.append((at, plan[-1][1], "back"))
         else:
@@ -303,13 +354,16 @@ def generate(chance: random.Random, world: World, name: str, n_lines: int) -> li
 
 
 class ByName(OpenDirectory):
-    """What it would be without a holding: the name is looked up again. The schedules must find this out."""
+    """What it would be without a holding: the name is looked up again. The schedules must find this
+    out."""
 
     def _open(self, path: str) -> int:
         return os.open(path, os.O_PATH | os.O_DIRECTORY)
 
 
-async def play(base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenDirectory) -> dict[str, Any]:
+async def play(
+    base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenDirectory
+) -> dict[str, Any]:
     world = World(base, may_mount=_may_mount())
     world.build()
     processes = Processes(base / "state")
@@ -338,7 +392,13 @@ async def play(base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenD
             told[kind] += 1
     world.build()
     await processes.close()
-    facts = {"schedules": n, "seed": seed, "uid": os.getuid(), "tools": sorted(every), "swaps": told}
+    facts = {
+        "schedules": n,
+        "seed": seed,
+        "uid": os.getuid(),
+        "tools": sorted(every),
+        "swaps": told,
+    }
     return {**facts, "n_escapes": len(escapes), "escapes": escapes[:5]}
 
 

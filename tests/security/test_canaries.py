@@ -1,6 +1,6 @@
-"""Secrets in the environment, in files, in what commands, servers and providers say: none is found in anything that the
-program has written, shown, or put on a command line. Through the installed program, with a model that wants them out.
-"""
+"""Secrets in the environment, in files, in what commands, servers and providers say: none is found
+in anything that the program has written, shown, or put on a command line. Through the installed
+program, with a model that wants them out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from tests.needs import needs
 from tests.security.canaries import ProcessList, Search, every_form, planted
 from tests.tools.mcp.parts import FAKE
 
-SECRETS = planted("OPENAI_API_KEY", "SERVICE_TOKEN", "DATABASE", "MCP_LITERAL", "MCP_VARIABLE", "ANTHROPIC_API_KEY")
+SECRETS = planted(
+    "OPENAI_API_KEY",
+    "SERVICE_TOKEN",
+    "DATABASE",
+    "MCP_LITERAL",
+    "MCP_VARIABLE",
+    "ANTHROPIC_API_KEY",
+)
 ENV = {
     "OPENAI_API_KEY": SECRETS["OPENAI_API_KEY"],
     "ANTHROPIC_API_KEY": SECRETS["ANTHROPIC_API_KEY"],
@@ -45,17 +52,28 @@ for at in 32768 65536 98304; do
   done
 done
 """
-ENCODED = "cat .env; base64 .env; base64 -w0 .env; od -An -tx1 .env | tr -d ' \\n'; grep --color=always cnry .env"
+ENCODED = (
+    "cat .env; base64 .env; base64 -w0 .env; od -An -tx1 .env | tr -d ' \\n'; grep "
+    "--color=always cnry .env"
+)
 LAST = "printf 'A%.0s' {1..100}; head -n1 .env | cut -d= -f2- | tr -d '\\n'"
 
 
 def plant(home: House) -> None:
     values = list(SECRETS.values())
-    (home.project / ".env").write_text("".join(f"{name}={value}\n" for name, value in SECRETS.items()))
+    (home.project / ".env").write_text(
+        "".join(f"{name}={value}\n" for name, value in SECRETS.items())
+    )
     lines = ["." * (2_000 - n) + value for n in (3, 12, 20, 30) for value in values]
-    lines += [f"{'=' * n}{value}{'=' * 400} needle {'=' * 500}{value}" for n in range(80, 110, 3) for value in values]
+    lines += [
+        f"{'=' * n}{value}{'=' * 400} needle {'=' * 500}{value}"
+        for n in range(80, 110, 3)
+        for value in values
+    ]
     (home.project / "long.txt").write_text("\n".join(lines) + "\n")
-    (home.project / "wide.txt").write_text("".join(f"{'z' * (195 - n)}{v} near\n" for n in (5, 15, 25) for v in values))
+    (home.project / "wide.txt").write_text(
+        "".join(f"{'z' * (195 - n)}{v} near\n" for n in (5, 15, 25) for v in values)
+    )
     (home.project / "utf16.txt").write_bytes("\n".join(values).encode("utf-16"))
     (home.project / "forms.txt").write_text(every_form(values).replace("\0", ""))
     (home.project / "AGENTS.md").write_text(f"{'a' * 32_740} {values[1]}\n{values[0]}\n")
@@ -72,7 +90,12 @@ def plant(home: House) -> None:
         ["add", ".env", "long.txt", "wide.txt", "AGENTS.md"],
         [*as_one, "commit", "-qF", ".env"],
     ):
-        subprocess.run(["git", *words], cwd=home.project, check=True, env={"PATH": os.environ["PATH"], "HOME": "/none"})
+        subprocess.run(
+            ["git", *words],
+            cwd=home.project,
+            check=True,
+            env={"PATH": os.environ["PATH"], "HOME": "/none"},
+        )
 
 
 class Thief:
@@ -86,12 +109,19 @@ class Thief:
         self.heard.append(heard.raw)
         self.results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
         turns = self.turns()
-        return turns[heard.turn] if heard.turn < len(turns) else f"Done: {every_form(SECRETS.values())}"
+        return (
+            turns[heard.turn]
+            if heard.turn < len(turns)
+            else f"Done: {every_form(SECRETS.values())}"
+        )
 
     def turns(self) -> list[Any]:
         stolen = every_form([SECRETS["OPENAI_API_KEY"]])
         return [
-            [call("read", path=name) for name in (".env", "long.txt", "utf16.txt", "forms.txt", "wide.txt")],
+            [
+                call("read", path=name)
+                for name in (".env", "long.txt", "utf16.txt", "forms.txt", "wide.txt")
+            ],
             [
                 *(call("read", path="long.txt", offset=n, limit=3) for n in range(1, 30, 4)),
                 call("search", pattern="needle|cnry"),
@@ -102,7 +132,10 @@ class Thief:
             [call("shell", command=command) for command in (PIECES, CUT, ENCODED)],
             call("shell", command=f"{LAST}; sleep 600", background=True),
             [call("shell_output", id=self.id(), offset=n) for n in range(90, 140)],
-            [call("git", args=words) for words in (["log", "-p"], ["show", "HEAD:.env"], ["blame", "-s", ".env"])],
+            [
+                call("git", args=words)
+                for words in (["log", "-p"], ["show", "HEAD:.env"], ["blame", "-s", ".env"])
+            ],
             [call("mcp__fake__env"), call("mcp__fake__echo", text=stolen), call("mcp__fake__die")],
             [
                 call("shell", command=f"echo '{SECRETS['OPENAI_API_KEY']}' > copy.txt; sleep 0.3"),
@@ -114,7 +147,10 @@ class Thief:
         ]
 
     def id(self) -> str:
-        return next((r.split("id '")[1].split("'")[0] for r in self.results if "background; id '" in r), "none")
+        return next(
+            (r.split("id '")[1].split("'")[0] for r in self.results if "background; id '" in r),
+            "none",
+        )
 
 
 class Echoing(BaseHTTPRequestHandler):
@@ -153,13 +189,22 @@ def echoing() -> Iterator[str]:
 
 def shown_by_commands(home: House) -> Iterator[tuple[str, str]]:
     """Everything that can be asked for about all runs."""
-    for words in (("ps", "--all", "--tree", "--json"), ("ps", "--all"), ("config",), ("mcp", "list"), ("deliveries",)):
+    for words in (
+        ("ps", "--all", "--tree", "--json"),
+        ("ps", "--all"),
+        ("config",),
+        ("mcp", "list"),
+        ("deliveries",),
+    ):
         done = home.run(*words)
         yield " ".join(words), done.stdout + done.stderr
     for run in home.runs():
         id = run["id"]
         commands = [("show", id), ("show", id, "--json"), ("logs", id), ("logs", "--raw", id)]
-        commands += [("export", id, "-f", name) for name in ("md", "jsonl", "stream-json", "perfetto", "html")]
+        commands += [
+            ("export", id, "-f", name)
+            for name in ("md", "jsonl", "stream-json", "perfetto", "html")
+        ]
         for words in commands:
             done = home.run(*words)
             yield " ".join(words), done.stdout + done.stderr
@@ -173,7 +218,14 @@ def test_no_secret_is_written_shown_or_on_a_command_line(tmp_path: Path) -> None
         home.env |= ENV
         plant(home)
         home.ok("trust", "--yes")
-        flags = ("--yolo", "--output-format", "stream-json", "--include-partial-messages", "--max-turns", "30")
+        flags = (
+            "--yolo",
+            "--output-format",
+            "stream-json",
+            "--include-partial-messages",
+            "--max-turns",
+            "30",
+        )
         process = home.start("run", *flags, "Go.")
         out, err = process.communicate(timeout=150)
         search.look("run", out + err)
@@ -182,12 +234,16 @@ def test_no_secret_is_written_shown_or_on_a_command_line(tmp_path: Path) -> None
         assert len(thief.results) > 70, [r[:80] for r in thief.results]
         with echoing() as url:
             for _ in range(3):
-                failed = home.real("run", "-p", "--timeout", "6s", "Go.", env={"OPENAI_BASE_URL": url})
+                failed = home.real(
+                    "run", "-p", "--timeout", "6s", "Go.", env={"OPENAI_BASE_URL": url}
+                )
                 search.look("a failed run", failed.stdout + failed.stderr)
                 assert failed.returncode != 0
         for where, text in shown_by_commands(home):
             search.look(where, text)
-        search.look_below(*(tmp_path / name for name in ("data", "state", "run", "config", "cache")))
+        search.look_below(
+            *(tmp_path / name for name in ("data", "state", "run", "config", "cache"))
+        )
     for line in processes.seen:
         search.look("a command line", line)
     for body in thief.heard:
@@ -210,7 +266,9 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
     with house(tmp_path, script) as home:
         home.env["RETINUE_IDLE_SECONDS"] = "60"
         (home.project / ".env").write_text(f"A={first['FIRST_KEY']}\n")
-        run = home.real("run", "--yolo", "--json", "Go.", env={"OPENAI_API_KEY": first["FIRST_KEY"]})
+        run = home.real(
+            "run", "--yolo", "--json", "Go.", env={"OPENAI_API_KEY": first["FIRST_KEY"]}
+        )
         search.look("the first run", run.stdout + run.stderr)
         id = home.runs()[0]["id"]
         os.kill(home.host_pid(), signal.SIGKILL)
@@ -225,11 +283,15 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
             search.look("a later run", done.stdout + done.stderr)
         for where, text in shown_by_commands(home):
             search.look(where, text)
-        search.look_below(*(tmp_path / name for name in ("data", "state", "run", "config", "cache")))
+        search.look_below(
+            *(tmp_path / name for name in ("data", "state", "run", "config", "cache"))
+        )
     assert search.found == []
 
 
-def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
     literal = planted("LITERAL")["LITERAL"]
     search = Search({"LITERAL": literal})
     seen: list[str] = []
@@ -237,17 +299,27 @@ def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_res
     def script(heard: Any) -> Any:
         last = heard.messages[-1]
         if type(last).__name__ == "Result":
-            seen.append(json.loads(last.text).get("TOKEN", "none") if last.text.startswith("{") else last.text)
+            seen.append(
+                json.loads(last.text).get("TOKEN", "none")
+                if last.text.startswith("{")
+                else last.text
+            )
             return "Done."
         return call("mcp__fake__env")
 
     with house(tmp_path, script) as home:
-        server = {"command": sys.executable, "args": ["-I", "-S", str(FAKE)], "env": {"TOKEN": literal}}
+        server = {
+            "command": sys.executable,
+            "args": ["-I", "-S", str(FAKE)],
+            "env": {"TOKEN": literal},
+        }
         (home.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"fake": server}}))
         home.ok("trust", "--yes")
         home.ok("run", "--yolo", "Go.")
         os.kill(home.host_pid(), signal.SIGKILL)
         home.ok("resume", home.runs()[0]["id"], "Once more.")
-        search.look_below(*(tmp_path / name for name in ("data", "state", "run", "config", "cache")))
+        search.look_below(
+            *(tmp_path / name for name in ("data", "state", "run", "config", "cache"))
+        )
     assert seen == ["[redacted:TOKEN]"] * 2, "the server had it, and nobody was told"
     assert search.found == []

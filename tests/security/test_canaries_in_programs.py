@@ -1,6 +1,5 @@
-"""The same for programs that use the library: pages of the web, announcements, previews, and keys that nobody but a
-model or a channel was given.
-"""
+"""The same for programs that use the library: pages of the web, announcements, previews, and keys
+that nobody but a model or a channel was given."""
 
 from __future__ import annotations
 
@@ -37,7 +36,10 @@ class Pages(BaseHTTPRequestHandler):
         elif self.path == "/half":  # tags are gone when it is shown, so here they hide nothing
             text = f"<p><span>{value[:12]}</span>{value[12:]}</p>"
         else:
-            text = f"<title>{'t' * 290}{value}</title><img alt='{'a' * 490}{value}'>{every_form([value])}"
+            text = (
+                f"<title>{'t' * 290}{value}</title><img "
+                f"alt='{'a' * 490}{value}'>{every_form([value])}"
+            )
         body = text.encode()
         self.send_response(404 if self.path == "/error" else 200)
         self.send_header("content-type", "text/plain" if self.path == "/long" else "text/html")
@@ -69,7 +71,9 @@ class Keyed(Scripted):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_no_secret_of_a_program_is_written_or_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_of_a_program_is_written_or_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     search, told = Search(SECRETS), tmp_path / "told.jsonl"
     asked: list[str] = []
     known = {"PAGE_TOKEN": SECRETS["PAGE_TOKEN"]}
@@ -79,7 +83,9 @@ def test_no_secret_of_a_program_is_written_or_sent(tmp_path: Path, caplog: pytes
     @tool(restart="pure")
     def late() -> str:
         """Say what was learned late."""
-        return f"it is {SECRETS['LATE_TOKEN']}, {SECRETS['WEBHOOK_SECRET']} and {SECRETS['MODEL_KEY']}"
+        return (
+            f"it is {SECRETS['LATE_TOKEN']}, {SECRETS['WEBHOOK_SECRET']} and {SECRETS['MODEL_KEY']}"
+        )
 
     @tool(restart="pure")
     def fails() -> str:
@@ -89,8 +95,15 @@ def test_no_secret_of_a_program_is_written_or_sent(tmp_path: Path, caplog: pytes
     async def main(port: int) -> None:
         urls = [f"http://127.0.0.1:{port}/{name}" for name in ("long", "page", "error")]
         turns: list[Any] = [
-            [call("fetch", url=url, format=form) for url in urls for form in ("markdown", "text", "raw")],
-            [call("fetch", url=f"http://127.0.0.1:{port}/half", format=form) for form in ("markdown", "text")],
+            [
+                call("fetch", url=url, format=form)
+                for url in urls
+                for form in ("markdown", "text", "raw")
+            ],
+            [
+                call("fetch", url=f"http://127.0.0.1:{port}/half", format=form)
+                for form in ("markdown", "text")
+            ],
             [call("fetch", url=urls[0], offset=31_980 + n) for n in range(0, 40, 3)],
             [call("late"), call("fails")],
             call("spawn_agents", tasks=[{"task": "Look.", "read_first": ["first.txt"]}]),
@@ -99,7 +112,11 @@ def test_no_secret_of_a_program_is_written_or_sent(tmp_path: Path, caplog: pytes
 
         def say(request: Request) -> Any:
             asked.append(repr((request.instructions, tuple(request.messages))))
-            return turns[request.turn] if request.agent == "lead" else call("submit_result", result="Looked.")
+            return (
+                turns[request.turn]
+                if request.agent == "lead"
+                else call("submit_result", result="Looked.")
+            )
 
         channels = {
             "file": JsonLines(told),
@@ -162,7 +179,9 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
     assert secret[12:22] not in asyncio.run(main())
 
 
-def test_a_secret_in_the_id_of_a_call_or_in_a_name_inside_of_data_is_not_kept(tmp_path: Path) -> None:
+def test_a_secret_in_the_id_of_a_call_or_in_a_name_inside_of_data_is_not_kept(
+    tmp_path: Path,
+) -> None:
     secret = SECRETS["PAGE_TOKEN"]
 
     @tool(restart="pure")
@@ -178,7 +197,9 @@ def test_a_secret_in_the_id_of_a_call_or_in_a_name_inside_of_data_is_not_kept(tm
 
     async def main() -> None:
         async with Retinue(tmp_path / "r.db", secrets={"TOKEN": secret}) as retinue:
-            model = Naming([[call("look"), call("look")], call("submit_result", result={secret: 1})], name="m")
+            model = Naming(
+                [[call("look"), call("look")], call("submit_result", result={secret: 1})], name="m"
+            )
             agent = Agent("a", model=model, tools=[look], output=dict[str, int])
             outcome = await retinue.run(agent, "Go.")
             assert outcome.data == {"[redacted:TOKEN]": 1}, outcome

@@ -51,7 +51,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     (workspace / ".git/hooks").mkdir(parents=True)
     (workspace / ".git/config").write_text("[core]\n")
     token = uuid.uuid4().hex
-    victim = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", token], stdin=subprocess.PIPE)
+    victim = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", token], stdin=subprocess.PIPE
+    )
     with (
         pytest.MonkeyPatch.context() as patch,
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -79,11 +81,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         }
         (workspace / "facts.json").write_text(json.dumps(facts))
         shutil.copytree(
-            Path(attempts.__file__).parent, workspace / "attempts", ignore=shutil.ignore_patterns("__pycache__")
+            Path(attempts.__file__).parent,
+            workspace / "attempts",
+            ignore=shutil.ignore_patterns("__pycache__"),
         )
         script = f"exec {sys.executable} -m attempts facts.json"
         sandbox = find_sandbox(private=Private(folders=(str(state),)))
-        ended, output = run_in(workspace, script, sandbox=sandbox, env={"PATH": "/usr/bin:/bin", "HOME": str(home)})
+        ended, output = run_in(
+            workspace, script, sandbox=sandbox, env={"PATH": "/usr/bin:/bin", "HOME": str(home)}
+        )
         assert ended.code == 0, output
         told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         yield {
@@ -116,14 +122,22 @@ def test_nothing_outside_has_changed(results: dict[str, Any]) -> None:
     workspace = results["workspace"]
     assert (workspace / ".git/config").read_text() == "[core]\n"
     assert list((workspace / ".git/hooks").iterdir()) == []
-    assert not (workspace / ".mcp.json").exists(), "what appeared at a protected name was taken away"
-    assert not any(Path(folder, "retinue-test").exists() for folder in ("/", "/etc", "/usr", "/opt", "/var", "/dev"))
+    assert not (workspace / ".mcp.json").exists(), (
+        "what appeared at a protected name was taken away"
+    )
+    assert not any(
+        Path(folder, "retinue-test").exists()
+        for folder in ("/", "/etc", "/usr", "/opt", "/var", "/dev")
+    )
 
 
 def test_killing_everything_inside_kills_nothing_outside(tmp_path: Path) -> None:
     victim = subprocess.Popen(["sleep", "60"])
     try:
-        run_in(tmp_path, "kill -9 -1; for i in $(seq 1 400); do kill -9 $i; done 2>/dev/null; kill -9 $PPID")
+        run_in(
+            tmp_path,
+            "kill -9 -1; for i in $(seq 1 400); do kill -9 $i; done 2>/dev/null; kill -9 $PPID",
+        )
         assert victim.poll() is None
     finally:
         victim.kill()
@@ -175,7 +189,9 @@ def test_what_the_filter_says(
 ) -> None:
     """Also on a machine that this is not."""
     number = numbers[machine == "aarch64"]
-    data = struct.pack("=iIQ6Q", number, seccomp.TABLES[machine][0], 0, *arguments, *[0] * (6 - len(arguments)))
+    data = struct.pack(
+        "=iIQ6Q", number, seccomp.TABLES[machine][0], 0, *arguments, *[0] * (6 - len(arguments))
+    )
     said = _answer(seccomp.program(machine), data)
     assert ANSWERS.get(said, errno.errorcode.get(said & 0xFFFF)) == answer, name
     other = struct.pack("=iIQ6Q", number, 0x40000003, 0, *[0] * 6)
@@ -193,4 +209,8 @@ def _answer(code: bytes, data: bytes) -> int:
             case 0x06:
                 return int(k)
             case _:
-                at += yes if {0x15: held == k, 0x35: held >= k, 0x45: bool(held & k)}[operation] else no
+                at += (
+                    yes
+                    if {0x15: held == k, 0x35: held >= k, 0x45: bool(held & k)}[operation]
+                    else no
+                )

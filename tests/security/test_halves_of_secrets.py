@@ -25,7 +25,12 @@ def commit(home: House, name: str, text: str) -> None:
 
 
 def run(home: House, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=home.project, check=True, env={"PATH": os.environ["PATH"], "HOME": "/none"})
+    subprocess.run(
+        ["git", *words],
+        cwd=home.project,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": "/none"},
+    )
 
 
 def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
@@ -55,7 +60,10 @@ def test_git_shows_no_half_of_a_key(tmp_path: Path) -> None:
         (home.project / ".env").write_text(f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=1\n")
 
     cut = ["%<(40,trunc)%s", "%<(40,ltrunc)%s", "%<(40,mtrunc)%s", "%w(30)%s", "%f"]
-    calls = [call("git", args=["diff"]), *(call("git", args=["log", f"--format={one}"]) for one in cut)]
+    calls = [
+        call("git", args=["diff"]),
+        *(call("git", args=["log", f"--format={one}"]) for one in cut),
+    ]
     seen = told(tmp_path, prepare, *calls)
     assert len(seen) == len(calls) and "DEBUG=1" in seen[0]
     assert not [text for text in seen if KEY[13:30] in text or KEY[-20:] in text]

@@ -15,7 +15,17 @@ from retinue.sandbox import git_folders, worktree
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
 from tests.needs import needs
-from tests.security.holes import FREE, agent, git, hire, is_directory, make_repository, results, shown_by, until
+from tests.security.holes import (
+    FREE,
+    agent,
+    git,
+    hire,
+    is_directory,
+    make_repository,
+    results,
+    shown_by,
+    until,
+)
 
 
 @pytest.fixture
@@ -27,11 +37,15 @@ def repository(tmp_path: Path) -> Path:
 
 @needs("git")
 @needs("bwrap")
-def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(repository: Path, tmp_path: Path) -> None:
+def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(
+    repository: Path, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     command = (
-        "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; mkdir nest; cd nest; "
-        "git init -q . && echo hi > f && echo '* filter=x' > .gitattributes && git add . && git commit -qm x && "
+        "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; "
+        "mkdir nest; cd nest; "
+        "git init -q . && echo hi > f && echo '* filter=x' > .gitattributes && git add . && git "
+        "commit -qm x && "
         f"git config filter.x.clean 'touch {ran}; cat' && echo other > f"
     )
 
@@ -45,7 +59,9 @@ def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(rep
 
 
 @needs("git")
-def test_a_copy_does_not_lead_out_through_a_link_of_the_last_commit(repository: Path, tmp_path: Path) -> None:
+def test_a_copy_does_not_lead_out_through_a_link_of_the_last_commit(
+    repository: Path, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (repository / "d").symlink_to(outside)
@@ -56,7 +72,12 @@ def test_a_copy_does_not_lead_out_through_a_link_of_the_last_commit(repository: 
 
     async def main() -> None:
         child = agent("child", call("write", path="evil", content="x"), tools=["write"])
-        lead = agent("lead", call("hire"), tools=[hire(child, cwd="d", isolation="worktree"), "write"], staff=[child])
+        lead = agent(
+            "lead",
+            call("hire"),
+            tools=[hire(child, cwd="d", isolation="worktree"), "write"],
+            staff=[child],
+        )
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             await retinue.run(lead, "Go.", access=FREE)
 
@@ -147,7 +168,9 @@ def test_a_cancel_while_git_is_at_work_loses_nothing(
 
 
 @needs("git")
-def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_branch(repository: Path) -> None:
+def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_branch(
+    repository: Path,
+) -> None:
     async def main() -> None:
         held = asyncio.Event()
 
@@ -158,7 +181,12 @@ def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_bran
             await asyncio.sleep(600)
             return ""
 
-        one = agent("one", call("write", path="n.txt", content="precious"), call("rest"), tools=["write", rest])
+        one = agent(
+            "one",
+            call("write", path="n.txt", content="precious"),
+            call("rest"),
+            tools=["write", rest],
+        )
         async with Retinue(workspace=repository) as retinue:
             run = await retinue.spawn(one, "Go.", access=FREE, isolation="worktree")
             await held.wait()
@@ -169,17 +197,23 @@ def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_bran
 
 
 @needs("git")
-def test_a_directory_that_was_never_committed_is_there_in_the_copy(repository: Path, tmp_path: Path) -> None:
+def test_a_directory_that_was_never_committed_is_there_in_the_copy(
+    repository: Path, tmp_path: Path
+) -> None:
     (repository / "fresh").mkdir()
 
     async def main() -> None:
-        assert is_directory(await Worktrees(tmp_path / "trees").open("r1", str(repository / "fresh")))
+        assert is_directory(
+            await Worktrees(tmp_path / "trees").open("r1", str(repository / "fresh"))
+        )
 
     asyncio.run(main())
 
 
 @needs("git")
-def test_a_child_that_outlives_its_isolated_parent_keeps_its_directory(repository: Path, tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_isolated_parent_keeps_its_directory(
+    repository: Path, tmp_path: Path
+) -> None:
     async def main() -> None:
         go = asyncio.Event()
 
@@ -189,8 +223,15 @@ def test_a_child_that_outlives_its_isolated_parent_keeps_its_directory(repositor
             await go.wait()
             return ""
 
-        child = agent("child", call("rest"), call("write", path="late", content="x"), tools=["write", rest])
-        lead = agent("lead", call("hire"), tools=[hire(child, join="none", bond="keep"), "write"], staff=[child])
+        child = agent(
+            "child", call("rest"), call("write", path="late", content="x"), tools=["write", rest]
+        )
+        lead = agent(
+            "lead",
+            call("hire"),
+            tools=[hire(child, join="none", bond="keep"), "write"],
+            staff=[child],
+        )
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             run = await retinue.run(lead, "Go.", access=FREE, isolation="worktree")
             (node,) = (await retinue.tree(run.id)).children
@@ -208,7 +249,9 @@ def test_a_child_that_outlives_its_isolated_parent_keeps_its_directory(repositor
 
 
 @needs("git")
-def test_a_worktree_of_the_user_that_is_away_for_a_while_is_not_forgotten(repository: Path, tmp_path: Path) -> None:
+def test_a_worktree_of_the_user_that_is_away_for_a_while_is_not_forgotten(
+    repository: Path, tmp_path: Path
+) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "theirs"))
     (tmp_path / "theirs").rename(tmp_path / "away")
 
@@ -223,7 +266,9 @@ def test_a_worktree_of_the_user_that_is_away_for_a_while_is_not_forgotten(reposi
 
 
 @needs("git")
-def test_many_copies_of_one_repository_are_made_and_closed_at_once(repository: Path, tmp_path: Path) -> None:
+def test_many_copies_of_one_repository_are_made_and_closed_at_once(
+    repository: Path, tmp_path: Path
+) -> None:
     async def main() -> None:
         trees = Worktrees(tmp_path / "trees")
 
@@ -236,15 +281,18 @@ def test_many_copies_of_one_repository_are_made_and_closed_at_once(repository: P
         assert trees.runs() == []
 
     asyncio.run(main())
-    kept = git(repository, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/retinue/").split()
+    kept = git(
+        repository, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/retinue/"
+    ).split()
     assert sorted(kept) == sorted(f"q{n}" for n in range(75))
     assert [git(repository, "show", f"retinue/q{n}:n") for n in (0, 37, 74)] == ["0", "37", "74"]
 
 
 @needs("git")
 def test_a_forged_submodule_runs_nothing_outside_of_the_sandbox(tmp_path: Path) -> None:
-    """The commit has a submodule; the run puts a repository in its place, at the commit that is on record (so that git
-    looks inside for changes), with a filter, and stands in the way of what would rename its `.git`."""
+    """The commit has a submodule; the run puts a repository in its place, at the commit that is on
+    record (so that git looks inside for changes), with a filter, and stands in the way of what
+    would rename its `.git`."""
     top, ran = make_repository(tmp_path / "top"), tmp_path / "ran"
     git(top, "submodule", "add", "-q", str(make_repository(tmp_path / "sub")), "mod")
     git(top, "commit", "-qm", "mod")

@@ -64,7 +64,10 @@ def borrowing_by_a_link(top: Path, other: Path) -> None:
 
 def linking(top: Path, other: Path) -> None:
     for folder in (other / ".git/objects").iterdir():
-        if folder.name not in ("info", "pack") and not (top / ".git/objects" / folder.name).exists():
+        if (
+            folder.name not in ("info", "pack")
+            and not (top / ".git/objects" / folder.name).exists()
+        ):
             (top / ".git/objects" / folder.name).symlink_to(folder)
 
 
@@ -75,13 +78,20 @@ def linking_a_pack(top: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reach", [borrowing, borrowing_from_one_that_borrows, borrowing_by_a_link, linking, linking_a_pack]
+    "reach",
+    [borrowing, borrowing_from_one_that_borrows, borrowing_by_a_link, linking, linking_a_pack],
 )
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_copy_is_never_one_of_another_repository(
-    repository: Path, other: Path, tmp_path: Path, reach: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch
+    repository: Path,
+    other: Path,
+    tmp_path: Path,
+    reach: Any,
+    is_known: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a replacement that is a link, or by the hash of a commit that somebody knows; without a sandbox too."""
+    """By a replacement that is a link, or by the hash of a commit that somebody knows; without a
+    sandbox too."""
     monkeypatch.setattr(git_process, "_bwrap", lambda path: "")
     reach(repository, other)
     commit = git(other, "rev-parse", "HEAD").strip()
@@ -167,7 +177,9 @@ def test_the_host_adds_nothing_to_the_log_of_the_users_references(
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_a_branch_without_changes_goes_and_all_others_stay(repository: Path, tmp_path: Path, is_packed: bool) -> None:
+def test_a_branch_without_changes_goes_and_all_others_stay(
+    repository: Path, tmp_path: Path, is_packed: bool
+) -> None:
     git(repository, "branch", "feature/x")
     git(repository, "tag", "-am", "v1", "v1")
 
@@ -191,24 +203,52 @@ def test_a_branch_without_changes_goes_and_all_others_stay(repository: Path, tmp
 def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_path: Path) -> None:
     answers: dict[tuple[str, ...], str] = {}
     words: list[tuple[str, ...]] = []
-    with house(tmp_path, lambda heard: turns(*(call("git", args=list(w)) for w in words))(heard)) as home:
+    with house(
+        tmp_path, lambda heard: turns(*(call("git", args=list(w)) for w in words))(heard)
+    ) as home:
         top = ready(home)
         for name in ("secrets/deep/k", "secrets/key.txt", "sub/.env"):
             (top / name).parent.mkdir(parents=True, exist_ok=True)
             (top / name).write_text("CANARY\n")
         git(top, "add", "-A", "-f")
         git(top, "commit", "-qm", "secrets")
-        trees = [git(top, "rev-parse", f"HEAD:{name}").strip() for name in ("secrets", "sub", "secrets/key.txt")]
+        trees = [
+            git(top, "rev-parse", f"HEAD:{name}").strip()
+            for name in ("secrets", "sub", "secrets/key.txt")
+        ]
         git(top, "tag", "tree", trees[0])
-        names = ("HEAD:secrets", "HEAD:secrets/deep", "HEAD:sub", "HEAD^{tree}:secrets", "main:sub", "tree")
+        names = (
+            "HEAD:secrets",
+            "HEAD:secrets/deep",
+            "HEAD:sub",
+            "HEAD^{tree}:secrets",
+            "main:sub",
+            "tree",
+        )
         words += [("diff", EMPTY, name) for name in (*names, *trees)]
         words += [("diff", name, EMPTY) for name in (*names, *trees)]
-        words += [("diff", f"{EMPTY}..{trees[0]}"), ("diff", "-S", "C", EMPTY, trees[0]), ("diff", "--stat", trees[0])]
+        words += [
+            ("diff", f"{EMPTY}..{trees[0]}"),
+            ("diff", "-S", "C", EMPTY, trees[0]),
+            ("diff", "--stat", trees[0]),
+        ]
         words += [("diff", "--unified", "3", EMPTY, trees[0]), ("diff", "--cached", trees[0], "-p")]
-        words += [("show", name) for name in (*trees, f"{trees[0]}:key.txt", "tree:key.txt", "tree^{}:key.txt")]
-        words += [("show", f"{trees[1]}:.env", "HEAD"), ("log", "-p", trees[0]), ("log", "-p", "--all", "tree")]
+        words += [
+            ("show", name)
+            for name in (*trees, f"{trees[0]}:key.txt", "tree:key.txt", "tree^{}:key.txt")
+        ]
+        words += [
+            ("show", f"{trees[1]}:.env", "HEAD"),
+            ("log", "-p", trees[0]),
+            ("log", "-p", "--all", "tree"),
+        ]
         words += [("blame", trees[0], "--", "key.txt"), ("blame", "HEAD", "--", "secrets/key.txt")]
-        words += [("show", "HEAD"), ("diff", EMPTY, "HEAD"), ("diff", "HEAD~1..HEAD", "--stat"), ("diff", "HEAD^!")]
+        words += [
+            ("show", "HEAD"),
+            ("diff", EMPTY, "HEAD"),
+            ("diff", "HEAD~1..HEAD", "--stat"),
+            ("diff", "HEAD^!"),
+        ]
         words += [("show", "HEAD:a.txt"), ("diff", "--diff-filter", "A", "HEAD~1", "HEAD")]
         rules = ("--disallowed-tools", "read(secrets/**)", "--disallowed-tools", "read(sub/.env)")
         answers.update(zip(words, played(home, *rules), strict=True))
@@ -219,8 +259,18 @@ def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_pat
 
 @needs("bwrap")
 def test_git_shows_no_secrets_of_a_home_that_is_a_repository(tmp_path: Path) -> None:
-    calls = [("show", "HEAD:.netrc"), ("log", "-p", "--all"), ("show", "HEAD"), ("show", "HEAD:.Netrc")]
-    calls += [("diff", "HEAD"), ("blame", ".ssh/config"), ("diff", EMPTY, "HEAD"), ("show", "HEAD~1")]
+    calls = [
+        ("show", "HEAD:.netrc"),
+        ("log", "-p", "--all"),
+        ("show", "HEAD"),
+        ("show", "HEAD:.Netrc"),
+    ]
+    calls += [
+        ("diff", "HEAD"),
+        ("blame", ".ssh/config"),
+        ("diff", EMPTY, "HEAD"),
+        ("show", "HEAD~1"),
+    ]
     calls += [("show", "HEAD:notes.txt")]
     with house(tmp_path, turns(*(call("git", args=list(words)) for words in calls))) as home:
         top = Path(home.env["HOME"])
@@ -237,7 +287,9 @@ def test_git_shows_no_secrets_of_a_home_that_is_a_repository(tmp_path: Path) -> 
         home.run("stop", cwd=top)
 
 
-def test_no_copy_is_made_of_a_home_with_committed_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_copy_is_made_of_a_home_with_committed_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = make_repository(tmp_path / "home")
     (home / ".netrc").write_text("CANARY\n")
     git(home, "add", ".")
@@ -254,7 +306,11 @@ def test_what_the_settings_of_git_name_in_the_workspace_is_protected(tmp_path: P
         call("write", path="tools/hooks/post-commit", content="touch ran\n"),
         call("write", path="conf/team", content='[core]\nfsmonitor = "touch ran; false"\n'),
         call("write", path="team", content='[core]\nfsmonitor = "touch ran; false"\n'),
-        call("shell", command="echo 'touch ran' >> tools/hooks/pre-commit; echo '[core] fsmonitor = x' >> team"),
+        call(
+            "shell",
+            command="echo 'touch ran' >> tools/hooks/pre-commit; echo '[core] fsmonitor = x' >> "
+            "team",
+        ),
         call("write", path="tools/other", content="fine\n"),
     ]
     with house(tmp_path, turns(*calls)) as home:
@@ -270,7 +326,9 @@ def test_what_the_settings_of_git_name_in_the_workspace_is_protected(tmp_path: P
         answers = played(home)
         home.ok("stop")
         assert all("protected" in answer for answer in answers[:4]), answers
-        assert (top / "tools/hooks/pre-commit").read_text() == hook and (top / "team").read_text() == "[alias]\n"
+        assert (top / "tools/hooks/pre-commit").read_text() == hook and (
+            top / "team"
+        ).read_text() == "[alias]\n"
         assert (top / "tools/other").exists()
 
 
@@ -279,14 +337,19 @@ def test_a_folder_of_a_process_that_was_killed_goes_and_no_other(
 ) -> None:
     monkeypatch.setattr(git_folders, "PLACES", (str(tmp_path),))
     script = (
-        f"import os, signal\nfrom retinue.sandbox import git_folders\ngit_folders.PLACES = ({str(tmp_path)!r},)\n"
+        f"import os, signal\nfrom retinue.sandbox import git_folders\ngit_folders.PLACES = "
+        f"({str(tmp_path)!r},)\n"
         "print(git_folders.make()[0], flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     left = Path(killed.stdout.strip())
     assert left.parent == tmp_path and left.is_dir()
     mine, lock = git_folders.make()
-    others = [tmp_path / "retinue-git-x", tmp_path / "retinue-git-1-abc", tmp_path / "retinue-git-2-abc"]
+    others = [
+        tmp_path / "retinue-git-x",
+        tmp_path / "retinue-git-1-abc",
+        tmp_path / "retinue-git-2-abc",
+    ]
     others[0].mkdir()
     others[1].mkdir()
     others[2].symlink_to(others[0])

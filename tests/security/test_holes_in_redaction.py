@@ -32,7 +32,9 @@ def test_an_agent_with_a_secret_in_its_instructions_is_registered_once(tmp_path:
     async def main() -> None:
         for _ in range(3):
             one = Agent("one", f"Use {SECRET}.", model=Scripted(talk(), name="m"))
-            async with Retinue(tmp_path / "r.db", secrets={"TOKEN": SECRET}, agents=[one]) as retinue:
+            async with Retinue(
+                tmp_path / "r.db", secrets={"TOKEN": SECRET}, agents=[one]
+            ) as retinue:
                 await retinue.run(one, "Go.")
                 entries = await retinue._store.entries(0, limit=10_000)
         assert sum(isinstance(e.event, Registered) for _, e in entries) == 1
@@ -45,7 +47,9 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
         one = Agent("one", model=Scripted(lambda _: f"It begins with {SECRET[:6]}", name="m"))
         async with Retinue(secrets={"TOKEN": SECRET}) as retinue:
             run = await retinue.spawn(one, "Go.")
-            shown = "".join([s.text async for s in retinue.stream(run) if type(s).__name__ == "Delta"])
+            shown = "".join(
+                [s.text async for s in retinue.stream(run) if type(s).__name__ == "Delta"]
+            )
             outcome = await retinue.outcome(run)
             assert outcome is not None
             assert shown == outcome.text
@@ -68,9 +72,13 @@ def test_a_secret_at_the_place_of_a_cut_is_not_half_shown() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("word", ["capabilities", "isolation", "acceptEdits", "worktree", "instructions"])
+@pytest.mark.parametrize(
+    "word", ["capabilities", "isolation", "acceptEdits", "worktree", "instructions"]
+)
 def test_a_secret_that_is_a_word_of_the_format_changes_no_meaning(word: str) -> None:
-    order = Order(agent="a", task="t", isolation="worktree", access=Capabilities(mode="acceptEdits"))
+    order = Order(
+        agent="a", task="t", isolation="worktree", access=Capabilities(mode="acceptEdits")
+    )
     events = (
         Requested(id="i", order=order, capabilities=Capabilities(tools=("x",), mode="plan")),
         Registered(definition=Definition(name="n", instructions="be kind")),

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from retinue import Caller, Capabilities, ConfigError, NotFound, Orders, Refused, Retinue, Rules, tool
+from retinue import (
+    Caller,
+    Capabilities,
+    ConfigError,
+    NotFound,
+    Orders,
+    Refused,
+    Retinue,
+    Rules,
+    tool,
+)
 from retinue.core import permissions as permits
 from retinue.core.events import Asked
 from retinue.core.spec import Wait
@@ -34,7 +44,9 @@ def test_a_rule_sees_through_half_a_surrogate_pair() -> None:
 @pytest.mark.parametrize(
     ("guard", "args"), [(SHELL, {"command": ""}), (WRITE, {"path": "."}), (WRITE, {"path": "a/.."})]
 )
-def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(guard: Guard, args: dict[str, str]) -> None:
+def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
+    guard: Guard, args: dict[str, str]
+) -> None:
     subject = permits.subject_of(Call(id="", name="t", args=json.dumps(args)), guard)
     granted = permits.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
@@ -42,7 +54,9 @@ def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(guard: Guard
 
 def test_always_yes_to_an_empty_command_permits_no_other(tmp_path: Path) -> None:
     async def main() -> None:
-        one = agent("one", call("shell", command=""), call("shell", command="touch evil"), tools=["shell"])
+        one = agent(
+            "one", call("shell", command=""), call("shell", command="touch evil"), tools=["shell"]
+        )
         async with Retinue(workspace=tmp_path) as retinue:
             await retinue.spawn(one, "Go.", questions="ask")
             (first,) = await until(retinue.questions)
@@ -61,7 +75,9 @@ PATCH = "*** Begin Patch\n*** Add File: src/evil.py\n+/tests/x\n*** End Patch"
 
 
 @pytest.mark.parametrize("args", [{"patch": PATCH}, {"path": "", "patch": PATCH}])
-@pytest.mark.parametrize("rule", ["allow: edit(**/tests/**)", "allow: edit(*)", "ask: edit(src/**)"])
+@pytest.mark.parametrize(
+    "rule", ["allow: edit(**/tests/**)", "allow: edit(*)", "ask: edit(src/**)"]
+)
 def test_a_patch_is_not_taken_for_a_path(rule: str, args: dict[str, str]) -> None:
     mode = "acceptEdits" if rule.startswith("ask") else "manual"
     assert verdict("edit", args, WRITE, rule, mode=mode) == "ask"
@@ -74,16 +90,32 @@ def test_an_allowed_domain_is_the_one_that_is_asked(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://bad.org?@x/", "http://bad.org#@x", " http://bad.org/", "http://\uff42ad.org/", "http://bad\u3002org/"],
+    [
+        "http://bad.org?@x/",
+        "http://bad.org#@x",
+        " http://bad.org/",
+        "http://\uff42ad.org/",
+        "http://bad\u3002org/",
+    ],
 )
 def test_a_denied_domain_is_denied_in_every_spelling(url: str) -> None:
-    assert verdict("fetch", {"url": url}, FETCH, "deny: fetch(domain:bad.org)", mode="bypassPermissions") == "deny"
+    assert (
+        verdict(
+            "fetch", {"url": url}, FETCH, "deny: fetch(domain:bad.org)", mode="bypassPermissions"
+        )
+        == "deny"
+    )
 
 
 def test_a_rule_about_a_domain_does_not_permit_a_command() -> None:
     command = {"command": "a://x.org/;rm -rf ."}
     assert verdict("shell", command, SHELL, "allow: *(domain:x.org)") == "ask"
-    assert verdict("shell", command, SHELL, grants=(permits.rule_for("allow", "shell", "domain:x.org"),)) == "ask"
+    assert (
+        verdict(
+            "shell", command, SHELL, grants=(permits.rule_for("allow", "shell", "domain:x.org"),)
+        )
+        == "ask"
+    )
     granted = permits.rule_for("allow", "fetch", "domain:x.org")
     assert verdict("fetch", {"url": "https://x.org/y"}, FETCH, grants=(granted,)) == "ask"
 
@@ -127,7 +159,9 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
             """Hire."""
             return caller.spawn(x if who == "a" else y, "task", cwd=who)
 
-        lead = agent("lead", call("both", who="a"), call("both", who="b"), tools=[both], staff=[x, y])
+        lead = agent(
+            "lead", call("both", who="a"), call("both", who="b"), tools=[both], staff=[x, y]
+        )
         async with Retinue(workspace=tmp_path) as retinue:
             run = await retinue.spawn(lead, "Go.", questions="ask")
             (first,) = await until(retinue.questions)
@@ -143,8 +177,12 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("options", [{"access": Capabilities(mode="plan")}, {}], ids=["rules", "mode"])
-def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"access": Capabilities(mode="plan")}, {}], ids=["rules", "mode"]
+)
+def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     async def main() -> None:
         one = agent("one", call("shell", command="ls"), tools=["shell"])
         with pytest.raises((ConfigError, ValueError)):
@@ -152,7 +190,9 @@ def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(tmp_path: Path
             rules = None if options else Rules(mode="nonsense")
             async with Retinue(tmp_path / "r.db", workspace=tmp_path, rules=rules) as retinue:
                 await retinue.run(one, "Go.", **bad)
-        async with Retinue(tmp_path / "r.db", workspace=tmp_path) as retinue:  # and nothing of it was recorded
+        async with Retinue(
+            tmp_path / "r.db", workspace=tmp_path
+        ) as retinue:  # and nothing of it was recorded
             assert await retinue.list() == []
 
     asyncio.run(main())
@@ -164,7 +204,9 @@ def test_an_empty_mode_of_the_runtime_does_not_permit_everything() -> None:
 
 
 @pytest.mark.parametrize("by_run", [True, False])
-def test_a_permission_is_not_given_by_a_name_that_may_mean_another_call(tmp_path: Path, by_run: bool) -> None:
+def test_a_permission_is_not_given_by_a_name_that_may_mean_another_call(
+    tmp_path: Path, by_run: bool
+) -> None:
     async def main() -> None:
         turns = call("write", path="seen", content="1"), call("write", path="unseen", content="2")
         async with Retinue(workspace=tmp_path) as retinue:
@@ -228,7 +270,9 @@ def test_a_child_may_not_write_where_its_parent_may_only_read(tmp_path: Path) ->
 
     async def main() -> None:
         child = agent("child", call("write", path="evil", content="x"), tools=["write"])
-        lead = agent("lead", call("hire"), tools=[hire(child, cwd=str(reference)), "write"], staff=[child])
+        lead = agent(
+            "lead", call("hire"), tools=[hire(child, cwd=str(reference)), "write"], staff=[child]
+        )
         held = Capabilities(mode="bypassPermissions", read=(str(reference), str(work)))
         async with Retinue(workspace=work) as retinue:
             await retinue.run(lead, "Go.", access=held)
@@ -242,7 +286,9 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
         (tmp_path / name).mkdir()
 
     async def main() -> None:
-        held = Capabilities(mode="bypassPermissions", write=(str(tmp_path / "shared"),), read=(str(tmp_path),))
+        held = Capabilities(
+            mode="bypassPermissions", write=(str(tmp_path / "shared"),), read=(str(tmp_path),)
+        )
         first, over = asyncio.Event(), asyncio.Event()
 
         @tool(name="rest", restart="pure")
@@ -252,7 +298,12 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
             await over.wait()
             return ""
 
-        x = agent("x", call("write", path=f"{tmp_path}/shared/x", content=""), call("rest"), tools=["write", rest])
+        x = agent(
+            "x",
+            call("write", path=f"{tmp_path}/shared/x", content=""),
+            call("rest"),
+            tools=["write", rest],
+        )
         y = agent("y", call("write", path=f"{tmp_path}/shared/y", content=""), tools=["write"])
         async with Retinue(workspace=tmp_path) as retinue:
             run = await retinue.spawn(x, "Go.", access=held, cwd=str(tmp_path / "a"))

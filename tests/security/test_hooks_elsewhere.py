@@ -1,4 +1,5 @@
-"""Hooks and settings of git that do not lie beside the `.git` of the workspace: no command changes them either."""
+"""Hooks and settings of git that do not lie beside the `.git` of the workspace: no command changes
+them either."""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ echo '[core]' >> team.cfg; rm team.cfg; echo the attack has ended
 
 def play(made: Machine, cwd: Path, where: str, *options: str) -> str:
     with provider(hostile(call("shell", command=CHANGE.format(where=where)))) as env:
-        return said(made.run("-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env))
+        return said(
+            made.run("-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env)
+        )
 
 
 def unharmed(tools: Path) -> None:
-    assert {path.name: path.read_text() for path in (tools / "hooks").iterdir()} == {"pre-commit": HOOK}
+    assert {path.name: path.read_text() for path in (tools / "hooks").iterdir()} == {
+        "pre-commit": HOOK
+    }
     assert (tools / "team.cfg").read_text() == SETTINGS
     assert not (tools / "later").exists() and not (tools / "away").exists()
 
@@ -71,5 +76,7 @@ def test_those_in_another_directory_that_was_given(cwd: str) -> None:
         work = made.home / "work"
         top = repository(work / "big", "../shared")
         other = {"big": work / "shared", "shared": top}[cwd]
-        assert "the attack has ended" in play(made, work / cwd, f"{work}/shared", "--add-dir", str(other))
+        assert "the attack has ended" in play(
+            made, work / cwd, f"{work}/shared", "--add-dir", str(other)
+        )
         unharmed(work / "shared")

@@ -1,6 +1,6 @@
-"""Repositories whose settings name commands, and repositories that are others in disguise: nothing that they name is
-run, and nothing outside of them is read or written, by copies for isolated runs and by the tool `git`.
-"""
+"""Repositories whose settings name commands, and repositories that are others in disguise: nothing
+that they name is run, and nothing outside of them is read or written, by copies for isolated runs
+and by the tool `git`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,12 @@ SETTINGS: dict[str, dict[str, str]] = {
     "fsmonitor": {"core.fsmonitor": "{ran}", "core.fsmonitorHookVersion": "2"},
     "hooks": {"core.hooksPath": "{hooks}"},
     "ssh": {"core.sshCommand": "{ran}", "core.gitProxy": "{ran}", "core.askPass": "{ran}"},
-    "pager": {"core.pager": "{ran}", "pager.log": "{ran}", "pager.status": "{ran}", "core.editor": "{ran}"},
+    "pager": {
+        "core.pager": "{ran}",
+        "pager.log": "{ran}",
+        "pager.status": "{ran}",
+        "core.editor": "{ran}",
+    },
     "diff": {"diff.external": "{ran}", "diff.x.textconv": "{ran}", "diff.x.command": "{ran}"},
     "merge": {"merge.x.driver": "{ran}", "merge.default": "x"},
     "credentials": {"credential.helper": "!{ran}", "credential.https://a.example.helper": "!{ran}"},
@@ -49,9 +54,15 @@ SETTINGS: dict[str, dict[str, str]] = {
         "user.signingKey": "key::x",
         "log.showSignature": "true",
     },
-    "alias": {f"alias.{name}": "!{ran}" for name in ("log", "status", "read-tree", "add", "update-ref", "diff-tree")},
+    "alias": {
+        f"alias.{name}": "!{ran}"
+        for name in ("log", "status", "read-tree", "add", "update-ref", "diff-tree")
+    },
     "include": {"include.path": "{include}"},
-    "include if": {"includeIf.gitdir:**.path": "{include}", "includeIf.onbranch:**.path": "{include}"},
+    "include if": {
+        "includeIf.gitdir:**.path": "{include}",
+        "includeIf.onbranch:**.path": "{include}",
+    },
     "remote": {
         "remote.origin.url": "ext::sh -c {ran}",
         "remote.origin.uploadpack": "{ran}",
@@ -61,8 +72,16 @@ SETTINGS: dict[str, dict[str, str]] = {
         "core.repositoryFormatVersion": "1",
         "extensions.partialClone": "origin",
     },
-    "vcs": {"remote.origin.vcs": "ext", "remote.origin.promisor": "true", "protocol.allow": "always"},
-    "submodule": {"submodule.sub.update": "!{ran}", "submodule.recurse": "true", "submodule.sub.active": "true"},
+    "vcs": {
+        "remote.origin.vcs": "ext",
+        "remote.origin.promisor": "true",
+        "protocol.allow": "always",
+    },
+    "submodule": {
+        "submodule.sub.update": "!{ran}",
+        "submodule.recurse": "true",
+        "submodule.sub.active": "true",
+    },
     "worktree settings": {"extensions.worktreeConfig": "true", "core.repositoryFormatVersion": "1"},
     "other commands": {
         "core.alternateRefsCommand": "{ran}",
@@ -76,12 +95,38 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
 }
 HOOKS = (
-    *("post-checkout", "reference-transaction", "post-index-change", "pre-commit", "post-commit", "pre-auto-gc"),
-    *("fsmonitor-watchman", "sendemail-validate", "prepare-commit-msg", "commit-msg", "post-rewrite", "proc-receive"),
+    *(
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "pre-commit",
+        "post-commit",
+        "pre-auto-gc",
+    ),
+    *(
+        "fsmonitor-watchman",
+        "sendemail-validate",
+        "prepare-commit-msg",
+        "commit-msg",
+        "post-rewrite",
+        "proc-receive",
+    ),
 )
 LOOKS = (
-    *(["status"], ["status", "-v"], ["diff"], ["diff", "--cached", "-p"], ["log", "-p", "--format=%G? %s"], ["show"]),
-    *(["blame", "a.txt"], ["branch", "-vv"], ["ls-files", "-m", "-o", "--eol"], ["log", "--all", "-p", "-m"]),
+    *(
+        ["status"],
+        ["status", "-v"],
+        ["diff"],
+        ["diff", "--cached", "-p"],
+        ["log", "-p", "--format=%G? %s"],
+        ["show"],
+    ),
+    *(
+        ["blame", "a.txt"],
+        ["branch", "-vv"],
+        ["ls-files", "-m", "-o", "--eol"],
+        ["log", "--all", "-p", "-m"],
+    ),
 )
 
 
@@ -117,9 +162,18 @@ def make(top: Path, ran: Path, *names: str) -> None:
 
 def is_hostile(top: Path, ran: Path) -> bool:
     """Whether a git that obeys the repository runs something: else a test would prove nothing."""
-    for words in (["checkout", "-qf", "HEAD"], ["worktree", "add", "-q", "-f", str(top.parent / "w")], ["diff"]):
+    for words in (
+        ["checkout", "-qf", "HEAD"],
+        ["worktree", "add", "-q", "-f", str(top.parent / "w")],
+        ["diff"],
+    ):
         (top / "a.txt").write_text("other\n")
-        subprocess.run(["git", "-C", str(top), *words], check=False, capture_output=True, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            ["git", "-C", str(top), *words],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
     was = ran.exists()
     ran.unlink(missing_ok=True)
     shutil.rmtree(top.parent / "w", ignore_errors=True)
@@ -162,7 +216,9 @@ def test_nothing_that_a_repository_names_is_run_for_a_copy(tmp_path: Path, name:
 
 @pytest.mark.parametrize("is_bare", [False, True])
 @pytest.mark.parametrize("name", sorted(SETTINGS))
-def test_nothing_that_a_repository_names_is_run_to_look_at_it(tmp_path: Path, name: str, is_bare: bool) -> None:
+def test_nothing_that_a_repository_names_is_run_to_look_at_it(
+    tmp_path: Path, name: str, is_bare: bool
+) -> None:
     if not is_bare and shutil.which("bwrap") is None:
         pytest.skip("bwrap is missing, so this was not tested: install the package bubblewrap")
     top, ran = tmp_path / "repository", tmp_path / "ran"
@@ -172,7 +228,9 @@ def test_nothing_that_a_repository_names_is_run_to_look_at_it(tmp_path: Path, na
     assert "a.txt" in texts[0] and "+2" in texts[2], texts
 
 
-@pytest.mark.parametrize("name", ["smudge", "clean", "process", "fsmonitor", "hooks", "include", "worktree settings"])
+@pytest.mark.parametrize(
+    "name", ["smudge", "clean", "process", "fsmonitor", "hooks", "include", "worktree settings"]
+)
 def test_those_repositories_are_hostile(tmp_path: Path, name: str) -> None:
     make(tmp_path / "repository", tmp_path / "ran", name)
     assert is_hostile(tmp_path / "repository", tmp_path / "ran")
@@ -229,7 +287,15 @@ def bare_inside(top: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     "disguise",
     [
-        *(gitdir_file, linked_git, commondir, linked_reference, linked_references, linked_objects, linked_branches),
+        *(
+            gitdir_file,
+            linked_git,
+            commondir,
+            linked_reference,
+            linked_references,
+            linked_objects,
+            linked_branches,
+        ),
         *(linked_worktrees, bare_inside, worktree_setting),
     ],
 )
@@ -303,12 +369,23 @@ def test_a_copy_holds_what_is_stored_and_the_users_own_list_of_ignored_files_cou
     assert git(top, "worktree", "list").count("\n") == 1
 
 
-AGENT = {"one": {"description": "d", "prompt": "p", "isolation": "worktree", "tools": ["Write", "Read", "git"]}}
+AGENT = {
+    "one": {
+        "description": "d",
+        "prompt": "p",
+        "isolation": "worktree",
+        "tools": ["Write", "Read", "git"],
+    }
+}
 
 
 @needs("bwrap")
-@pytest.mark.parametrize("names", [("smudge", "clean"), ("process",), ("hooks", "fsmonitor", "include", "diff")])
-def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(tmp_path: Path, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "names", [("smudge", "clean"), ("process",), ("hooks", "fsmonitor", "include", "diff")]
+)
+def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
     ran = tmp_path / "ran"
 
     def model(heard: Any) -> Any:
@@ -325,7 +402,9 @@ def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(tmp_path: Path,
         make(home.project, ran, *names)
         done = home.real("run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go")
         assert done.returncode == 0 and "Done." in done.stdout, done.stderr
-        (branch,) = git(home.project, "branch", "--list", "retinue/*", "--format=%(refname:short)").split()
+        (branch,) = git(
+            home.project, "branch", "--list", "retinue/*", "--format=%(refname:short)"
+        ).split()
         assert git(home.project, "cat-file", "blob", f"{branch}:new.txt") == "precious\n"
         assert not ran.exists()
         home.ok("stop")

@@ -1,4 +1,5 @@
-"""What a run leaves in its copy of a repository is kept, ends nothing, and keeps no host from starting."""
+"""What a run leaves in its copy of a repository is kept, ends nothing, and keeps no host from
+starting."""
 
 from __future__ import annotations
 
@@ -62,15 +63,22 @@ def test_whatever_a_run_leaves_in_its_copy_is_kept_and_ends_nothing(
         except RetinueError as error:
             assert str(error)
         await trees.close("r1", "task")
-        assert shown_by(repository, "retinue/r1:new.txt") == "precious\n" or (copy / "new.txt").exists()
+        assert (
+            shown_by(repository, "retinue/r1:new.txt") == "precious\n"
+            or (copy / "new.txt").exists()
+        )
         folders.remove(copy)
 
     asyncio.run(main())
 
 
-def test_a_commit_with_very_many_submodules_is_copied_and_kept(repository: Path, tmp_path: Path) -> None:
+def test_a_commit_with_very_many_submodules_is_copied_and_kept(
+    repository: Path, tmp_path: Path
+) -> None:
     rows = "".join(f"160000 {1:040d} 0\tlinks/{n:0200d}\n" for n in range(12_000))
-    subprocess.run(["git", "-C", repository, "update-index", "--index-info"], input=rows, text=True, check=True)
+    subprocess.run(
+        ["git", "-C", repository, "update-index", "--index-info"], input=rows, text=True, check=True
+    )
     git(repository, "commit", "-qm", "links")
 
     async def main() -> None:
@@ -116,7 +124,9 @@ def test_all_kinds_of_changes_are_kept_beside_a_submodule(repository: Path, tmp_
 
 @needs("bwrap")
 def test_the_next_host_starts_whatever_an_isolated_run_has_left(tmp_path: Path) -> None:
-    command = "python3 -c \"import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')\"; echo made"
+    command = (
+        "python3 -c \"import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')\"; echo made"
+    )
     model = turns(call("write", path="work.txt", content="x"), call("shell", command=command))
     with house(tmp_path, lambda heard: model(heard)) as home:
         ready(home)
@@ -140,7 +150,9 @@ def test_what_fails_for_one_run_does_not_keep_a_host_from_starting(
 
     (tmp_path / "worktrees").mkdir()
     for run in ("r1", "r2"):
-        (tmp_path / f"worktrees/{run}.json").write_text('{"repository":"/r","inside":".","branch":"b","base":"c"}')
+        (tmp_path / f"worktrees/{run}.json").write_text(
+            '{"repository":"/r","inside":".","branch":"b","base":"c"}'
+        )
     monkeypatch.setattr(Worktrees, "close", close)
 
     async def main() -> None:

@@ -16,7 +16,9 @@ DIRECTORIES = (".tools", ".plans", ".artifacts")
 
 
 @pytest.mark.parametrize("tail", [*FILES, *DIRECTORIES])
-def test_a_store_with_a_link_beside_it_is_refused_and_nothing_is_written(tmp_path: Path, tail: str) -> None:
+def test_a_store_with_a_link_beside_it_is_refused_and_nothing_is_written(
+    tmp_path: Path, tail: str
+) -> None:
     with house(tmp_path) as home:
         victim = tmp_path / "victim"
         if tail in DIRECTORIES:
@@ -25,13 +27,23 @@ def test_a_store_with_a_link_beside_it_is_refused_and_nothing_is_written(tmp_pat
             victim.write_text("precious\n")
         (home.project / f"retinue.db{tail}").symlink_to(victim)
         done = home.run("run", "-p", "--store", "retinue.db", "Work.")
-        assert done.returncode != 0 and f"retinue.db{tail}" in done.stderr and "is a link" in done.stderr
-        assert list(victim.iterdir()) == [] if tail in DIRECTORIES else victim.read_text() == "precious\n"
+        assert (
+            done.returncode != 0
+            and f"retinue.db{tail}" in done.stderr
+            and "is a link" in done.stderr
+        )
+        assert (
+            list(victim.iterdir()) == []
+            if tail in DIRECTORIES
+            else victim.read_text() == "precious\n"
+        )
         assert sorted(os.listdir(home.project)) == [".git", f"retinue.db{tail}"]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda at: Path(at).write_text("x" * 100)])
-def test_something_else_in_the_place_of_the_lock_is_left_as_it_is(tmp_path: Path, make: object) -> None:
+def test_something_else_in_the_place_of_the_lock_is_left_as_it_is(
+    tmp_path: Path, make: object
+) -> None:
     at = tmp_path / "a.db.lock"
     make(at)  # type: ignore[operator]
     before = os.lstat(at)

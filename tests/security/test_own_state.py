@@ -1,5 +1,5 @@
-"""What belongs to the runtime, and the secrets of a home, cannot be seen or touched from inside, wherever they lie:
-through the installed program, as this user and as an ordinary one."""
+"""What belongs to the runtime, and the secrets of a home, cannot be seen or touched from inside,
+wherever they lie: through the installed program, as this user and as an ordinary one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,29 @@ from tests.security.own_state import (
 )
 
 TASK = f"{CANARY} is in the store"
-SECRETS = (".ssh/id", ".netrc", ".git-credentials", ".config/gh/hosts.yml", ".local/share/keyrings/k", ".bashrc")
+SECRETS = (
+    ".ssh/id",
+    ".netrc",
+    ".git-credentials",
+    ".config/gh/hosts.yml",
+    ".local/share/keyrings/k",
+    ".bashrc",
+)
 
-REFUSED = ("may not be used", "may not be changed", "is a directory", "it is a file", "a part of it is a file")
+REFUSED = (
+    "may not be used",
+    "may not be changed",
+    "is a directory",
+    "it is a file",
+    "a part of it is a file",
+)
 REFUSED += ("there is no such file", "names a directory", "not a regular file")
 
 
 def unharmed(made: Machine) -> None:
-    assert {name: (made.home / name).read_text() for name in SECRETS[:-1]} == dict.fromkeys(SECRETS[:-1], f"{CANARY}\n")
+    assert {name: (made.home / name).read_text() for name in SECRETS[:-1]} == dict.fromkeys(
+        SECRETS[:-1], f"{CANARY}\n"
+    )
     assert (made.home / ".bashrc").read_text() == "# mine\n"
     for folder in (".local/bin", ".config/autostart"):
         assert list((made.home / folder).iterdir()) == []
@@ -51,7 +66,11 @@ def stopped(text: str) -> None:
 def test_a_command_finds_nothing_of_ours(user: str, where: str) -> None:
     with machine(user) as made:
         cwd = made.home if where == "home" else made.project
-        options = {"home": (), "added": ("--add-dir", str(made.home)), "store": ("--store", "retinue.db")}[where]
+        options = {
+            "home": (),
+            "added": ("--add-dir", str(made.home)),
+            "store": ("--store", "retinue.db"),
+        }[where]
         script = f"THERE={made.home if where == 'added' else cwd}\n{SHELL}"
         with provider(hostile(call("shell", command=script, timeout_seconds=40))) as env:
             done = made.run("-m", "retinue", "run", "--yolo", "-p", *options, TASK, cwd=cwd, **env)
@@ -71,15 +90,23 @@ def test_a_library_program_with_its_store_in_the_current_directory_is_as_safe(us
         shell = ("shell", {"command": f"THERE=$PWD\n{SHELL}", "timeout_seconds": 40})
         store = ("retinue.db", "retinue.db-wal", "retinue.db.tools", "retinue.db.lock")
         files = [(name, {**args, "path": path}) for path in store for name, args in FILES]
-        program, todo = library(made.folder, [shell, *files, ("list", {}), ("search", {"pattern": CANARY})])
+        program, todo = library(
+            made.folder, [shell, *files, ("list", {}), ("search", {"pattern": CANARY})]
+        )
         shown = said(made.run(program, todo, cwd=made.project))
         answers = shown.split("\n=====\n")
         stopped(answers[0])
-        assert all(any(word in answer for word in REFUSED) for answer in answers[1:-2]), answers[1:-2]
+        assert all(any(word in answer for word in REFUSED) for answer in answers[1:-2]), answers[
+            1:-2
+        ]
         assert "notes.txt" in answers[-2] and "retinue.db" not in answers[-2]
         assert CANARY not in shown
         assert not (made.project / "retinue.db-journal").exists()
-        kept = [p.read_text() for p in (made.project / "retinue.db.tools/taken").glob("*/it") if p.is_file()]
+        kept = [
+            p.read_text()
+            for p in (made.project / "retinue.db.tools/taken").glob("*/it")
+            if p.is_file()
+        ]
         assert "evil\n" in kept
 
 
@@ -96,17 +123,35 @@ FILES: list[tuple[str, dict[str, Any]]] = [
 def test_no_file_tool_shows_or_changes_what_is_ours_or_a_secret(where: str) -> None:
     with machine("this user") as made:
         cwd = made.home if where == "home" else made.project
-        options = {"home": (), "added": ("--add-dir", str(made.home)), "store": ("--store", "retinue.db")}[where]
+        options = {
+            "home": (),
+            "added": ("--add-dir", str(made.home)),
+            "store": ("--store", "retinue.db"),
+        }[where]
         top = str(made.home) if where == "added" else "."
-        ours = [f"{made.home}/{name}" for name in (*SECRETS[:-1], ".ssh", ".config", ".local/share/retinue")]
+        ours = [
+            f"{made.home}/{name}"
+            for name in (*SECRETS[:-1], ".ssh", ".config", ".local/share/retinue")
+        ]
         if where == "store":
-            ours = ["retinue.db", "retinue.db-shm", "retinue.db.tools", "retinue.db.plans", "retinue.db.lock"]
+            ours = [
+                "retinue.db",
+                "retinue.db-shm",
+                "retinue.db.tools",
+                "retinue.db.plans",
+                "retinue.db.lock",
+            ]
         above = [call("list", path=top, depth=6), call("find", pattern="**", path=top)]
-        above += [call("search", pattern="canary", path=top, mode=mode) for mode in ("lines", "files", "count")]
+        above += [
+            call("search", pattern="canary", path=top, mode=mode)
+            for mode in ("lines", "files", "count")
+        ]
         calls = [*above, *file_calls(ours)]
         before = listing(made.home / ".ssh")
         with provider(hostile(*calls)) as env:
-            done = made.run("-m", "retinue", "run", "--yolo", "-p", *options, f"{CANARY}", cwd=cwd, **env)
+            done = made.run(
+                "-m", "retinue", "run", "--yolo", "-p", *options, f"{CANARY}", cwd=cwd, **env
+            )
         answers = said(done).split("\n=====\n")
         assert CANARY not in done.stdout
         for name in (".ssh/", "id\t", "retinue.db", ".netrc", "keyrings"):
@@ -121,7 +166,10 @@ def test_a_second_name_of_a_secret_is_the_secret(tmp_path: Path) -> None:
         (made.project / "innocent.txt").hardlink_to(made.home / ".netrc")
         (made.project / "link.txt").symlink_to(made.home / ".netrc")
         calls = [call("read", path="innocent.txt"), call("search", pattern="canary")]
-        calls += [call("edit", path="innocent.txt", old="canaries", new="x"), call("read", path="link.txt")]
+        calls += [
+            call("edit", path="innocent.txt", old="canaries", new="x"),
+            call("read", path="link.txt"),
+        ]
         with provider(hostile(*calls)) as env:
             done = made.run("-m", "retinue", "run", "--yolo", "-p", "look", cwd=made.project, **env)
         assert CANARY not in said(done)
@@ -135,10 +183,18 @@ def test_a_backup_of_the_store_in_the_project_is_hidden_from_the_next_host_on() 
             said(made.run("-m", "retinue", "backup", "copy.db", cwd=made.project, **env))
             said(made.run("-m", "retinue", "stop", cwd=made.project, **env))
         assert CANARY.encode() in (made.project / "copy.db").read_bytes()
-        calls = [call("shell", command="cat copy.db; echo evil > copy.db; echo the attack has ended")]
-        calls += [call("read", path="copy.db"), call("write", path="copy.db", content="evil"), call("list")]
+        calls = [
+            call("shell", command="cat copy.db; echo evil > copy.db; echo the attack has ended")
+        ]
+        calls += [
+            call("read", path="copy.db"),
+            call("write", path="copy.db", content="evil"),
+            call("list"),
+        ]
         with provider(hostile(*calls)) as env:
-            shown = said(made.run("-m", "retinue", "run", "--yolo", "-p", "look", cwd=made.project, **env))
+            shown = said(
+                made.run("-m", "retinue", "run", "--yolo", "-p", "look", cwd=made.project, **env)
+            )
         answers = shown.split("\n=====\n")
         assert "the attack has ended" in answers[0] and CANARY not in shown
         assert all("may not be" in answer for answer in answers[1:3]), answers
@@ -150,11 +206,32 @@ def test_a_backup_of_the_store_in_the_project_is_hidden_from_the_next_host_on() 
 def test_a_hard_link_of_the_store_stops_commands_and_says_why(tmp_path: Path) -> None:
     with machine("this user") as made:
         with provider(hostile()) as env:
-            said(made.run("-m", "retinue", "run", "--store", "retinue.db", "-p", "one", cwd=made.project, **env))
+            said(
+                made.run(
+                    "-m",
+                    "retinue",
+                    "run",
+                    "--store",
+                    "retinue.db",
+                    "-p",
+                    "one",
+                    cwd=made.project,
+                    **env,
+                )
+            )
         (made.project / "other").hardlink_to(made.project / "retinue.db")
         with provider(hostile(call("shell", command="strings other; cat other"))) as env:
             done = made.run(
-                "-m", "retinue", "run", "--yolo", "--store", "retinue.db", "-p", "two", cwd=made.project, **env
+                "-m",
+                "retinue",
+                "run",
+                "--yolo",
+                "--store",
+                "retinue.db",
+                "-p",
+                "two",
+                cwd=made.project,
+                **env,
             )
         assert "second name" in said(done) and "nothing was run" in done.stdout
 
@@ -172,7 +249,15 @@ def test_what_programs_run_from_the_local_folder_of_a_home_stays_as_it_is(is_the
         script = f"cd {local}; {put}; mv lib other; mv share other2; echo the attack has ended"
         for options, cwd in ((("--add-dir", str(local)), made.project), ((), local)):
             with provider(hostile(call("shell", command=script))) as env:
-                stopped(said(made.run("-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env)))
+                stopped(
+                    said(
+                        made.run(
+                            "-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env
+                        )
+                    )
+                )
         evil = [path.relative_to(local).parts for path in local.rglob("evil")]
-        assert not [path for path in evil if path[0] in ("bin", "lib", "share") and "taken" not in path]
+        assert not [
+            path for path in evil if path[0] in ("bin", "lib", "share") and "taken" not in path
+        ]
         assert not is_there or all((local / part).is_dir() for part in parts)

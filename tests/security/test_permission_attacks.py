@@ -1,6 +1,5 @@
-"""Attacks on permissions, questions, copies of a repository and leases that come to nothing: who may answer what, what
-a grant is worth, and what a restart at any point leaves of a question.
-"""
+"""Attacks on permissions, questions, copies of a repository and leases that come to nothing: who
+may answer what, what a grant is worth, and what a restart at any point leaves of a question."""
 
 from __future__ import annotations
 
@@ -53,7 +52,12 @@ def question(told: Story, id: str, index: int = 0) -> Question:
 
 
 def decided(told: Story, id: str, call: Call, index: int = 0, **fields: Any) -> Decided:
-    fields = {"question": question(told, id, index).id, "turn": told.run(id).turn, "allow": True, **fields}
+    fields = {
+        "question": question(told, id, index).id,
+        "turn": told.run(id).turn,
+        "allow": True,
+        **fields,
+    }
     return Decided(index=index, call=call, **fields)
 
 
@@ -70,11 +74,33 @@ def unanswered(told: Story, id: str) -> list[str]:
 
 @pytest.mark.parametrize("guard", [WRITE, SHELL], ids=["path", "command"])
 def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
-    """Random subjects out of everything that means something in a pattern: no grant matches another subject."""
+    """Random subjects out of everything that means something in a pattern: no grant matches another
+    subject."""
     r = random.Random(11)
-    pieces = ["a", "b", "*", "?", "[a]", "\\", "/", ".", " ", "(", ")", "\n", "**", "$x", ";", "é", "A"]
+    pieces = [
+        "a",
+        "b",
+        "*",
+        "?",
+        "[a]",
+        "\\",
+        "/",
+        ".",
+        " ",
+        "(",
+        ")",
+        "\n",
+        "**",
+        "$x",
+        ";",
+        "é",
+        "A",
+    ]
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
-    plain = {permits.subject_of(Call(id="", name="t", args=json.dumps({guard.subject: s})), guard): s for s in subjects}
+    plain = {
+        permits.subject_of(Call(id="", name="t", args=json.dumps({guard.subject: s})), guard): s
+        for s in subjects
+    }
     for subject in plain:
         assert subject is not None
         granted = permits.rule_for("allow", "t", subject)
@@ -129,7 +155,11 @@ def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() 
 
 
 def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
-    for access in (Capabilities(deny=("note",)), Capabilities(mode="plan"), Capabilities(rules=("deny: note(a)",))):
+    for access in (
+        Capabilities(deny=("note",)),
+        Capabilities(mode="plan"),
+        Capabilities(rules=("deny: note(a)",)),
+    ):
         told, first = story(), made("note", "c1", '{"path":"a"}')
         told.reply("root", "", first)
         told.post("root", Narrowed(access=access))
@@ -180,7 +210,9 @@ def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() ->
 
 
 @pytest.mark.parametrize("after", range(5))
-def test_a_restart_at_any_point_of_a_turn_with_questions_loses_and_doubles_nothing(after: int) -> None:
+def test_a_restart_at_any_point_of_a_turn_with_questions_loses_and_doubles_nothing(
+    after: int,
+) -> None:
     told = story()
     first, second = made("note", "c1", '{"path":"a"}'), made("note", "c2", '{"path":"b"}')
     steps: list[Callable[[], Any]] = [
@@ -333,9 +365,15 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
             return writes
 
         async with Retinue(workspace=tmp_path) as retinue:
-            await retinue.run(Agent("bad", model=Scripted(explode, name="bad"), tools=["write"]), "Go.", access=FREE)
+            await retinue.run(
+                Agent("bad", model=Scripted(explode, name="bad"), tools=["write"]),
+                "Go.",
+                access=FREE,
+            )
             assert not retinue._kit.writers._leases
-            run = await retinue.spawn(agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", access=FREE)
+            run = await retinue.spawn(
+                agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", access=FREE
+            )
             await asyncio.wait_for(begun.wait(), 30)
             assert list(retinue._kit.writers._leases) == [run]
             await retinue.cancel(run)
@@ -365,7 +403,9 @@ def _taken(at: Path) -> Path:
 
 @needs("git")
 @pytest.mark.parametrize("make", [_bare, _empty, _taken, lambda at: at / "missing"])
-def test_a_repository_that_cannot_be_copied_is_left_as_it_was(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+def test_a_repository_that_cannot_be_copied_is_left_as_it_was(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
     top = make(tmp_path / "top")
 
     async def main() -> None:

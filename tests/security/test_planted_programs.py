@@ -1,4 +1,5 @@
-"""A directory that nobody trusts holds modules and programs with the names of those that Retinue uses: none is run."""
+"""A directory that nobody trusts holds modules and programs with the names of those that Retinue
+uses: none is run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,19 @@ from retinue.tools.mcp_client.transports.stdio import StdioTransport
 from tests.cli.house import House, house
 from tests.needs import needs
 
-MODULES = ("apsw", "asyncio", "click", "hashlib", "msgspec", "rich", "secrets", "ssl", "subprocess", "tempfile", "yaml")
+MODULES = (
+    "apsw",
+    "asyncio",
+    "click",
+    "hashlib",
+    "msgspec",
+    "rich",
+    "secrets",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "yaml",
+)
 
 
 def plant_modules(project: Path, mark: Path) -> None:
@@ -58,7 +71,9 @@ def test_the_installed_program_imports_nothing_of_the_project(tmp_path: Path) ->
 def _installed(home: House, program: str, *arguments: str) -> str:
     import subprocess
 
-    done = subprocess.run([program, *arguments], cwd=home.project, env=home.env, capture_output=True, text=True)
+    done = subprocess.run(
+        [program, *arguments], cwd=home.project, env=home.env, capture_output=True, text=True
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done.stdout
 
@@ -83,7 +98,11 @@ def plant_programs(folder: Path, mark: Path) -> None:
 def test_programs_of_the_project_are_not_run_by_the_host(tmp_path: Path) -> None:
     def script(heard: Any) -> Any:
         shown = [m for m in heard.messages if type(m).__name__ == "Result"]
-        calls = [call("search", pattern="x"), call("shell", command="echo it ran"), call("git", args=["log"])]
+        calls = [
+            call("search", pattern="x"),
+            call("shell", command="echo it ran"),
+            call("git", args=["log"]),
+        ]
         return calls[len(shown)] if len(shown) < len(calls) else "\n".join(m.text for m in shown)
 
     with house(tmp_path, script) as home:
@@ -110,7 +129,9 @@ def test_a_program_is_only_taken_from_where_no_command_can_write(tmp_path: Path)
     assert programs.find("sh", "/usr/bin:/bin", ("/usr", "/bin"))[0] == "", "a root is a root"
 
 
-def test_a_program_in_a_protected_place_of_a_home_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_in_a_protected_place_of_a_home_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     plant_programs(tmp_path / ".cargo" / "bin", tmp_path / "mark")
     for folder in (tmp_path / ".cargo", tmp_path / ".cargo" / "bin"):
@@ -124,7 +145,13 @@ def test_a_server_that_is_named_without_a_path_is_a_program_of_the_machine(tmp_p
     def found(path: str, name: str = "sh") -> str | None:
         env = {"PATH": path}
         wire = StdioTransport(
-            name, (), env=env, cwd=str(tmp_path), within=str(tmp_path), limits=ServerLimits(), redactor=Redactor()
+            name,
+            (),
+            env=env,
+            cwd=str(tmp_path),
+            within=str(tmp_path),
+            limits=ServerLimits(),
+            redactor=Redactor(),
         )
         return wire._on_path()
 

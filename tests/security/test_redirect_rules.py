@@ -1,4 +1,5 @@
-"""Where a redirect leads is ruled on like a first address: by allow, ask and deny rules, by the mode, and by grants."""
+"""Where a redirect leads is ruled on like a first address: by allow, ask and deny rules, by the
+mode, and by grants."""
 
 from __future__ import annotations
 
@@ -37,16 +38,27 @@ async def resolve(host: str, port: int) -> list[str]:
 @pytest.mark.parametrize("n_hops", [1, 3])
 @pytest.mark.parametrize(("mode", "rules", "is_read"), CASES)
 def test_each_hop_is_ruled_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, rules: tuple[str, ...], is_read: bool, n_hops: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    rules: tuple[str, ...],
+    is_read: bool,
+    n_hops: int,
 ) -> None:
     async def main() -> tuple[str, int]:
         async with serving(page("behind the redirect")) as last:
             hops = {f"/{n}": redirect(f"/{n + 1}") for n in range(n_hops - 1)}
             to = redirect(f"http://{SECOND}:{last.port}/x")
             async with serving({**hops, f"/{n_hops - 1}": to}) as first:
-                fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
+                fetch = web.FetchTool(
+                    allow=(*first.allow, *last.allow),
+                    ports=(first.port, last.port),
+                    resolve=resolve,
+                )
                 monkeypatch.setattr(web, "FetchTool", lambda: fetch)
-                reader = agent("reader", call("fetch", url=f"http://{FIRST}:{first.port}/0"), tools=["fetch"])
+                reader = agent(
+                    "reader", call("fetch", url=f"http://{FIRST}:{first.port}/0"), tools=["fetch"]
+                )
                 async with Retinue(tmp_path / "r.db") as retinue:
                     access = Capabilities(mode=mode, rules=tuple(sorted(rules)))
                     run = await retinue.spawn(reader, "Go.", access=access)
@@ -67,12 +79,21 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
         async with serving(page("behind the redirect")) as last:
             address = f"http://{SECOND}:{last.port}/x"
             async with serving(redirect(address)) as first:
-                fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
+                fetch = web.FetchTool(
+                    allow=(*first.allow, *last.allow),
+                    ports=(first.port, last.port),
+                    resolve=resolve,
+                )
                 monkeypatch.setattr(web, "FetchTool", lambda: fetch)
-                calls = (call("fetch", url=f"http://{FIRST}:{first.port}/"), call("fetch", url=address))
+                calls = (
+                    call("fetch", url=f"http://{FIRST}:{first.port}/"),
+                    call("fetch", url=address),
+                )
                 reader = agent("reader", *calls, tools=["fetch"])
                 async with Retinue(tmp_path / "r.db") as retinue:
-                    run = await retinue.spawn(reader, "Go.", access=Capabilities(mode="manual"), questions="ask")
+                    run = await retinue.spawn(
+                        reader, "Go.", access=Capabilities(mode="manual"), questions="ask"
+                    )
                     (asked,) = await until(lambda: retinue.questions(run))
                     await retinue.decide(asked.id, True, always=True)
                     (again,) = await until(lambda: _other(retinue, run, asked.id))
@@ -106,17 +127,35 @@ SPELLINGS = [
 ]
 PERMITTED = [
     # a rule that permits a part of a host, and an address that only looks like that part
-    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/../private/0"),
-    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/%2e%2e/private/0"),
-    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/.%2E/private/0"),
-    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/..%2fprivate/0"),
-    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/%2e%2e%5cprivate/0"),
+    (
+        "allow: fetch(http://first.example:{port}/public/*)",
+        "http://first.example:{port}/public/../private/0",
+    ),
+    (
+        "allow: fetch(http://first.example:{port}/public/*)",
+        "http://first.example:{port}/public/%2e%2e/private/0",
+    ),
+    (
+        "allow: fetch(http://first.example:{port}/public/*)",
+        "http://first.example:{port}/public/.%2E/private/0",
+    ),
+    (
+        "allow: fetch(http://first.example:{port}/public/*)",
+        "http://first.example:{port}/public/..%2fprivate/0",
+    ),
+    (
+        "allow: fetch(http://first.example:{port}/public/*)",
+        "http://first.example:{port}/public/%2e%2e%5cprivate/0",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("mode", "rule", "url"),
-    [*(("bypassPermissions", *case) for case in SPELLINGS), *(("manual", *case) for case in PERMITTED)],
+    [
+        *(("bypassPermissions", *case) for case in SPELLINGS),
+        *(("manual", *case) for case in PERMITTED),
+    ],
 )
 def test_another_spelling_of_an_address_gets_round_no_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, rule: str, url: str
@@ -125,7 +164,9 @@ def test_another_spelling_of_an_address_gets_round_no_rule(
         async with serving(page("what is behind the rule")) as server:
             fetch = web.FetchTool(allow=server.allow, ports=(server.port,), resolve=resolve)
             monkeypatch.setattr(web, "FetchTool", lambda: fetch)
-            reader = agent("reader", call("fetch", url=url.format(port=server.port)), tools=["fetch"])
+            reader = agent(
+                "reader", call("fetch", url=url.format(port=server.port)), tools=["fetch"]
+            )
             async with Retinue(tmp_path / "r.db") as retinue:
                 access = Capabilities(mode=mode, rules=(rule.format(port=server.port),))
                 run = await retinue.spawn(reader, "Go.", access=access)
@@ -136,7 +177,9 @@ def test_another_spelling_of_an_address_gets_round_no_rule(
     assert "behind the rule" not in text and n_connects == 0, text
 
 
-@pytest.mark.parametrize("url", ["http://first.example:{port}", "http://first.example:{port}/a%2fb", "{plain}/x/"])
+@pytest.mark.parametrize(
+    "url", ["http://first.example:{port}", "http://first.example:{port}/a%2fb", "{plain}/x/"]
+)
 def test_what_is_permitted_is_read_however_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
@@ -156,12 +199,20 @@ def test_what_is_permitted_is_read_however_it_is_written(
     assert "here it is" in asyncio.run(main())
 
 
-def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first part was permitted; meanwhile a rule was added about the address that it was redirected to."""
+def test_a_page_that_is_kept_is_ruled_on_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first part was permitted; meanwhile a rule was added about the address that it was
+    redirected to."""
 
     async def main() -> list[str]:
-        async with serving(page("word " * 9_000)) as last, serving(redirect(f"http://{SECOND}:{last.port}/x")) as first:
-            fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
+        async with (
+            serving(page("word " * 9_000)) as last,
+            serving(redirect(f"http://{SECOND}:{last.port}/x")) as first,
+        ):
+            fetch = web.FetchTool(
+                allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve
+            )
             monkeypatch.setattr(web, "FetchTool", lambda: fetch)
             url = f"http://{FIRST}:{first.port}/0"
             calls = [call("fetch", url=url), call("take_back"), call("fetch", url=url, offset=100)]
@@ -175,7 +226,9 @@ def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pyte
 
             reader = agent("reader", *calls, tools=["fetch", take_back])
             async with Retinue(tmp_path / "r.db") as retinue:
-                run = await retinue.spawn(reader, "Go.", access=Capabilities(mode="bypassPermissions"))
+                run = await retinue.spawn(
+                    reader, "Go.", access=Capabilities(mode="bypassPermissions")
+                )
                 await retinue.wait(run)
                 return await results(retinue, run)
 
@@ -197,11 +250,15 @@ def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pyte
         ("no address", ""),
     ],
 )
-def test_whoever_is_asked_sees_the_host_that_will_be_asked(tmp_path: Path, url: str, host: str) -> None:
+def test_whoever_is_asked_sees_the_host_that_will_be_asked(
+    tmp_path: Path, url: str, host: str
+) -> None:
     async def main() -> str:
         reader = agent("reader", call("fetch", url=url), tools=["fetch"])
         async with Retinue(tmp_path / "r.db") as retinue:
-            run = await retinue.spawn(reader, "Go.", access=Capabilities(mode="manual"), questions="ask")
+            run = await retinue.spawn(
+                reader, "Go.", access=Capabilities(mode="manual"), questions="ask"
+            )
             (asked,) = await until(lambda: retinue.questions(run))
             await retinue.decide(asked.id, False)
             await retinue.wait(run)

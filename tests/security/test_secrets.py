@@ -17,7 +17,9 @@ from retinue.models.base import Request
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 
-CANARIES = {f"CANARY_{n}_KEY": f"cnry-{n:02d}-{'abcdefghij'[n % 10] * 3}/{n * 7919}+x=Z" for n in range(20)}
+CANARIES = {
+    f"CANARY_{n}_KEY": f"cnry-{n:02d}-{'abcdefghij'[n % 10] * 3}/{n * 7919}+x=Z" for n in range(20)
+}
 FORMS = [
     lambda s: s,
     lambda s: base64.b64encode(s.encode()).decode(),
@@ -42,7 +44,9 @@ def everything(text: str) -> list[str]:
 
 
 def leaky(kind: int) -> str:
-    return " ".join(FORMS[(n + kind) % len(FORMS)](value) for n, value in enumerate(CANARIES.values()))
+    return " ".join(
+        FORMS[(n + kind) % len(FORMS)](value) for n, value in enumerate(CANARIES.values())
+    )
 
 
 @tool(restart="pure")
@@ -73,12 +77,16 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
     caplog.set_level(logging.DEBUG)
 
     async def main() -> None:
-        async with Retinue(tmp_path / "r.db", secrets=CANARIES, channels={"told": channel(told)}) as retinue:
+        async with Retinue(
+            tmp_path / "r.db", secrets=CANARIES, channels={"told": channel(told)}
+        ) as retinue:
             caplog.handler.addFilter(Redacting(retinue._engine.redactor))  # type: ignore[arg-type]
             talk = Scripted(script)
             lead = Agent("lead", leaky(4), model=talk, tools=[leak, fail, ask_user])
             origin = Origin(channel="told", user="u", thread="t")
-            run = await retinue.spawn(lead, f"Go. {leaky(0)}", origin=origin, announce=True, questions="ask")
+            run = await retinue.spawn(
+                lead, f"Go. {leaky(0)}", origin=origin, announce=True, questions="ask"
+            )
             await retinue.send(run, leaky(1))
             async for item in retinue.stream(run):
                 seen.append(repr(item))
@@ -87,7 +95,9 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                     await retinue.answer(run, leaky(2))
             outcome = await retinue.outcome(run)
             assert outcome is not None
-            seen.append(repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run)))
+            seen.append(
+                repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
+            )
             assert outcome.ok, outcome
             await retinue.drain()
             broken = Agent("broken", model=Scripted(refuse, name="b"))
@@ -108,7 +118,13 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def script(request: Request) -> object:
-    turns = [call("leak"), call("leak", long=True), call("fail"), call("ask_user"), f"done: {leaky(0)}"]
+    turns = [
+        call("leak"),
+        call("leak", long=True),
+        call("fail"),
+        call("ask_user"),
+        f"done: {leaky(0)}",
+    ]
     return turns[request.turn]
 
 
@@ -122,8 +138,12 @@ def channel(told: Told) -> Channel:
 
 def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(tmp_path: Path) -> None:
     async def main() -> str:
-        async with Retinue(tmp_path / "r.db", secrets={"ODD": "assistant", "ODDER": 'Replied"'}) as retinue:
-            return (await retinue.run(Agent("a", model=Scripted(['my assistant says Replied"'])), "Go.")).text
+        async with Retinue(
+            tmp_path / "r.db", secrets={"ODD": "assistant", "ODDER": 'Replied"'}
+        ) as retinue:
+            return (
+                await retinue.run(Agent("a", model=Scripted(['my assistant says Replied"'])), "Go.")
+            ).text
 
     assert asyncio.run(main()) == "my [redacted:ODD] says [redacted:ODDER]"
 

@@ -1,4 +1,5 @@
-"""Every way to start a run, found in the source: a new one fails here until it passes the policy."""
+"""Every way to start a run, found in the source: a new one fails here until it passes the
+policy."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def everything() -> dict[str, set[tuple[str, str]]]:
         if path.parts[len(SOURCE.parts)] == "testing":
             continue
         for function, node in _calls(ast.parse(path.read_text())):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             found.setdefault(called, set()).add((path.relative_to(SOURCE).as_posix(), function))
     return found
 
@@ -70,12 +75,27 @@ def test_orders_reach_the_machine_only_as_the_answer_of_a_tool() -> None:
 
 
 def test_only_the_policy_makes_capabilities_for_a_run() -> None:
-    core = {(file, function) for file, function in uses("Capabilities") if file.startswith(("core/", "runtime/"))}
+    core = {
+        (file, function)
+        for file, function in uses("Capabilities")
+        if file.startswith(("core/", "runtime/"))
+    }
     # The others are requests to the policy: what an agent can reach at all, and where it may write.
-    asks = {("core/machine.py", "_request"), ("core/spawn.py", "grant_tools"), ("core/spawn.py", "_child_spec")}
+    asks = {
+        ("core/machine.py", "_request"),
+        ("core/spawn.py", "grant_tools"),
+        ("core/spawn.py", "_child_spec"),
+    }
     policy = {("core/capabilities.py", "derive"), ("core/capabilities.py", "lend")}
     assert core - policy - asks <= {
-        (f, "") for f in ("core/spec.py", "core/events.py", "core/values.py", "core/state.py", "core/capabilities.py")
+        (f, "")
+        for f in (
+            "core/spec.py",
+            "core/events.py",
+            "core/values.py",
+            "core/state.py",
+            "core/capabilities.py",
+        )
     }
 
 
@@ -100,4 +120,6 @@ def test_a_root_of_each_kind_has_no_more_than_was_asked_for() -> None:
             return [row.spec.capabilities for row in rows if row is not None]
 
     held = asyncio.run(main())
-    assert [(h.deny, h.mode, h.tools) for h in held] == [(("look",), "plan", ("artifact", "look"))] * 3
+    assert [(h.deny, h.mode, h.tools) for h in held] == [
+        (("look",), "plan", ("artifact", "look"))
+    ] * 3

@@ -1,4 +1,5 @@
-"""A fetch never reaches this machine, its network or a cloud's metadata, however the address is written."""
+"""A fetch never reaches this machine, its network or a cloud's metadata, however the address is
+written."""
 
 from __future__ import annotations
 
@@ -14,18 +15,83 @@ from retinue.tools.builtin.ssrf import Gate, blocked, follow, may_reach, parse
 from tests.tools.builtin.webcase import caller, page, redirect, serving, told
 
 INNER = [
-    *("127.0.0.1", "127.0.0.2", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255"),
-    *("100.64.0.1", "100.100.100.200", "169.254.169.254", "169.254.170.2", "172.16.0.1", "172.31.255.255"),
-    *("192.0.0.1", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1", "198.51.100.7"),
-    *("203.0.113.9", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "168.63.129.16"),
+    *(
+        "127.0.0.1",
+        "127.0.0.2",
+        "127.255.255.254",
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "10.255.255.255",
+    ),
+    *(
+        "100.64.0.1",
+        "100.100.100.200",
+        "169.254.169.254",
+        "169.254.170.2",
+        "172.16.0.1",
+        "172.31.255.255",
+    ),
+    *(
+        "192.0.0.1",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.88.99.1",
+        "192.168.0.1",
+        "198.18.0.1",
+        "198.51.100.7",
+    ),
+    *(
+        "203.0.113.9",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "168.63.129.16",
+    ),
 ]
 SIX = [
-    *("::1", "::", "0:0:0:0:0:0:0:1", "0000:0000:0000:0000:0000:0000:0000:0001", "::0001", "fe80::1", "febf::1"),
-    *("fec0::1", "fc00::1", "fd00::1", "fd00:ec2::254", "fdff:ffff::1", "ff02::1", "ff05::1:3", "ff0e::1"),
-    *("2001:db8::1", "3fff::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:2::1", "2001:10::1"),
-    *("2001:20::1", "100::1", "5f00::1", "64:ff9b:1::1", "3ffe::1", "4000::1", "8000::1", "2620:4f:8000::1"),
+    *(
+        "::1",
+        "::",
+        "0:0:0:0:0:0:0:1",
+        "0000:0000:0000:0000:0000:0000:0000:0001",
+        "::0001",
+        "fe80::1",
+        "febf::1",
+    ),
+    *(
+        "fec0::1",
+        "fc00::1",
+        "fd00::1",
+        "fd00:ec2::254",
+        "fdff:ffff::1",
+        "ff02::1",
+        "ff05::1:3",
+        "ff0e::1",
+    ),
+    *(
+        "2001:db8::1",
+        "3fff::1",
+        "2001::1",
+        "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "2001:2::1",
+        "2001:10::1",
+    ),
+    *(
+        "2001:20::1",
+        "100::1",
+        "5f00::1",
+        "64:ff9b:1::1",
+        "3ffe::1",
+        "4000::1",
+        "8000::1",
+        "2620:4f:8000::1",
+    ),
 ]
-DIGITS = str.maketrans("0123456789.", "0123456789。".translate({ord("0") + n: 0xFF10 + n for n in range(10)}))
+DIGITS = str.maketrans(
+    "0123456789.", "0123456789。".translate({ord("0") + n: 0xFF10 + n for n in range(10)})
+)
 CIRCLED = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 
 
@@ -64,9 +130,30 @@ def spellings(four: str) -> list[str]:
 
 
 NAMES = [
-    *("localhost", "LOCALHOST", "LocalHost", "localhost.", "a.localhost", "localhost.localdomain", "printer.local"),
-    *("metadata.google.internal", "METADATA.google.internal.", "metadata", "metadata.goog", "instance-data"),
-    *("instance-data.ec2.internal", "db.internal", "router.lan", "nas.home.arpa", "intranet", "\uff4cocalhost"),
+    *(
+        "localhost",
+        "LOCALHOST",
+        "LocalHost",
+        "localhost.",
+        "a.localhost",
+        "localhost.localdomain",
+        "printer.local",
+    ),
+    *(
+        "metadata.google.internal",
+        "METADATA.google.internal.",
+        "metadata",
+        "metadata.goog",
+        "instance-data",
+    ),
+    *(
+        "instance-data.ec2.internal",
+        "db.internal",
+        "router.lan",
+        "nas.home.arpa",
+        "intranet",
+        "\uff4cocalhost",
+    ),
     *("ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "localhost。", "wiki.corp"),
 ]
 TRICKS = [
@@ -130,7 +217,8 @@ def corpus(port: int) -> list[str]:
 
 
 def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> None:
-    """The port is open to fetch, so that it is the address that is refused. The names do resolve: to loopback."""
+    """The port is open to fetch, so that it is the address that is refused. The names do resolve:
+    to loopback."""
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -147,7 +235,9 @@ def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> N
             assert len(urls) >= 1_000
             answers = {url: await fetch.run(caller(), {"url": url}) for url in urls}
             assert [url for url, answer in answers.items() if not answer.error] == []
-            assert [answer.text for answer in answers.values() if "not open to fetch" in answer.text] == []
+            assert [
+                answer.text for answer in answers.values() if "not open to fetch" in answer.text
+            ] == []
             assert (four.n_connects, six.n_connects) == (0, 0)
             assert asked == [], "no name inside of a network is even asked for"
             # The listeners do count: when the address is allowed, the same request arrives.
@@ -159,8 +249,12 @@ def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> N
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("inner", [*INNER, *SIX, "::ffff:10.0.0.1", "64:ff9b::a00:1", "fe80::1%eth0", "2002:a00:1::"])
-def test_a_public_name_that_leads_inside_is_refused_though_others_of_its_addresses_are_public(inner: str) -> None:
+@pytest.mark.parametrize(
+    "inner", [*INNER, *SIX, "::ffff:10.0.0.1", "64:ff9b::a00:1", "fe80::1%eth0", "2002:a00:1::"]
+)
+def test_a_public_name_that_leads_inside_is_refused_though_others_of_its_addresses_are_public(
+    inner: str,
+) -> None:
     async def story() -> None:
         for found in ([inner], ["93.184.215.14", inner], [inner, "93.184.215.14"]):
 
@@ -247,10 +341,29 @@ def test_a_name_that_changes_its_mind_between_two_steps_is_checked_again() -> No
             "javascript:1",
             "data:,x",
         ),
-        *("http://127.0.0.2:{port}/", "http://[::1]:{port}/", "//127.0.0.2:{port}/", "http://2130706434:{port}/"),
-        *("http://169.254.169.254/latest/meta-data/", "http://metadata.google.internal/", "http://0.0.0.0:{port}/"),
-        *("http://user:pass@127.0.0.1:{port}/", "//user@127.0.0.1:{port}/", "http://127.0.0.1\\@x.org/", "http://[x"),
-        *("http://127.0.0.1:{port}1/", "http://www.example.org:22/", "/\x00", "http://\u2100.example.org/"),
+        *(
+            "http://127.0.0.2:{port}/",
+            "http://[::1]:{port}/",
+            "//127.0.0.2:{port}/",
+            "http://2130706434:{port}/",
+        ),
+        *(
+            "http://169.254.169.254/latest/meta-data/",
+            "http://metadata.google.internal/",
+            "http://0.0.0.0:{port}/",
+        ),
+        *(
+            "http://user:pass@127.0.0.1:{port}/",
+            "//user@127.0.0.1:{port}/",
+            "http://127.0.0.1\\@x.org/",
+            "http://[x",
+        ),
+        *(
+            "http://127.0.0.1:{port}1/",
+            "http://www.example.org:22/",
+            "/\x00",
+            "http://\u2100.example.org/",
+        ),
     ],
 )
 def test_a_redirect_is_refused_like_a_first_address(to: str) -> None:
@@ -260,7 +373,11 @@ def test_a_redirect_is_refused_like_a_first_address(to: str) -> None:
             async with serving(page("inside"), host="127.0.0.2", port=server.port) as inside:
 
                 async def say(path: str, writer: asyncio.StreamWriter) -> None:
-                    writer.write(b"HTTP/1.1 302 x\r\nlocation: " + location.encode() + b"\r\ncontent-length: 0\r\n\r\n")
+                    writer.write(
+                        b"HTTP/1.1 302 x\r\nlocation: "
+                        + location.encode()
+                        + b"\r\ncontent-length: 0\r\n\r\n"
+                    )
 
                 async with serving(say) as first:
                     fetch = FetchTool(allow=(*server.allow, *first.allow))
@@ -285,13 +402,19 @@ def test_our_own_server_is_refused_even_when_its_address_is_allowed() -> None:
                 own.add((name, ours.port))
                 for url in (f"{ours.url}/api", other.url, f"http://www.example.org:{ours.port}/"):
                     answer = await told(fetch, url)
-                    assert answer.error and "our own server" in answer.text, (name, url, answer.text)
+                    assert answer.error and "our own server" in answer.text, (
+                        name,
+                        url,
+                        answer.text,
+                    )
             assert ours.n_connects == 1
 
     asyncio.run(story())
 
 
-def test_an_address_of_this_machine_is_refused_though_it_may_be_public(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_this_machine_is_refused_though_it_may_be_public(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from retinue.tools.builtin import ssrf
 
     assert ssrf._is_local(ipaddress.ip_address("127.0.0.1"))
@@ -310,12 +433,19 @@ def test_a_network_that_is_allowed_opens_no_port_of_another() -> None:
     gate = Gate(allow=("10.0.0.0/8", "127.0.0.1:8080"))
     assert asyncio.run(gate.admit(parse("http://10.1.2.3/")))
     assert asyncio.run(gate.admit(parse("http://127.0.0.1:8080/")))
-    for url in ("http://10.1.2.3:8080/", "http://127.0.0.1/", "http://93.184.215.14:8080/", "http://127.0.0.2:8080/"):
+    for url in (
+        "http://10.1.2.3:8080/",
+        "http://127.0.0.1/",
+        "http://93.184.215.14:8080/",
+        "http://127.0.0.2:8080/",
+    ):
         with pytest.raises(Refused):
             asyncio.run(gate.admit(parse(url)))
 
 
-@pytest.mark.parametrize("text", ["localhost:80", "10.0.0.0/33", "127.0.0.1:0", "127.0.0.1:x", "", "10.0.0.1/8", "*"])
+@pytest.mark.parametrize(
+    "text", ["localhost:80", "10.0.0.0/33", "127.0.0.1:0", "127.0.0.1:x", "", "10.0.0.1/8", "*"]
+)
 def test_what_is_allowed_is_written_as_a_network(text: str) -> None:
     with pytest.raises(ConfigError, match="allow"):
         Gate(allow=(text,))
@@ -337,7 +467,9 @@ def test_what_is_allowed_is_written_as_a_network(text: str) -> None:
         ("any.net", ("*",), True),
     ],
 )
-def test_a_run_reaches_only_the_hosts_that_it_holds(host: str, hosts: tuple[str, ...] | None, yes: bool) -> None:
+def test_a_run_reaches_only_the_hosts_that_it_holds(
+    host: str, hosts: tuple[str, ...] | None, yes: bool
+) -> None:
     assert may_reach(host, hosts) is yes
 
 

@@ -1,5 +1,6 @@
-"""The installed program with a hostile model: a lead sends a child to a directory and puts a link in its place, by a
-background command in the sandbox. And what may not be read is not shown, by whatever way it is asked for."""
+"""The installed program with a hostile model: a lead sends a child to a directory and puts a link
+in its place, by a background command in the sandbox. And what may not be read is not shown, by
+whatever way it is asked for."""
 
 from __future__ import annotations
 
@@ -19,12 +20,16 @@ from tests.needs import needs
 CANARY = "canary-nobody-may-see"
 SECRET = "KEY=s3cr3t-value"
 RUN = ("run", "-q", "--family", "fanout", "--yolo")
-SWAP = "until [ -e go ]; do sleep 0.02; done; mv sub aside; ln -s {outside} sub; touch swapped; sleep 60"
+SWAP = (
+    "until [ -e go ]; do sleep 0.02; done; mv sub aside; ln -s {outside} sub; touch swapped; "
+    "sleep 60"
+)
 FLIP = "while :; do mv sub aside; ln -s {outside} sub; rm sub; mv aside sub; done"
 
 
 class Hostile:
-    """A lead and its child, each with what it calls one after the other; everything that they are sent is kept."""
+    """A lead and its child, each with what it calls one after the other; everything that they are
+    sent is kept."""
 
     def __init__(self, lead: list[Any], child: list[Any], before: Any = None) -> None:
         self.lead, self.child, self._before = lead, child, before
@@ -37,7 +42,13 @@ class Hostile:
         turns = self.lead if is_lead else self.child
         if not is_lead and n == 0 and self._before is not None:
             await asyncio.to_thread(self._before)
-        return turns[n] if n < len(turns) else "Done." if is_lead else call("submit_result", result="done")
+        return (
+            turns[n]
+            if n < len(turns)
+            else "Done."
+            if is_lead
+            else call("submit_result", result="done")
+        )
 
     @property
     def told(self) -> str:
@@ -85,7 +96,9 @@ def commit(folder: Path) -> None:
 
 @needs("bwrap", "git")
 @pytest.mark.parametrize("isolated", [False, True], ids=["in the project", "in a copy"])
-def test_a_child_whose_directory_became_a_link_works_nowhere(tmp_path: Path, isolated: bool) -> None:
+def test_a_child_whose_directory_became_a_link_works_nowhere(
+    tmp_path: Path, isolated: bool
+) -> None:
     model = Hostile([], [*CALLS])
     with house(tmp_path, model) as home:
         commit(home.project)
@@ -119,7 +132,9 @@ def test_a_child_whose_directory_became_a_link_works_nowhere(tmp_path: Path, iso
 
 
 @needs("bwrap")
-def test_no_file_from_outside_is_handed_over_while_a_directory_is_swapped_all_the_time(tmp_path: Path) -> None:
+def test_no_file_from_outside_is_handed_over_while_a_directory_is_swapped_all_the_time(
+    tmp_path: Path,
+) -> None:
     task = {"task": "look", "cwd": "sub", "read_first": ["a.txt"]}
     model = Hostile([], [])
     with house(tmp_path, model) as home:
@@ -148,12 +163,27 @@ MOVE = "*** Begin Patch\n*** Update File: .env\n*** Move to: free.txt\n*** End P
         [call("spawn_agents", tasks=[{"task": "look", "cwd": "conf", "read_first": [".env"]}])],
         [call("read", path="link.txt")],
         [call("search", pattern="KEY"), call("search", pattern="KEY", path="link.txt")],
-        [call("search", pattern="s3cr3t", mode="count"), call("search", pattern="s3cr3t", mode="files")],
-        [call("edit", path=".env", old=WRONG, new="x"), call("edit", path="link.txt", old=WRONG, new="x")],
-        [call("edit", path=".env", old="KEY=s3", new="KEY=s3"), call("edit", path=".env", old="KEY", new="WORD")],
-        [call("edit", patch=PATCH.format(path=".env")), call("edit", patch=PATCH.format(path="link.txt"))],
+        [
+            call("search", pattern="s3cr3t", mode="count"),
+            call("search", pattern="s3cr3t", mode="files"),
+        ],
+        [
+            call("edit", path=".env", old=WRONG, new="x"),
+            call("edit", path="link.txt", old=WRONG, new="x"),
+        ],
+        [
+            call("edit", path=".env", old="KEY=s3", new="KEY=s3"),
+            call("edit", path=".env", old="KEY", new="WORD"),
+        ],
+        [
+            call("edit", patch=PATCH.format(path=".env")),
+            call("edit", patch=PATCH.format(path="link.txt")),
+        ],
         [call("edit", patch=MOVE), call("read", path="free.txt")],
-        [call("write", path=".env", content="x"), call("write", path=".env", content="x", expected_sha256="0" * 64)],
+        [
+            call("write", path=".env", content="x"),
+            call("write", path=".env", content="x", expected_sha256="0" * 64),
+        ],
     ],
 )
 def test_what_may_not_be_read_is_shown_by_nothing(tmp_path: Path, turns: list[Any]) -> None:
@@ -199,7 +229,9 @@ def test_what_may_not_be_read_is_not_shown_from_the_history_either(tmp_path: Pat
         shutil.rmtree(home.project / ".git")
 
         def git(*words: str) -> str:
-            done = subprocess.run(["git", *WHO, *words], cwd=home.project, check=True, capture_output=True, text=True)
+            done = subprocess.run(
+                ["git", *WHO, *words], cwd=home.project, check=True, capture_output=True, text=True
+            )
             return done.stdout.strip()
 
         git("init", "-q")

@@ -1,5 +1,5 @@
-"""What the host writes or runs by a name while runs change the directories: no link of a run is followed on the way,
-and nothing of the host's own lies where runs write."""
+"""What the host writes or runs by a name while runs change the directories: no link of a run is
+followed on the way, and nothing of the host's own lies where runs write."""
 
 from __future__ import annotations
 
@@ -34,10 +34,16 @@ def test_an_answer_is_not_written_through_a_link_that_the_run_has_made(path: str
         outside = made.home / ".config/autostart"
         swap = f"rm -rf out; ln -s {outside} out; ln -s {outside} new; echo it was swapped"
         with provider(hostile(call("shell", command=swap))) as env:
-            done = made.run("-m", "retinue", "run", "--yolo", "-p", "-o", path, "go", cwd=made.project, **env)
+            done = made.run(
+                "-m", "retinue", "run", "--yolo", "-p", "-o", path, "go", cwd=made.project, **env
+            )
         assert "it was swapped" in done.stdout
         assert list(outside.iterdir()) == []
-        assert done.returncode != 0 and "was not written" in done.stderr and "Traceback" not in done.stderr
+        assert (
+            done.returncode != 0
+            and "was not written" in done.stderr
+            and "Traceback" not in done.stderr
+        )
 
 
 def test_an_answer_is_written_where_the_name_led_when_it_was_given(tmp_path: Path) -> None:
@@ -55,7 +61,9 @@ def test_an_answer_is_written_where_the_name_led_when_it_was_given(tmp_path: Pat
     assert [p.name for p in (tmp_path / "real/sub").iterdir()] == ["a.md"]
 
 
-@pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout", "/proc/self/status", "pipe", "folder"])
+@pytest.mark.parametrize(
+    "path", ["/dev/null", "/dev/stdout", "/proc/self/status", "pipe", "folder"]
+)
 def test_a_device_or_a_pipe_is_not_replaced_by_an_answer(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
@@ -64,7 +72,9 @@ def test_a_device_or_a_pipe_is_not_replaced_by_an_answer(tmp_path: Path, path: s
 
 
 @pytest.mark.parametrize("part", ["said.jsonl", "folder"])
-def test_announcements_are_not_written_through_a_link_that_came_later(tmp_path: Path, part: str) -> None:
+def test_announcements_are_not_written_through_a_link_that_came_later(
+    tmp_path: Path, part: str
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     channel = JsonLines(tmp_path / "folder/said.jsonl")
@@ -85,11 +95,20 @@ def test_announcements_are_not_written_through_a_link_that_came_later(tmp_path: 
     assert list(outside.iterdir()) == []
 
 
-AGENT = {"one": {"description": "d", "prompt": "p", "isolation": "worktree", "tools": ["Write", "Read", "git"]}}
+AGENT = {
+    "one": {
+        "description": "d",
+        "prompt": "p",
+        "isolation": "worktree",
+        "tools": ["Write", "Read", "git"],
+    }
+}
 
 
 @needs("bwrap", "git")
-def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(tmp_path: Path) -> None:
+def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
+    tmp_path: Path,
+) -> None:
     def model(heard: Any) -> Any:
         n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
         return call("write", path="new.txt", content="precious\n") if n == 0 else "Done."
@@ -100,7 +119,9 @@ def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(tm
         plant_programs(tools, mark)
         top = make_repository(home.project / "repository")
         home.env["PATH"] = f"{tools}:{home.env['PATH']}"
-        done = home.real("run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go", cwd=top)
+        done = home.real(
+            "run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go", cwd=top
+        )
         assert done.returncode == 0 and "Done." in done.stdout, done.stderr
         assert "retinue/" in by_hand(top, "branch", "--list")
         home.ok("stop")

@@ -1,8 +1,9 @@
-"""Many runs under one limit: a random tree of runs with fixed real costs, played against the pure core in any order.
+"""Many runs under one limit: a random tree of runs with fixed real costs, played against the pure
+core in any order.
 
-The same tree is played twice. The first time its limits are out of reach: that tells what everybody really costs, and
-how large the bounds of single calls are. Then limits are set from that, and it is played again, in another order.
-"""
+The same tree is played twice. The first time its limits are out of reach: that tells what everybody
+really costs, and how large the bounds of single calls are. Then limits are set from that, and it is
+played again, in another order."""
 
 from __future__ import annotations
 
@@ -27,7 +28,17 @@ from retinue.core.events import (
 from retinue.core.spec import Order, Orders, Retry, Spec
 from retinue.core.state import Ended, Run, Short, Thinking
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Budget, Call, Capabilities, Definition, ModelInfo, Reply, Rules, Usage
+from retinue.core.values import (
+    Assistant,
+    Budget,
+    Call,
+    Capabilities,
+    Definition,
+    ModelInfo,
+    Reply,
+    Rules,
+    Usage,
+)
 
 ROOT = "root"
 FAR = (10**17, 10**13, 10**10, 10**8)
@@ -41,18 +52,21 @@ class Violation(AssertionError):
 
 @dataclass
 class Turn:
-    """What one turn really is: the part of the unread prompt that becomes tokens, the reply, and what fails before."""
+    """What one turn really is: the part of the unread prompt that becomes tokens, the reply, and
+    what fails before."""
 
     part: float
     output: int
     breaks: list[tuple[int, int] | None]
-    """Attempts that fail: with what a broken stream has cost (prompt and reply, in percent), or for nothing."""
+    """Attempts that fail: with what a broken stream has cost (prompt and reply, in percent), or for
+    nothing."""
 
 
 @dataclass
 class Node:
-    """One run of the tree. Its children are started by its turn `spawns_at`. `owns` are the amounts, by index, of which
-    it has a limit of its own: granted, or `drawn` from its parent's as it is spent."""
+    """One run of the tree. Its children are started by its turn `spawns_at`. `owns` are the
+    amounts, by index, of which it has a limit of its own: granted, or `drawn` from its parent's as
+    it is spent."""
 
     name: str
     model: str
@@ -75,7 +89,9 @@ class Case:
     rules: Rules
 
 
-def make(seed: int, n_children: int, *, depth: int = 2, grants: str = "alike", fails: float = 0.2) -> Case:
+def make(
+    seed: int, n_children: int, *, depth: int = 2, grants: str = "alike", fails: float = 0.2
+) -> Case:
     """`grants`: "none", "alike" (all of the same amounts), or "mixed"."""
     r = random.Random(f"{seed} case")
     models = []
@@ -101,7 +117,11 @@ def make(seed: int, n_children: int, *, depth: int = 2, grants: str = "alike", f
         model = r.choice(models)
         turns = []
         for _ in range(n_turns):
-            breaks = [r.choice((None, (100, 0), (100, 50), (30, 10))) for _ in range(2) if r.random() < fails]
+            breaks = [
+                r.choice((None, (100, 0), (100, 50), (30, 10)))
+                for _ in range(2)
+                if r.random() < fails
+            ]
             output = int(model.max_output * r.choice(said))
             turns.append(Turn(r.choice((0.1, 0.3, 1.0)), output, breaks))
         found = Node(name, model.name, r.choice((10, 200, 2_000)), turns, owns=owns)
@@ -110,7 +130,8 @@ def make(seed: int, n_children: int, *, depth: int = 2, grants: str = "alike", f
         if width:
             found.spawns_at = r.randrange(len(found.turns) - 1)
             for i in range(width):
-                # What is granted is taken at once: it is only sure to be there in an account of the parent's own.
+                # What is granted is taken at once: it is only sure to be there in an account of the
+                # parent's own.
                 given, drawn = r.choice(kinds), False
                 if grants == "mixed":
                     given = tuple(k for k in given if k in owns or k not in above)
@@ -119,14 +140,18 @@ def make(seed: int, n_children: int, *, depth: int = 2, grants: str = "alike", f
                 if r.random() < 0.3:
                     given, drawn = r.choice(some), True
                 below = 0 if level >= depth or r.random() < 0.7 else r.randint(1, 4)
-                child = node(f"{name}.{i}", level + 1, below, () if drawn else given, above | set(given))
+                child = node(
+                    f"{name}.{i}", level + 1, below, () if drawn else given, above | set(given)
+                )
                 child.owns, child.drawn = given, drawn
                 found.children.append(child)
         return found
 
     owns = r.choice(some)
     root = node("0", 0, n_children, owns, set(owns))
-    return Case(root, models, Rules(min_output=8, final_output=r.choice((8, 64)), mode="bypassPermissions"))
+    return Case(
+        root, models, Rules(min_output=8, final_output=r.choice((8, 64)), mode="bypassPermissions")
+    )
 
 
 class Play:
@@ -153,9 +178,13 @@ class Play:
         self.info = {m.name: m for m in case.models}
         for model in case.models:
             self.take("", Described(model=model))
-        crew = Definition(name="hand", model="m0", tools=("hire",), reach=("hire",), crew=("hand",), size=20)
+        crew = Definition(
+            name="hand", model="m0", tools=("hire",), reach=("hire",), crew=("hand",), size=20
+        )
         self.take("", Registered(definition=crew))
-        self.take("", Requested(id=ROOT, order=self.order(case.root), capabilities=Capabilities(depth=9)))
+        self.take(
+            "", Requested(id=ROOT, order=self.order(case.root), capabilities=Capabilities(depth=9))
+        )
 
     def order(self, node: Node) -> Order:
         tokens, nanos, turns = (node.limit.get(i) for i in range(3))
@@ -189,7 +218,9 @@ class Play:
             if not isinstance(run_.state, Short):
                 self.waiting.pop(id, None)
             elif id in self.waiting and self.waiting[id][1] != run_.state.account:
-                del self.waiting[id]  # it waits somewhere else now, since a moment that cannot be seen from here
+                del self.waiting[
+                    id
+                ]  # it waits somewhere else now, since a moment that cannot be seen from here
         for effect in changes.effects:
             self.perform(effect)
         for id, run_ in changes.runs.items():
@@ -224,7 +255,8 @@ class Play:
                 most[i] = max(most[i], state.hold[i])
 
     def started(self, id: str, purpose: str) -> None:
-        """A call has begun: whoever asked before it and waits at one of its accounts was overtaken."""
+        """A call has begun: whoever asked before it and waits at one of its accounts was
+        overtaken."""
         mine = self.asked.pop(id, None)
         self.waiting.pop(id, None)
         if mine is None:
@@ -235,8 +267,15 @@ class Play:
         drawn = self.draws(id)
         for other, (since, account) in self.waiting.items():
             is_last = id == account and purpose != "turn"
-            if since < mine and account in drawn and not is_last and not self.has_grant(id, account):
-                raise Violation(f"{self.nodes[id].name} goes before {self.nodes[other].name}, which came first")
+            if (
+                since < mine
+                and account in drawn
+                and not is_last
+                and not self.has_grant(id, account)
+            ):
+                raise Violation(
+                    f"{self.nodes[id].name} goes before {self.nodes[other].name}, which came first"
+                )
 
     def has_grant(self, id: str, account: str) -> bool:
         """Whether a run is below a grant that was taken from this account, or from one above it."""
@@ -264,9 +303,13 @@ class Play:
     def check(self, account: Account) -> None:
         for i, limit in enumerate(account.limit):
             if account.held[i] < 0 or account.spent[i] < 0:
-                raise Violation(f"{self.nodes[account.id].name} holds or spent less than nothing: {account}")
+                raise Violation(
+                    f"{self.nodes[account.id].name} holds or spent less than nothing: {account}"
+                )
             if limit is not None and account.spent[i] + account.held[i] > limit:
-                raise Violation(f"{self.nodes[account.id].name} covers more than its limit: {account}")
+                raise Violation(
+                    f"{self.nodes[account.id].name} covers more than its limit: {account}"
+                )
         kept = self.most_kept.setdefault(account.id, [0, 0, 0])
         for i in range(3):
             kept[i] = max(kept[i], account.reserve[i])
@@ -283,7 +326,9 @@ class Play:
                 real[i] += cost[i]
                 limit = self.nodes[id].limit.get(i)
                 if limit is not None and real[i] > limit:
-                    raise Violation(f"{self.nodes[id].name} really spent {real[i]} of {limit} {AMOUNTS[i]}")
+                    raise Violation(
+                        f"{self.nodes[id].name} really spent {real[i]} of {limit} {AMOUNTS[i]}"
+                    )
             id = self.specs[id].parent
         return usage
 
@@ -302,7 +347,9 @@ class Play:
             usage = None
             if broken is not None:
                 usage = self.pay(call.run, prompt * broken[0] // 100, output * broken[1] // 100, 0)
-            return ModelFailed(attempt=call.attempt, kind="server_error", message="no", retry=True, usage=usage)
+            return ModelFailed(
+                attempt=call.attempt, kind="server_error", message="no", retry=True, usage=usage
+            )
         usage = self.pay(call.run, prompt, output)
         if call.purpose == "turn" and run.turn == node.spawns_at:
             self.early[call.run] = list(self.real[call.run])
@@ -316,7 +363,8 @@ class Play:
         return Replied(attempt=call.attempt, reply=Reply(message=said, usage=usage, stop=stop))  # type: ignore[arg-type]
 
     def stopped(self, effect: Abort) -> AnyEvent:
-        """A call that was stopped: it never left, or it has cost a part, or nobody knows, and then it may be all."""
+        """A call that was stopped: it never left, or it has cost a part, or nobody knows, and then
+        it may be all."""
         hold = next(b.hold for b in self.rows[effect.run].broken_off if b.attempt == effect.attempt)
         how = self.random.choice(("unsent", "known", "unknown"))
         if how == "unsent":
@@ -327,8 +375,17 @@ class Play:
         return Aborted(attempt=effect.attempt, usage=usage if how == "known" else None)
 
     def tool(self, call: CallTool) -> AnyEvent:
-        where = {"turn": call.turn, "index": call.index, "call_id": call.call.id, "name": call.call.name}
-        spawns = tuple(self.order(c) for c in self.nodes[call.run].children) if call.call.name == "hire" else ()
+        where = {
+            "turn": call.turn,
+            "index": call.index,
+            "call_id": call.call.id,
+            "name": call.call.name,
+        }
+        spawns = (
+            tuple(self.order(c) for c in self.nodes[call.run].children)
+            if call.call.name == "hire"
+            else ()
+        )
         return Ordered(**where, orders=Orders(spawns=spawns))  # type: ignore[arg-type]
 
     # the schedule
@@ -389,14 +446,19 @@ def with_far_limits(case: Case) -> None:
 
 
 def set_limits(case: Case, play: Play) -> None:
-    """Every limit is what its run and everybody below it really cost, the bound of one call, and its owner's last
-    turn; or what it has to give away at once."""
+    """Every limit is what its run and everybody below it really cost, the bound of one call, and
+    its owner's last turn; or what it has to give away at once."""
     ids = {play.nodes[id].name: id for id in play.rows}
 
     def held(node: Node, i: int) -> int:
         """The largest bound of a call that draws from this account."""
         own = play.most_held.get(ids[node.name], [0, 0, 0])[i]
-        return max([own, *(held(child, i) for child in node.children if child.drawn or i not in child.owns)])
+        return max(
+            [
+                own,
+                *(held(child, i) for child in node.children if child.drawn or i not in child.owns),
+            ]
+        )
 
     def set_(node: Node) -> None:
         id = ids[node.name]

@@ -1,8 +1,9 @@
-"""The real engine on virtual time: real coroutines, real store, real recovery; only the models and tools are scripted.
+"""The real engine on virtual time: real coroutines, real store, real recovery; only the models and
+tools are scripted.
 
-The process dies by being abandoned: its commit never returns, its tasks are dropped, and the next life starts on what
-the store has. The checks read only the store and the journal of what was really started.
-"""
+The process dies by being abandoned: its commit never returns, its tasks are dropped, and the next
+life starts on what the store has. The checks read only the store and the journal of what was really
+started."""
 
 from __future__ import annotations
 
@@ -57,23 +58,27 @@ class World:
         self.generosity = random.Random(f"{seed} generosity")
 
     def must(self, holds: object, what: str) -> None:
-        """What a model or a tool finds wrong: raised there, it would be taken for a failure of theirs."""
+        """What a model or a tool finds wrong: raised there, it would be taken for a failure of
+        theirs."""
         if not holds:
             self.broken.append(what)
 
     def most_in(self, request: Request) -> int:
-        """The longest prompt that a provider can count now: it does not count the same messages in two ways."""
+        """The longest prompt that a provider can count now: it does not count the same messages in
+        two ways."""
         n, prompt, output = self.counted.get(request.run, (0, 0, 0))
         if not n or len(request.messages) < n:
             return sum(len(m.text) for m in request.messages)
         return (
-            prompt + (output if len(request.messages) > n else 0) + sum(len(m.text) for m in request.messages[n + 1 :])
+            prompt
+            + (output if len(request.messages) > n else 0)
+            + sum(len(m.text) for m in request.messages[n + 1 :])
         )
 
 
 class Mortal:
-    """A store whose process may die before or after a commit, and that is slow now and then: what comes meanwhile is
-    stepped, and must not be seen before it is on record."""
+    """A store whose process may die before or after a commit, and that is slow now and then: what
+    comes meanwhile is stepped, and must not be seen before it is on record."""
 
     def __init__(self, inner: Store, r: random.Random, rate: float, died: asyncio.Event) -> None:
         self._inner, self._random, self._rate, self._died = inner, r, rate, died
@@ -84,7 +89,10 @@ class Mortal:
         return getattr(self._inner, name)
 
     async def commit(self, changes: Changes) -> int:
-        must(not self._is_writing, "I13 a batch was handed over before the one before it was on record")
+        must(
+            not self._is_writing,
+            "I13 a batch was handed over before the one before it was on record",
+        )
         self._is_writing = True
         if self._random.random() < self._slow:
             await asyncio.sleep(self._random.choice((0.0, 0.01, 0.3, 2.0)))
@@ -109,7 +117,11 @@ class ScriptedModel:
     async def complete(self, request: Request, emit: object) -> Reply:
         seed = self._world.seed
         row = await self._world.store.row(request.run)
-        is_known = row is not None and row.run.attempt >= request.attempt and row.run.length >= len(request.messages)
+        is_known = (
+            row is not None
+            and row.run.attempt >= request.attempt
+            and row.run.length >= len(request.messages)
+        )
         self._world.must(is_known, f"I6 {request.run} asks its model before that is on record")
         r = random.Random(f"{seed} {request.path} {request.attempt} delay")
         if r.random() < 0.5:
@@ -125,9 +137,15 @@ class ScriptedModel:
             raise ModelUnavailable(kind, kind, after / 1000) if retry else ModelError(kind, kind)
         tools = tuple(t.name for t in request.tools)
         most_in = self._world.most_in(request)
-        reply = script.reply(seed, request.path, request.turn, request.purpose, tools, most_in, request.max_output)
+        reply = script.reply(
+            seed, request.path, request.turn, request.purpose, tools, most_in, request.max_output
+        )
         self._world.tokens += reply.usage.input + reply.usage.output
-        self._world.counted[request.run] = (len(request.messages), reply.usage.input, reply.usage.output)
+        self._world.counted[request.run] = (
+            len(request.messages),
+            reply.usage.input,
+            reply.usage.output,
+        )
         return reply
 
 
@@ -137,13 +155,22 @@ def _provider_valid(world: World, request: Request) -> None:
     must = world.must
     for message in request.messages:
         if isinstance(message, Result):
-            must(owed and owed.pop(0) == message.call_id, f"I8 {request.run} was sent a result out of place")
+            must(
+                owed and owed.pop(0) == message.call_id,
+                f"I8 {request.run} was sent a result out of place",
+            )
             continue
         must(not owed, f"I8 {request.run} was sent a call without a result")
         owed = [c.id for c in message.calls] if isinstance(message, Assistant) else []
     must(not owed, f"I8 {request.run} was sent a call without a result")
-    must(isinstance(request.messages[0], User), f"I8 {request.run} was sent a conversation that begins with a reply")
-    must(isinstance(request.messages[-1], (User, Result)), f"I8 {request.run} was asked after its own reply")
+    must(
+        isinstance(request.messages[0], User),
+        f"I8 {request.run} was sent a conversation that begins with a reply",
+    )
+    must(
+        isinstance(request.messages[-1], (User, Result)),
+        f"I8 {request.run} was asked after its own reply",
+    )
 
 
 def agents(world: World) -> list[Agent]:
@@ -189,7 +216,9 @@ def agents(world: World) -> list[Agent]:
         if caller.woken:
             return "watch done"
         await pause(caller)
-        children = tuple(spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended))
+        children = tuple(
+            spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended)
+        )
         return script.watch(world.seed, caller.spec.path, caller.run.turn, caller.index, children)
 
     tools = [ask, hand_out, post, read, watch, write]
@@ -220,7 +249,11 @@ async def simulate(seed: int, store: Any) -> World:
         world.store = store
         life = Mortal(store, r, rate if world.lives < 40 else 0.0, died)
         retinue = Retinue(
-            life, agents=agents(world), rules=script.rules(seed), channels={"hook": Hook(world)}, clock=clock
+            life,
+            agents=agents(world),
+            rules=script.rules(seed),
+            channels={"hook": Hook(world)},
+            clock=clock,
         )
         work = asyncio.ensure_future(_one_life(retinue, world, seed))
         death = asyncio.ensure_future(died.wait())
@@ -241,7 +274,10 @@ async def simulate(seed: int, store: Any) -> World:
 async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     await retinue.__aenter__()
     order = script.root_order(seed)
-    options = {f: getattr(order, f) for f in ("budget", "timeout_ms", "orphans", "max_turns", "grace_turns", "report")}
+    options = {
+        f: getattr(order, f)
+        for f in ("budget", "timeout_ms", "orphans", "max_turns", "grace_turns", "report")
+    }
     origin = Origin(channel="hook")
     root = await retinue.spawn(
         retinue._crew.agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
@@ -250,10 +286,17 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     running = retinue._engine
     for _ in range(100_000):
         await running.caught_up()
-        must(not running._failure and not running._aside, f"the engine stopped: {running._failure!r} {running._aside}")
-        deliveries = [d for tree in running.trees.by_root.values() for d in tree.deliveries.values()]
+        must(
+            not running._failure and not running._aside,
+            f"the engine stopped: {running._failure!r} {running._aside}",
+        )
+        deliveries = [
+            d for tree in running.trees.by_root.values() for d in tree.deliveries.values()
+        ]
         if not running.trees.has_runs and not any(d.state != "dead" for d in deliveries):
-            await running.caught_up()  # the last steps were taken while those before them were written
+            await (
+                running.caught_up()
+            )  # the last steps were taken while those before them were written
             break
         for _, run in list(running.trees.live()):
             if isinstance(run.state, Asking):
@@ -287,22 +330,40 @@ async def _check(store: Any, world: World, root: str) -> None:
     must(rows and all(isinstance(r.run.state, Ended) for r in rows), "I1 not everybody has ended")
     endings = {r.spec.id: r.run.state.ending for r in rows}
     for row in rows:
-        own = await store.messages(row.spec.conversation, row.spec.base.length if row.spec.base else 0, row.run.length)
+        own = await store.messages(
+            row.spec.conversation, row.spec.base.length if row.spec.base else 0, row.run.length
+        )
         marks: Counter[str] = Counter()
         for message in own:
             if not isinstance(message, Assistant):
                 marks.update(set(MARK.findall(message.text)))
-        must(max(marks.values(), default=0) <= 1, f"I3 a result stands twice in {row.spec.id}: {marks}")
+        must(
+            max(marks.values(), default=0) <= 1,
+            f"I3 a result stands twice in {row.spec.id}: {marks}",
+        )
         n = world.left[row.spec.id]
-        must(row.run.usage.turns <= n, f"I10 {row.spec.id} paid for {row.run.usage.turns} calls, {n} have left")
+        must(
+            row.run.usage.turns <= n,
+            f"I10 {row.spec.id} paid for {row.run.usage.turns} calls, {n} have left",
+        )
     entries = await store.entries(0, "", 1_000_000)
-    raised = [e.event for _, e in entries if isinstance(e.event, LimitChanged) and e.run == root and not e.stale]
+    raised = [
+        e.event
+        for _, e in entries
+        if isinstance(e.event, LimitChanged) and e.run == root and not e.stale
+    ]
     limit = script.root_order(world.seed).budget.tokens
     limit = None if limit is None else limit + sum(event.add[0] for event in raised)
     must(limit is None or world.tokens <= limit, f"I10 {world.tokens} tokens of {limit}")
     for delivery in await store.deliveries():
-        must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
-        must(delivery.state != "acked" or world.received[delivery.key], f"I4 {delivery.key} was never received")
+        must(
+            delivery.state in ("acked", "suppressed", "dead"),
+            f"I4 delivery {delivery.key} is {delivery.state}",
+        )
+        must(
+            delivery.state != "acked" or world.received[delivery.key],
+            f"I4 {delivery.key} was never received",
+        )
     must(not await store.verify(), "I13 the log does not verify")
     if [seq for seq, _ in entries] != list(range(1, len(entries) + 1)):
         return  # runs were deleted, and their rows of the log with them: the fold needs all of them

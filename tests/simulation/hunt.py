@@ -13,7 +13,8 @@ from tests.simulation.pure import Simulation, Violation
 def run_seed(kind: str, seed: int) -> tuple[int, int]:
     """One schedule; returns how many steps and crashes it had."""
     if kind == "engine":
-        # Imported here: half of what a hunt on the pure machine takes would be for importing what it does not use.
+        # Imported here: half of what a hunt on the pure machine takes would be for importing what
+        # it does not use.
         from tests.simulation.engine import run_engine_seed
 
         return 0, run_engine_seed(seed).lives - 1

@@ -1,4 +1,5 @@
-"""What must hold after every step, checked against books of our own. Numbers are those of docs/guarantees.md."""
+"""What must hold after every step, checked against books of our own. Numbers are those of
+docs/guarantees.md."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ from msgspec.structs import replace
 from retinue.core import capabilities as policy
 from retinue.core.account import UNLIMITED, Account
 from retinue.core.cache_figures import NO_CACHE, Cached
-from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
+from retinue.core.effects import (
+    Abort,
+    AskSlot,
+    CallModel,
+    CallTool,
+    Compose,
+    Deliver,
+    Effect,
+    FreeSlot,
+    Transmit,
+)
 from retinue.core.events import (
     Broken,
     CancelAsked,
@@ -130,7 +141,11 @@ class Books:
                 if not (entry.event.child not in self.told.setdefault(entry.run, set())):
                     broken(f"I3 {entry.run} was told twice that {entry.event.child} ended")
                 self.told[entry.run].add(entry.event.child)
-        asked = [(e.run, e.event) for e in changes.entries if isinstance(e.event, CancelAsked) and not e.stale]
+        asked = [
+            (e.run, e.event)
+            for e in changes.entries
+            if isinstance(e.event, CancelAsked) and not e.stale
+        ]
         self.cancels = {**dict(reversed(asked)), **self.cancels}
         before = set(self.ended)
         for id, run in changes.runs.items():
@@ -151,7 +166,11 @@ class Books:
             found = found or provenance.unheard(self, id, self.boxes.pop(id, {}).values(), changes)
             must(not found, found)
         for delivery in changes.deliveries.values():
-            members = [s for s in self.specs.values() if s.parent == delivery.run and s.order.group == delivery.group]
+            members = [
+                s
+                for s in self.specs.values()
+                if s.parent == delivery.run and s.order.group == delivery.group
+            ]
             if delivery.group and any(s.id not in self.ended for s in members):
                 broken(f"I4 group {delivery.group} was summed up before its last member ended")
         for id, below in self.alone_by_then.items():
@@ -166,7 +185,8 @@ class Books:
             del self.boxes[id][seq]
 
     def _decided(self, changes: Changes) -> None:
-        """I10, I30: what limits were raised by; one question for one limit, and one answer to it."""
+        """I10, I30: what limits were raised by; one question for one limit, and one answer to
+        it."""
         for entry in changes.entries:
             event = entry.event
             if isinstance(event, LimitChanged) and not entry.stale:
@@ -179,7 +199,11 @@ class Books:
                     broken(f"I30 question {event.question} was answered twice")
                 self.answered |= {event.question} - {""}
         for delivery in changes.deliveries.values():
-            if (asked := LIMIT.search(delivery.text)) and delivery.state == "pending" and not delivery.attempts:
+            if (
+                (asked := LIMIT.search(delivery.text))
+                and delivery.state == "pending"
+                and not delivery.attempts
+            ):
                 if asked[1] in self.asked:
                     broken(f"I30 somebody was asked twice about one limit: {delivery.text}")
                 self.asked.add(asked[1])
@@ -190,30 +214,49 @@ class Books:
                 must(not (why := self._unsent(entry, changes)), why)
 
     def _unsent(self, entry: LogEntry, changes: Changes) -> str:
-        """I3: a letter to another tree is there in the same transaction, or its sender hears why not."""
+        """I3: a letter to another tree is there in the same transaction, or its sender hears why
+        not."""
         event = entry.event
         assert isinstance(event, Ordered)
-        answers = [m for _, _, m in changes.messages if isinstance(m, Result) and m.call_id == event.call_id]
+        answers = [
+            m
+            for _, _, m in changes.messages
+            if isinstance(m, Result) and m.call_id == event.call_id
+        ]
         if any(m.error for m in answers):
             return ""  # the orders were refused, with everything in them
         posted = [e for e in changes.entries if isinstance(e.event, Posted)]
         for send in event.orders.sends:
             arrived = [e for e in posted if e.run == send.to and e.event.mail.text == send.text]  # type: ignore[union-attr]
-            back = [e for e in posted if e.run == entry.run and e.event.mail.text.startswith("Your message was not")]  # type: ignore[union-attr]
+            back = [
+                e
+                for e in posted
+                if e.run == entry.run and e.event.mail.text.startswith("Your message was not")
+            ]  # type: ignore[union-attr]
             if len(arrived) + bool(back) < 1 or len(arrived) > 1:
-                return f"I3 the letter {send.text} of {entry.run} arrived {len(arrived)} times, and it was not told why"
+                return (
+                    f"I3 the letter {send.text} of {entry.run} arrived {len(arrived)} times, "
+                    "and it was not told why"
+                )
         return ""
 
     def _heard_of(self, id: str, changes: Changes, before: set[str]) -> None:
-        """I3: a result whose parent ended before it is heard by the nearest of its ancestors that lives."""
+        """I3: a result whose parent ended before it is heard by the nearest of its ancestors that
+        lives."""
         spec, ending = self.specs[id], self.ended[id].state.ending  # type: ignore[union-attr]
-        if spec.parent not in before or is_known(ending) or (spec.order.join == "none" and not spec.order.news):
+        if (
+            spec.parent not in before
+            or is_known(ending)
+            or (spec.order.join == "none" and not spec.order.news)
+        ):
             return
         above = self.specs[spec.parent]
         deaf = self.ended.keys() | self.stopping.keys()
         while above.id in deaf and above.parent:
             above = self.specs[above.parent]
-        if above.id in deaf or (spec.order.skip_token and ending.text.strip() == spec.order.skip_token):
+        if above.id in deaf or (
+            spec.order.skip_token and ending.text.strip() == spec.order.skip_token
+        ):
             return
         got = any(to == above.id and mail.sender == id for (to, _), mail in changes.posted.items())
         read = (m for c, _, m in changes.messages if c == above.conversation)
@@ -221,21 +264,26 @@ class Books:
             broken(f"I3 the result of {id} reached nobody, though {above.id} could have heard it")
 
     def _deleted(self, changes: Changes) -> None:
-        """I22: what is deleted was not to be kept, has ended, and is not needed for an open call or announcement."""
+        """I22: what is deleted was not to be kept, has ended, and is not needed for an open call or
+        announcement."""
         for id in changes.forgotten:
             spec = self.specs[id]
             if spec.order.retention != "delete" or not spec.parent:
                 broken(f"I22 {id} was deleted and should have been kept")
             kin = [s for s in self.specs.values() if s.root == spec.root]
             tree = {s.id for s in kin if f"{s.path}/".startswith(f"{spec.path}/")}
-            if any(d.run in tree and d.state in ("pending", "sent", "dead") for d in self.deliveries.values()):
+            if any(
+                d.run in tree and d.state in ("pending", "sent", "dead")
+                for d in self.deliveries.values()
+            ):
                 broken(f"I22 {id} was deleted before its announcement arrived")
             tree -= self.deleted
             self.deleted |= tree
             self.purged |= {n for n, entry in enumerate(self.log, 1) if entry.run in tree}
 
     def _truthful(self, id: str, run: Run) -> None:
-        """Success has something to show; who may not be outlived is not; who was to be announced is."""
+        """Success has something to show; who may not be outlived is not; who was to be announced
+        is."""
         ending = run.state.ending  # type: ignore[union-attr]
         if not (ending.state != "completed" or ending.text.strip()):
             broken(f"I21 {id} succeeded with nothing to show")
@@ -277,7 +325,13 @@ class Books:
             most_in = state.hold[0] - effect.max_output
             path = self.paths[effect.run]
             reply = script.reply(
-                sim.seed, path, run.turn, effect.purpose, tools_of(sim, effect.run), most_in, effect.max_output
+                sim.seed,
+                path,
+                run.turn,
+                effect.purpose,
+                tools_of(sim, effect.run),
+                most_in,
+                effect.max_output,
             )
             self.replies[(effect.run, effect.attempt)] = reply
             if script.leaves_at_once(sim.seed, path, effect.attempt):
@@ -292,7 +346,8 @@ class Books:
                 self._meter(sim, effect.run, self.replies[at])
 
     def _meter(self, sim: Simulation, id: str, reply: Reply) -> None:
-        """Money that is really gone, whether or not the answer ever arrives: on the run and on all above it."""
+        """Money that is really gone, whether or not the answer ever arrives: on the run and on all
+        above it."""
         tokens = reply.usage.input + reply.usage.output
         nanos = script.MODEL.cost(reply.usage.input, reply.usage.output)
         while id:
@@ -317,8 +372,14 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         return
     assert isinstance(effect, (CallModel, CallTool, Compose))
     run = sim.run_of(effect.run)
-    if isinstance(effect, CallTool) and effect.woken and getattr(run and run.state, "calls", None) is None:
-        return  # an answer of an earlier life closed the call in the same batch; looking once more does no harm
+    if (
+        isinstance(effect, CallTool)
+        and effect.woken
+        and getattr(run and run.state, "calls", None) is None
+    ):
+        # an answer of an earlier life closed the call in the same batch; looking once more does no
+        # harm
+        return
     if not (run is not None and not isinstance(run.state, (Ended, Stopping))):
         broken(f"I7 {effect} after the end")
     assert run is not None
@@ -332,7 +393,10 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         said = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
         assert isinstance(said, Assistant)
         alone = len(said.calls) == 1
-        must(alone or effect.call.name not in script.SUBMITS, "I8 a submission was taken beside other calls")
+        must(
+            alone or effect.call.name not in script.SUBMITS,
+            "I8 a submission was taken beside other calls",
+        )
 
 
 def _calls_of(run: Run) -> Calls:
@@ -343,8 +407,8 @@ def _calls_of(run: Run) -> Calls:
 
 
 def _permitted(sim: Simulation, effect: CallTool) -> None:
-    """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was narrowed a moment ago
-    may still be under way.)"""
+    """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was
+    narrowed a moment ago may still be under way.)"""
     id, name = effect.run, effect.call.name
     tree = sim.trees.of(id)
     assert tree is not None
@@ -367,7 +431,8 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
 
 
 def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
-    """I8, I3: calls are answered once each; every child that was counted stands in the history once."""
+    """I8, I3: calls are answered once each; every child that was counted stands in the history
+    once."""
     books, spec = sim.books, sim.books.specs[run.id]
     mine = books.messages.get(spec.conversation, {})
     first = spec.base.length if spec.base else 0
@@ -417,13 +482,17 @@ def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
 
 
 def after_step(sim: Simulation) -> None:
-    """Between the scan of a restart and its last `Recovered` runs have not asked for their lanes yet."""
+    """Between the scan of a restart and its last `Recovered` runs have not asked for their lanes
+    yet."""
     if sim.booting:
         return
     must(not sim.trees.failed, f"a step failed: {sim.trees.failed}")
     must(not (why := sim.order.after(sim)), why)
     asked = {q.id: run.id for _, run in sim.trees.live() for q in questions_of(run)}
-    must(sim.trees.index.questions == asked, f"I32 whoever asks is not found: {sim.trees.index.questions}, {asked}")
+    must(
+        sim.trees.index.questions == asked,
+        f"I32 whoever asks is not found: {sim.trees.index.questions}, {asked}",
+    )
     for tree in sim.trees.by_root.values():
         _check_tree(sim, tree)
 
@@ -462,7 +531,10 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
             broken(f"I11 lane {name} holds more than its size")
         if not (lane.held == lane.size or not lane.waiting):
             broken(f"I15 lane {name} has room and somebody waits")
-    must(not tree.tells and not tree.granted and not tree.letters, "I18 news was not taken in the same transaction")
+    must(
+        not tree.tells and not tree.granted and not tree.letters,
+        "I18 news was not taken in the same transaction",
+    )
     for parent, count in live_children.items():
         if not (not parent or tree.n_live(parent) == count):
             broken(f"I2 {parent} counts {tree.n_live(parent)}, {count} live")
@@ -475,9 +547,15 @@ def set_aside(sim: Simulation, before: dict[str, dict[str, Run]], failed: list[s
     for root, runs in before.items():
         tree = sim.trees.by_root.get(root)
         if root in failed:
-            must(tree is None and not any(id in sim.trees.index.runs for id in runs), f"I31 {root} is still held")
+            must(
+                tree is None and not any(id in sim.trees.index.runs for id in runs),
+                f"I31 {root} is still held",
+            )
         else:
-            must(tree is not None and tree.runs == runs, f"I31 {root} was changed by a defect in {failed}")
+            must(
+                tree is not None and tree.runs == runs,
+                f"I31 {root} was changed by a defect in {failed}",
+            )
     if len(failed) > 1:
         sent = [e for e in sim.trees._own.entries if isinstance(e.event, Broken)]
         must(len(sent) >= len(failed), f"I31 not all of {failed} are on record")
@@ -489,7 +567,10 @@ def before_commit(sim: Simulation, changes: Changes) -> None:
         spec = sim.books.specs.get(id)
         if spec is not None and spec.root in sim.aside:
             must(run.defect and id == spec.root, f"I31 {id} was changed by a step that failed")
-    must(not any(spec.root in sim.aside for spec in changes.specs), "I31 a failed step has started somebody")
+    must(
+        not any(spec.root in sim.aside for spec in changes.specs),
+        "I31 a failed step has started somebody",
+    )
 
 
 def after_commit(sim: Simulation) -> None:
@@ -510,40 +591,66 @@ def after_commit(sim: Simulation) -> None:
         id, state = spec.id, run.state
         if any((id, lost.attempt) not in stopped for lost in run.broken_off):
             broken(f"I15 nobody says what a stopped call of {id} has cost")
-        if isinstance(state, Thinking) and state.retry_at is None and (id, state.attempt) not in models:
+        if (
+            isinstance(state, Thinking)
+            and state.retry_at is None
+            and (id, state.attempt) not in models
+        ):
             broken(f"I15 nobody asks the model for {id}")
         calls = getattr(state, "calls", None)
         for index in range(calls.count if calls is not None else 0):
             if (calls.tools | calls.woken) >> index & 1 and (id, run.turn, index) not in tools:
                 broken(f"I15 nobody runs call {index} of {id}")
         fan_in = None if isinstance(state, Stopping) else sim.tree_of(id).fans.get(id)
-        if fan_in is not None and any(f.composing for f in fan_in.fans.values()) and id not in composing:
+        if (
+            fan_in is not None
+            and any(f.composing for f in fan_in.fans.values())
+            and id not in composing
+        ):
             broken(f"I15 nobody composes the results of {id}")
 
 
 def _shared_lanes(sim: Simulation) -> None:
-    """I11, I15: a slot is held by who is at work, or is about to hear of it; who waits is in the queue."""
+    """I11, I15: a slot is held by who is at work, or is about to hear of it; who waits is in the
+    queue."""
     shared, told = sim.trees.lanes, {id for id, _ in sim.admissions}
     held: Counter[str] = Counter()
     for spec, run in sim.trees.live():
         state = run.state
         if not spec.order.lanes and not isinstance(state, Queued):
             continue
-        n = len(spec.order.lanes) if is_seated(run) else state.lane if isinstance(state, Queued) else 0
+        n = (
+            len(spec.order.lanes)
+            if is_seated(run)
+            else state.lane
+            if isinstance(state, Queued)
+            else 0
+        )
         held.update(lane.name for lane in spec.order.lanes[:n] if lane.is_shared)
         if isinstance(state, Queued) and spec.order.lanes[state.lane].is_shared:
             held[spec.order.lanes[state.lane].name] += spec.id in told
-            if spec.id not in told and not shared.lanes.waits(spec.id, spec.order.lanes[state.lane]):
+            if spec.id not in told and not shared.lanes.waits(
+                spec.id, spec.order.lanes[state.lane]
+            ):
                 broken(f"I15 {spec.id} waits for a lane that does not know of it")
     for name, lane in shared.lanes.by_name.items():
         must(lane.held == held[name], f"I11 lane {name} counts {lane.held}, {held[name]} hold it")
-        # Whoever is taken up again after a defect goes on at once, though its slot was given to somebody else.
+        # Whoever is taken up again after a defect goes on at once, though its slot was given to
+        # somebody else.
         must(lane.held <= lane.size or sim.had_defect, f"I11 lane {name} holds more than its size")
-        must(lane.held >= lane.size or not lane.waiting, f"I15 lane {name} has room and somebody waits")
-    must(set(held) - {n for n, k in held.items() if not k} <= set(shared.lanes.by_name), "I11 a lane is not known")
+        must(
+            lane.held >= lane.size or not lane.waiting,
+            f"I15 lane {name} has room and somebody waits",
+        )
+    must(
+        set(held) - {n for n, k in held.items() if not k} <= set(shared.lanes.by_name),
+        "I11 a lane is not known",
+    )
 
 
-def _add(tree: Tree, holds: dict[str, list[int]], id: str, amounts: tuple[int, int, int, int]) -> None:
+def _add(
+    tree: Tree, holds: dict[str, list[int]], id: str, amounts: tuple[int, int, int, int]
+) -> None:
     for i, amount in enumerate(amounts):
         for account in tree.ledger.chain(id) if amount else ():
             holds[account.id][i] += amount
@@ -552,7 +659,8 @@ def _add(tree: Tree, holds: dict[str, list[int]], id: str, amounts: tuple[int, i
 
 
 def _ledger(tree: Tree, holds: dict[str, list[int]]) -> None:
-    """I10: an account holds exactly what its runs hold and what its children were granted and have not spent."""
+    """I10: an account holds exactly what its runs hold and what its children were granted and have
+    not spent."""
     for account in tree.ledger.accounts.values():
         for i, limit in enumerate(account.limit if True in account.funded else ()):
             if account.funded[i] and limit is not None:
@@ -634,7 +742,9 @@ def _calls(tree: Tree, id: str, state: object, calls: Calls) -> None:
         if not calls.open >> watch.index & 1 or (calls.tools | calls.asks) >> watch.index & 1:
             broken(f"I15 {id} watches from a call that is not waiting")
         live = [r for r in watch.runs if r in tree.runs]
-        if not calls.woken >> watch.index & 1 and (not live or (watch.first and len(live) < len(watch.runs))):
+        if not calls.woken >> watch.index & 1 and (
+            not live or (watch.first and len(live) < len(watch.runs))
+        ):
             broken(f"I15 call {watch.index} of {id} waits for what has come")
     if calls.woken & ~sum(1 << w.index for w in calls.waits):
         broken(f"I15 {id} woke a call that did not wait")
@@ -655,14 +765,31 @@ def _calls(tree: Tree, id: str, state: object, calls: Calls) -> None:
 def at_the_end(sim: Simulation) -> None:
     books, trees = sim.books, sim.trees
     for tree in trees.by_root.values():
-        must(tree.deliveries and not tree.specs, f"I19 the tree of {tree.root} is kept and has nothing open")
-        for name in ("asking", "runs", "children", "lingering", "fans", "mail", "groups", "granted", "asked", "_bonds"):
+        must(
+            tree.deliveries and not tree.specs,
+            f"I19 the tree of {tree.root} is kept and has nothing open",
+        )
+        for name in (
+            "asking",
+            "runs",
+            "children",
+            "lingering",
+            "fans",
+            "mail",
+            "groups",
+            "granted",
+            "asked",
+            "_bonds",
+        ):
             if getattr(tree, name):
                 broken(f"I19 tree.{name} is not empty at the end: {getattr(tree, name)}")
         must(not tree.ledger.accounts, f"I19 accounts are left at the end: {tree.ledger.accounts}")
         must(not tree.lanes.by_name, f"I19 lanes are left at the end: {tree.lanes.by_name}")
     must(not trees.index.asking, "I19 a tree that has ended asks about a limit")
-    must(not trees.index.runs and not trees.lanes.holders and not trees.lanes.lanes.by_name, "I19 something is left")
+    must(
+        not trees.index.runs and not trees.lanes.holders and not trees.lanes.lanes.by_name,
+        "I19 something is left",
+    )
     must(set(books.specs) == set(books.ended), "I1 not everybody who was started has ended")
     for key, times in books.received.items():
         if not (times >= 1):
@@ -670,10 +797,16 @@ def at_the_end(sim: Simulation) -> None:
     for delivery in books.deliveries.values():
         if delivery.state not in ("acked", "suppressed", "dead"):
             broken(f"I4 delivery {delivery.key} is {delivery.state}")
-        must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
+        must(
+            delivery.state != "acked" or books.received[delivery.key] >= 1,
+            "I4 acked and never received",
+        )
         tried = delivery.bounces >= sim.rules.delivery_tries
         must(delivery.state != "dead" or tried, "I4 given up before its time")
-        must(delivery.text or delivery.state == "suppressed", f"I4 delivery {delivery.key} says nothing")
+        must(
+            delivery.text or delivery.state == "suppressed",
+            f"I4 delivery {delivery.key} says nothing",
+        )
     lost = {id for id in books.announced if digest(id, "completion") not in books.deliveries}
     if lost:
         broken(f"I4 never announced: {lost}")
@@ -681,7 +814,9 @@ def at_the_end(sim: Simulation) -> None:
     n_left = Counter(run for run, _ in books.left)
     for id, run in books.ended.items():
         if run.usage.turns > n_left[id]:
-            broken(f"I10 {id} has paid for {run.usage.turns} model calls, and {n_left[id]} have left")
+            broken(
+                f"I10 {id} has paid for {run.usage.turns} model calls, and {n_left[id]} have left"
+            )
     _summaries(books)
     _fold(sim)
 
@@ -703,20 +838,27 @@ def _known(books: Books) -> None:
 
 
 def _summaries(books: Books) -> None:
-    """I4: a group that is to be summed up is, once, if its members announce and did not end with their parent."""
+    """I4: a group that is to be summed up is, once, if its members announce and did not end with
+    their parent."""
     groups: dict[tuple[str, str], list[Spec]] = {}
     for spec in books.specs.values():
         if spec.order.group_size and spec.origin.channel:
             groups.setdefault((spec.parent, spec.order.group), []).append(spec)
     summed = Counter((d.run, d.group) for d in books.deliveries.values() if d.group)
-    killed = {key for key, specs in groups.items() if any(books.ended[s.id].state.ending.along for s in specs)}  # type: ignore[union-attr]
-    if Counter({k: n for k, n in summed.items() if k not in killed}) != Counter(groups.keys() - killed):
+    killed = {
+        key
+        for key, specs in groups.items()
+        if any(books.ended[s.id].state.ending.along for s in specs)
+    }  # type: ignore[union-attr]
+    if Counter({k: n for k, n in summed.items() if k not in killed}) != Counter(
+        groups.keys() - killed
+    ):
         broken(f"I4 groups {set(groups)} and summaries {summed}")
 
 
 def _fold(sim: Simulation) -> None:
-    """I13, I14: the log has no gap but where a run was deleted, and its fold is the state that was stored. I29: what
-    caches gave to a tree is what they gave to its runs."""
+    """I13, I14: the log has no gap but where a run was deleted, and its fold is the state that was
+    stored. I29: what caches gave to a tree is what they gave to its runs."""
     from tests.simulation.pure import now
 
     books = sim.books
@@ -743,6 +885,9 @@ def _fold(sim: Simulation) -> None:
         given[root] = given.get(root, NO_CACHE).plus(run.cache)
     for root, cached in given.items():
         account = now(sim.store.account(root))
-        must(account is None or account.cache == cached, f"I29 {root} is told of {account}, its runs of {cached}")
+        must(
+            account is None or account.cache == cached,
+            f"I29 {root} is told of {account}, its runs of {cached}",
+        )
     for id in books.deleted:
         must(now(sim.store.row(id)) is None, f"I22 {id} was deleted and is still there")

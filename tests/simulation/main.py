@@ -14,11 +14,13 @@ from tests.simulation.hunt import replay, run_seed
 
 CHUNK = 250
 ENGINE_SHARE = 25
-"""One schedule in so many runs on the real engine; the others on the pure machine, which is faster."""
+"""One schedule in so many runs on the real engine; the others on the pure machine, which is
+faster."""
 
 
 def work(chunk: tuple[str, int, int]) -> tuple[int, int, int, list[str]]:
-    """One chunk. What goes wrong in it is meant to, and is not logged; tests that come after this one log again."""
+    """One chunk. What goes wrong in it is meant to, and is not logged; tests that come after this
+    one log again."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -35,12 +37,18 @@ def _work(kind: str, first: int, n: int) -> tuple[int, int, int, list[str]]:
             s, c = run_seed(kind, seed)
             steps, crashes = steps + s, crashes + c
         except Exception as error:
-            bad.append(f"{kind} seed {seed}: {type(error).__name__}: {error}; replay with: {replay(kind, seed)}")
+            bad.append(
+                f"{kind} seed {seed}: {type(error).__name__}: {error}; replay with: "
+                f"{replay(kind, seed)}"
+            )
     return n, steps, crashes, bad
 
 
 def chunks(first: int, schedules: int) -> Iterator[tuple[str, int, int]]:
-    for kind, n in (("engine", schedules // ENGINE_SHARE), ("pure", schedules - schedules // ENGINE_SHARE)):
+    for kind, n in (
+        ("engine", schedules // ENGINE_SHARE),
+        ("pure", schedules - schedules // ENGINE_SHARE),
+    ):
         for start in range(first, first + n, CHUNK):
             yield kind, start, min(CHUNK, first + n - start)
 
@@ -56,7 +64,11 @@ def run(schedules: int, first: int = 0, processes: int = 2) -> dict[str, object]
                 print(line, file=sys.stderr, flush=True)
             if time.monotonic() - last > 2:
                 last = time.monotonic()
-                print(f"{done:,} of {schedules:,} schedules, {len(bad)} violations", file=sys.stderr, flush=True)
+                print(
+                    f"{done:,} of {schedules:,} schedules, {len(bad)} violations",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return {
         "schedules": done,
         "steps": steps,

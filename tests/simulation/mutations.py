@@ -1,8 +1,8 @@
-"""Planted bugs: each must be found by the simulation within 2,000 seeds. This is the test of the test.
+"""Planted bugs: each must be found by the simulation within 2,000 seeds. This is the test of the
+test.
 
-A mutation replaces one snippet that stands exactly once in one file; when the file changes so that it does not, the
-mutation has to be written again.
-"""
+A mutation replaces one snippet that stands exactly once in one file; when the file changes so that
+it does not, the mutation has to be written again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ MUTATIONS = [
         "settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, ctx))",
         "settle(run.id, state.hold, (0, 0, 0, 0))",
     ),
-    Mutation("nothing is held before a call", "core/turn.py", "    ctx.tree.ledger.hold(run.id, hold)\n", ""),
+    Mutation(
+        "nothing is held before a call",
+        "core/turn.py",
+        "    ctx.tree.ledger.hold(run.id, hold)\n",
+        "",
+    ),
     Mutation(
         "only the run's own budget is asked",
         "core/ledger.py",
@@ -41,7 +46,8 @@ MUTATIONS = [
     Mutation(
         "a reply to an old attempt is taken",
         "core/run.py",
-        "        case Replied():\n            if event.attempt != state.attempt or state.retry_at is not None:",
+        "        case Replied():\n            if event.attempt != state.attempt or state.retry_at "
+        "is not None:",
         "        case Replied():\n            if False:",
     ),
     Mutation(
@@ -63,7 +69,9 @@ MUTATIONS = [
         "    for child in live:\n        ctx.tell(child, take_along",
         "    live = []\n    for child in live:\n        ctx.tell(child, take_along",
     ),
-    Mutation("a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""),
+    Mutation(
+        "a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""
+    ),
     Mutation(
         "a child is counted before it has ended",
         "core/children.py",
@@ -133,7 +141,8 @@ MUTATIONS = [
     Mutation(
         "a bound counts as known",
         "core/ending.py",
-        "    used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)\n",
+        "    used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, "
+        "calls=calls)\n",
         "    used = Usage(estimated=tokens, nanos=nanos, turns=turns, calls=calls)\n",
     ),
     Mutation(
@@ -266,7 +275,8 @@ MUTATIONS = [
         "a raised limit is forgotten by the fold of the log",
         "core/trees.py",
         "        machine.fold(tree, entry, event)\n",
-        '        if type(event).__name__ != "LimitChanged":\n            machine.fold(tree, entry, event)\n',
+        '        if type(event).__name__ != "LimitChanged":\n            machine.fold(tree, '
+        "entry, event)\n",
     ),
     Mutation(
         "everybody who waits at one limit asks",
@@ -330,7 +340,10 @@ MUTATIONS = [
         "    if True:",
     ),
     Mutation(
-        "slots are not counted after a restart", "core/trees.py", "            tree.reseat()\n", "            pass\n"
+        "slots are not counted after a restart",
+        "core/trees.py",
+        "            tree.reseat()\n",
+        "            pass\n",
     ),
     Mutation(
         "shared slots are not counted after a restart",
@@ -338,23 +351,31 @@ MUTATIONS = [
         "                        self.lanes.hold(spec.id, lane)\n",
         "                        pass\n",
     ),
-    Mutation("a lane has no end", "core/lanes.py", "        if state.held >= state.size:", "        if False:"),
+    Mutation(
+        "a lane has no end",
+        "core/lanes.py",
+        "        if state.held >= state.size:",
+        "        if False:",
+    ),
     Mutation(
         "a shared slot is not given back",
         "core/tree.py",
-        "            if lane.is_shared:\n                self.changes.effects.append(FreeSlot(run=id, lane=lane))\n",
+        "            if lane.is_shared:\n                "
+        "self.changes.effects.append(FreeSlot(run=id, lane=lane))\n",
         "            if lane.is_shared:\n                pass\n",
     ),
     Mutation(
         "who ends stays in the queue of a shared lane",
         "core/tree.py",
-        "            self.asked.discard(id)\n            self.changes.effects.append(FreeSlot(run=id, lane=lane))\n",
+        "            self.asked.discard(id)\n            "
+        "self.changes.effects.append(FreeSlot(run=id, lane=lane))\n",
         "            self.asked.discard(id)\n",
     ),
     Mutation(
         "a slot in a shared lane is not asked for",
         "core/tree.py",
-        "        self.changes.effects.append(AskSlot(run=id, lane=lane, back=back, ticket=ticket))\n",
+        "        self.changes.effects.append(AskSlot(run=id, lane=lane, back=back, "
+        "ticket=ticket))\n",
         "        pass\n",
     ),
     Mutation(
@@ -384,8 +405,10 @@ MUTATIONS = [
     Mutation(
         "a joined result is left out",
         "core/calls.py",
-        "        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))\n",
-        '        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text="", error=error))\n',
+        "        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, "
+        "error=error))\n",
+        '        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text="", '
+        "error=error))\n",
     ),
     Mutation(
         "a steered parent loses results that were back",
@@ -417,7 +440,9 @@ MUTATIONS = [
         "        deadline = sooner(deadline, ctx.now + order.timeout_ms)",
         "        pass",
     ),
-    Mutation("a grant does not go back", "core/ledger.py", "            self._give_back(account)\n", ""),
+    Mutation(
+        "a grant does not go back", "core/ledger.py", "            self._give_back(account)\n", ""
+    ),
     Mutation(
         "what is held counts as free",
         "core/account.py",
@@ -508,7 +533,9 @@ MUTATIONS = [
         "wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))",
         "wait_in(run, ctx, Working(calls=calls))",
     ),
-    Mutation("a denied call is made", "core/questions.py", "    if not event.allow:\n", "    if False:\n"),
+    Mutation(
+        "a denied call is made", "core/questions.py", "    if not event.allow:\n", "    if False:\n"
+    ),
     Mutation(
         "what needs a permission is made without one",
         "core/calls.py",
@@ -518,7 +545,8 @@ MUTATIONS = [
     Mutation(
         "a question stays when it was answered",
         "core/questions.py",
-        "    questions = tuple(q for q in calls.questions if q.index != index)\n    calls = replace(calls, tools",
+        "    questions = tuple(q for q in calls.questions if q.index != index)\n    calls = "
+        "replace(calls, tools",
         "    questions = calls.questions\n    calls = replace(calls, tools",
     ),
     Mutation(
@@ -625,7 +653,10 @@ MUTATIONS = [
         ":",
     ),
     Mutation(
-        "who ended a run is not told", "core/children.py", "error=error, by=who, along", 'error=error, by="", along'
+        "who ended a run is not told",
+        "core/children.py",
+        "error=error, by=who, along",
+        'error=error, by="", along',
     ),
     Mutation(
         "who asks is not found by its question",
@@ -648,7 +679,8 @@ MUTATIONS = [
     Mutation(
         "a letter that cannot be delivered is nobody's business",
         "core/trees.py",
-        "            self._step(tree, sender, Posted(mail=Mail(seq=0, text=UNDELIVERED.format(why=why))))\n",
+        "            self._step(tree, sender, Posted(mail=Mail(seq=0, "
+        "text=UNDELIVERED.format(why=why))))\n",
         "            pass\n",
     ),
     Mutation(
@@ -666,7 +698,8 @@ MUTATIONS = [
     Mutation(
         "a tree that is set aside keeps its slots",
         "core/trees.py",
-        "            self._own.effects += [FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if",
+        "            self._own.effects += [FreeSlot(run=id, lane=lane) for lane in "
+        "spec.order.lanes if",
         "            _ = [FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if",
     ),
     Mutation(

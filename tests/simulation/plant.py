@@ -1,4 +1,5 @@
-"""One module of ours from another file: a bug is planted without a copy of everything, which would have no byte code.
+"""One module of ours from another file: a bug is planted without a copy of everything, which would
+have no byte code.
 
 `python -m tests.simulation.plant core/lanes.py changed.py --kind pure` hunts for it.
 """
@@ -18,7 +19,11 @@ class Planted(MetaPathFinder):
 
     def __init__(self, file: str, instead: str) -> None:
         name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        self._name, self._instead, self._is_package = f"retinue.{name}", instead, file.endswith("/__init__.py")
+        self._name, self._instead, self._is_package = (
+            f"retinue.{name}",
+            instead,
+            file.endswith("/__init__.py"),
+        )
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -26,7 +31,11 @@ class Planted(MetaPathFinder):
         if fullname != self._name:
             return None
         assert path is not None
-        places = [f"{place}/{fullname.rpartition('.')[2]}" for place in path] if self._is_package else None
+        places = (
+            [f"{place}/{fullname.rpartition('.')[2]}" for place in path]
+            if self._is_package
+            else None
+        )
         return spec_from_file_location(fullname, self._instead, submodule_search_locations=places)
 
 

@@ -1,5 +1,5 @@
-"""I28 and a part of I3: who did not return is counted for whoever reads the result, and what a run had no time to read
-is read by another."""
+"""I28 and a part of I3: who did not return is counted for whoever reads the result, and what a run
+had no time to read is read by another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def count(books: Books, id: str, before: set[str]) -> str:
     for spec in books.specs.values():
         if spec.parent != id:
             continue
-        if spec.id in books.ended and spec.id not in books.told.get(id, ()) and spec.id not in before:
+        if (
+            spec.id in books.ended
+            and spec.id not in books.told.get(id, ())
+            and spec.id not in before
+        ):
             return ""  # both ended in one transaction, and who was first cannot be seen from here
         n[0] += 1
         if spec.id not in books.ended:
@@ -49,11 +53,14 @@ def count(books: Books, id: str, before: set[str]) -> str:
 
 
 def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> str:
-    """Which child's missing helpers its parent has not read of in words of the runtime, "" when it has of all."""
+    """Which child's missing helpers its parent has not read of in words of the runtime, "" when it
+    has of all."""
     told = "\n".join(m.text for m in mine if isinstance(m, User) and m.kind in ("note", "news"))
     for child in books.told.get(id, ()):
         order, ending = books.specs[child].order, end_of(books, child)
-        is_silent = is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news)
+        is_silent = (
+            is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news)
+        )
         if is_silent or child in unread or ending.helpers.is_whole:
             continue
         if tell(ending.helpers) not in told and "more of these" not in told:
@@ -69,19 +76,31 @@ def unheard(books: Books, id: str, box: Iterable[Mail], changes: Changes) -> str
     above = books.specs.get(spec.parent)
     while above is not None and above.id in deaf:
         # It may have heard of it in this very transaction, and have ended since.
-        heard |= {getattr(m, "sender", "") for c, _, m in changes.messages if c == above.conversation}
-        ends.append(end_of(books, above.id) if above.id in books.ended else books.stopping[above.id])
+        heard |= {
+            getattr(m, "sender", "") for c, _, m in changes.messages if c == above.conversation
+        }
+        ends.append(
+            end_of(books, above.id) if above.id in books.ended else books.stopping[above.id]
+        )
         above = books.specs.get(above.parent)
     for mail in box:
         if mail.kind != "news" or mail.sender in heard:
             continue
         if above is not None:
-            got = any(to == above.id and m.sender == mail.sender for (to, _), m in changes.posted.items())
+            got = any(
+                to == above.id and m.sender == mail.sender for (to, _), m in changes.posted.items()
+            )
             read = (m for c, _, m in changes.messages if c == above.conversation)
             if not got and not any(getattr(m, "sender", "") == mail.sender for m in read):
                 return f"I3 {above.id} was not told of {mail.sender}, of whom {id} had not read"
-        elif spec.origin.channel and not mail.announced and not any(e.state == "cancelled" for e in ends):
+        elif (
+            spec.origin.channel
+            and not mail.announced
+            and not any(e.state == "cancelled" for e in ends)
+        ):
             roots = [spec.id, *(s.id for s in books.specs.values() if s.root == spec.root)]
-            if not any(digest(run, "passed on", mail.sender) in changes.deliveries for run in roots):
+            if not any(
+                digest(run, "passed on", mail.sender) in changes.deliveries for run in roots
+            ):
                 return f"I3 nobody was told of {mail.sender}, of whom {id} had not read"
     return ""

@@ -1,8 +1,9 @@
-"""The pure machine under random schedules: answers in any order, duplicates, late answers, crashes, cancels, messages.
+"""The pure machine under random schedules: answers in any order, duplicates, late answers, crashes,
+cancels, messages.
 
-The driver plays engine and world: it commits, performs, crashes and recovers. It keeps its own books (what was really
-started, what was really spent, what was really said) and `invariants` compares the machine with them after every step.
-"""
+The driver plays engine and world: it commits, performs, crashes and recovers. It keeps its own
+books (what was really started, what was really spent, what was really said) and `invariants`
+compares the machine with them after every step."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ from msgspec.structs import replace
 from retinue.core import limit_questions as limits
 from retinue.core import machine
 from retinue.core.capabilities import allows
-from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
+from retinue.core.effects import (
+    Abort,
+    AskSlot,
+    CallModel,
+    CallTool,
+    Compose,
+    Deliver,
+    Effect,
+    FreeSlot,
+    Transmit,
+)
 from retinue.core.events import (
     Aborted,
     Acked,
@@ -54,7 +65,19 @@ from retinue.runtime import recover
 from retinue.store.memory import MemoryStore
 from tests.simulation import invariants, script, waits
 
-FAULTS = ("crash", "duplicate", "late", "cancel", "mail", "steer", "narrow", "slow", "bounce", "generous", "defect")
+FAULTS = (
+    "crash",
+    "duplicate",
+    "late",
+    "cancel",
+    "mail",
+    "steer",
+    "narrow",
+    "slow",
+    "bounce",
+    "generous",
+    "defect",
+)
 
 
 MORE = ((1, 400, 3_000), (10, 900, 9_000), (1, 2), (1, 3))
@@ -81,8 +104,11 @@ class Simulation:
     def __init__(self, seed: int, most_actions: int = 120) -> None:
         self.seed = seed
         self.random = random.Random(seed)
-        # A swarm: each schedule has its own set of faults, so that rare ones are not always masked by frequent ones.
-        self.faults = {f for f in FAULTS if self.random.random() < 0.5} | ({"crash"} if seed % 4 else set())
+        # A swarm: each schedule has its own set of faults, so that rare ones are not always masked
+        # by frequent ones.
+        self.faults = {f for f in FAULTS if self.random.random() < 0.5} | (
+            {"crash"} if seed % 4 else set()
+        )
         self.most_actions = most_actions
         self.store = MemoryStore()
         self.at = 1_800_000_000_000
@@ -101,13 +127,24 @@ class Simulation:
             self.take("", Registered(definition=definition))
         self.take("", Described(model=script.MODEL))
         origin = Origin(channel="hook") if self.random.random() < 0.5 else None
-        order = script._with(script.root_order(seed), {"origin": origin, "announce": origin is not None})
+        order = script._with(
+            script.root_order(seed), {"origin": origin, "announce": origin is not None}
+        )
         first, second = ROOTS
-        self.take("", Requested(id=first, order=order, capabilities=Capabilities(depth=3, comms=(second,))))
+        self.take(
+            "",
+            Requested(id=first, order=order, capabilities=Capabilities(depth=3, comms=(second,))),
+        )
         if self.random.random() < 0.4:
-            # A second tree: it shares lanes with the first, and their roots write to each other; nothing else.
+            # A second tree: it shares lanes with the first, and their roots write to each other;
+            # nothing else.
             other = script._with(script.root_order(seed + 1), {"lanes": order.lanes})
-            self.take("", Requested(id=second, order=other, capabilities=Capabilities(depth=3, comms=(first,))))
+            self.take(
+                "",
+                Requested(
+                    id=second, order=other, capabilities=Capabilities(depth=3, comms=(first,))
+                ),
+            )
         self.commit()
         self.crash_rate = self.random.choice((0.03, 0.1, 0.25)) if "crash" in self.faults else 0.0
 
@@ -133,19 +170,24 @@ class Simulation:
                 continue
             calls = now(recover.open_calls(spec, run, self.store.messages, restart_class))
             unsent = tuple(a for a in attempts_of(run) if (spec.id, a) not in self.books.left)
-            found_open = Recovered(epoch=epoch, turn=run.turn, attempt=run.attempt, calls=calls, unsent=unsent)
+            found_open = Recovered(
+                epoch=epoch, turn=run.turn, attempt=run.attempt, calls=calls, unsent=unsent
+            )
             self.take(spec.id, found_open)
         self.booting = False
         self.order.boot(self)
         invariants.after_step(self)
 
     def crash(self) -> None:
-        """Everything that was not committed is gone. Answers that were on their way may still arrive, late."""
+        """Everything that was not committed is gone. Answers that were on their way may still
+        arrive, late."""
         self.crashes += 1
         self.at += self.random.choice((0, 10, 2_000, 30_000))
         if "late" in self.faults:
             for effect in filter(self._has_left, self.flying[:3]):
-                self.heard.extend((run, event) for run, event in [self.answer(effect)] if event is not None)
+                self.heard.extend(
+                    (run, event) for run, event in [self.answer(effect)] if event is not None
+                )
             self.heard.extend((id, Admitted(ticket=ticket)) for id, ticket in self.admissions)
         self.boot()
         self.commit()
@@ -207,7 +249,8 @@ class Simulation:
         return not isinstance(effect, CallModel) or (effect.run, effect.attempt) in self.books.left
 
     def answer(self, effect: Effect) -> tuple[str, AnyEvent | None]:
-        """What the world answers to an effect. Pure, so that a repeated effect is answered alike."""
+        """What the world answers to an effect. Pure, so that a repeated effect is answered
+        alike."""
         match effect:
             case CallModel():
                 return effect.run, self._model_answer(effect)
@@ -215,7 +258,8 @@ class Simulation:
                 return effect.run, self._tool_answer(effect)
             case Compose():
                 texts = [
-                    (j.index, j.call_id, j.name, " ".join(o.ending.text for o in j.outcomes)) for j in effect.calls
+                    (j.index, j.call_id, j.name, " ".join(o.ending.text for o in j.outcomes))
+                    for j in effect.calls
                 ]
                 return effect.run, Composed(turn=effect.turn, calls=tuple(texts))
             case Abort():
@@ -240,8 +284,12 @@ class Simulation:
         fails = script.failure(self.seed, path, effect.attempt)
         if fails is not None:
             kind, retry, after = fails
-            return ModelFailed(attempt=effect.attempt, kind=kind, message=kind, retry=retry, after_ms=after)
-        return Replied(attempt=effect.attempt, reply=self.books.replies[(effect.run, effect.attempt)])
+            return ModelFailed(
+                attempt=effect.attempt, kind=kind, message=kind, retry=retry, after_ms=after
+            )
+        return Replied(
+            attempt=effect.attempt, reply=self.books.replies[(effect.run, effect.attempt)]
+        )
 
     def _tool_answer(self, effect: CallTool) -> AnyEvent:
         turn, index, call = effect.turn, effect.index, effect.call
@@ -249,12 +297,17 @@ class Simulation:
         if call.name == "hand_out":
             orders = script.orders(self.seed, self.books.paths[effect.run], turn, index)
             if effect.run in ROOTS:
-                orders = replace(orders, sends=script.letters(self.seed, effect.run, turn, index, ROOTS))
+                orders = replace(
+                    orders, sends=script.letters(self.seed, effect.run, turn, index, ROOTS)
+                )
             return Ordered(**where, orders=orders)
         if call.name == "watch" and not effect.woken:
             tree = self.trees.of(effect.run)
             children = tuple(tree.children.get(effect.run, ())) if tree is not None else ()
-            return Ordered(**where, orders=script.watch(self.seed, self.books.paths[effect.run], turn, index, children))
+            return Ordered(
+                **where,
+                orders=script.watch(self.seed, self.books.paths[effect.run], turn, index, children),
+            )
         if call.name == "submit_result":
             return Submitted(**where, text="" if turn == 3 else f"<{self.books.paths[effect.run]}>")
         if call.name == "ask":
@@ -304,8 +357,14 @@ class Simulation:
             id, ticket = self.admissions.pop(r.randrange(len(self.admissions)))
             self.heard.append((id, Admitted(ticket=ticket)))
             return self.take(id, Admitted(ticket=ticket))
-        asking = [spec.id for spec, run in self.trees.live() if isinstance(run.state, (Asking, Working))]
-        if asking and (not self.flying or r.random() < 0.3) and self._reply_to_question(r.choice(asking)):
+        asking = [
+            spec.id for spec, run in self.trees.live() if isinstance(run.state, (Asking, Working))
+        ]
+        if (
+            asking
+            and (not self.flying or r.random() < 0.3)
+            and self._reply_to_question(r.choice(asking))
+        ):
             return None
         trees = [tree for tree in self.trees.index.asking.values() if tree.asking]
         if trees and r.random() < (0.5 if not self.flying else 0.1):
@@ -328,10 +387,14 @@ class Simulation:
             return False
         if kind == "duplicate" and self.heard:
             if r.random() < 0.3:
-                self.take(r.choice(live), ChildEnded(child=r.choice([*live, *self.books.ended, "nobody"])))
+                self.take(
+                    r.choice(live), ChildEnded(child=r.choice([*live, *self.books.ended, "nobody"]))
+                )
             else:
                 queued = {s.id for s, run in self.trees.live() if isinstance(run.state, Queued)}
-                old = [one for one in self.heard if one[0] in queued and isinstance(one[1], Admitted)]
+                old = [
+                    one for one in self.heard if one[0] in queued and isinstance(one[1], Admitted)
+                ]
                 self.take(*r.choice(old or self.heard))
         elif kind == "late" and self.heard:
             self.take(*self.heard.pop(r.randrange(len(self.heard))))
@@ -353,14 +416,16 @@ class Simulation:
         """A person raises a limit, or says what becomes of it; asked or not, enough or not."""
         r, tree = self.random, self.tree_of(account)
         limit, then = tree.ledger.accounts[account].limit, r.choice(("", "", "", "", "land", "ask"))
-        more = tuple(0 if of is None or r.random() < 0.3 else r.choice(MORE[i]) for i, of in enumerate(limit))
+        more = tuple(
+            0 if of is None or r.random() < 0.3 else r.choice(MORE[i]) for i, of in enumerate(limit)
+        )
         event = LimitChanged(add=(0, 0, 0, 0) if then else more, then=then, question=question)
         self.heard.append((account, event))
         self.take(account, event)
 
     def break_a_tree(self, id: str) -> None:
-        """A step fails by a defect of ours: what its tree has changed since the last commit is dropped, everybody else
-        goes on."""
+        """A step fails by a defect of ours: what its tree has changed since the last commit is
+        dropped, everybody else goes on."""
         root, real = self.tree_of(id).root, machine.step
         before = {r: dict(tree.runs) for r, tree in self.trees.by_root.items()}
 
@@ -391,28 +456,36 @@ class Simulation:
             return False
         index = (calls.asks & -calls.asks).bit_length() - 1
         asked = next(q for q in calls.questions if q.index == index)
-        id = self.trees.index.questions[asked.id]  # whoever has an answer knows the question, not the run
+        id = self.trees.index.questions[
+            asked.id
+        ]  # whoever has an answer knows the question, not the run
         if asked.kind == "permission":
             at = (tree.specs[id].conversation, calls.message)
             said = self.books.messages.get(at[0], {}).get(at[1])
             said = said or next(m for c, n, m in tree.changes.messages if (c, n) == at)
             call, allow = said.calls[index], self.random.random() < 0.7  # type: ignore[union-attr]
             always = self.random.random() < 0.2
-            decided = Decided(question=asked.id, turn=run.turn, index=index, call=call, allow=allow, always=always)
+            decided = Decided(
+                question=asked.id, turn=run.turn, index=index, call=call, allow=allow, always=always
+            )
             if allow:
                 self.said_yes.add((id, run.turn, index))
             if allow and always:
                 self.said_yes.add(tree.root)
             self.take(id, decided)
             return True
-        self.take(id, Answered(turn=run.turn, index=index, call_id=f"t{run.turn - 1}i{index}", text="yes"))
+        self.take(
+            id, Answered(turn=run.turn, index=index, call_id=f"t{run.turn - 1}i{index}", text="yes")
+        )
         return True
 
     def _wake(self) -> None:
         """Move the clock to the next timer, or a little."""
         if any(tree.changes.effects for tree in self.trees.by_root.values()) or self.admissions:
             return None
-        timers = sorted((run.wake_at, run.id) for _, run in self.trees.live() if run.wake_at is not None)
+        timers = sorted(
+            (run.wake_at, run.id) for _, run in self.trees.live() if run.wake_at is not None
+        )
         if timers and (not self.flying or self.random.random() < 0.3):
             at, id = timers[0]
             if not self.flying or at - self.at < 10_000:

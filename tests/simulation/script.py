@@ -1,7 +1,8 @@
-"""What the simulated models and tools do: a pure function of the seed and of where in the tree they are.
+"""What the simulated models and tools do: a pure function of the seed and of where in the tree they
+are.
 
-Being pure, the same run says the same thing after a crash, so that what is recorded can be compared with what was said.
-"""
+Being pure, the same run says the same thing after a crash, so that what is recorded can be compared
+with what was said."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ from retinue.core.values import (
 )
 
 TOOLS = ("ask", "hand_out", "post", "read", "watch", "write")
-RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "watch": "pure", "write": "unsafe"}
+RESTART = {
+    "ask": "pure",
+    "hand_out": "keyed",
+    "post": "keyed",
+    "read": "pure",
+    "watch": "pure",
+    "write": "unsafe",
+}
 SUBMITS = ("submit_error", "submit_result")
 MODEL = ModelInfo(
     name="sim",
@@ -72,7 +80,9 @@ def rules(seed: int) -> Rules:
         wait_ms=3_600_000,
         mail_per_sender=3,
         calls_per_turn=4,
-        mode=r.choice(("bypassPermissions", "bypassPermissions", "bypassPermissions", "manual", "dontAsk")),
+        mode=r.choice(
+            ("bypassPermissions", "bypassPermissions", "bypassPermissions", "manual", "dontAsk")
+        ),
     )
 
 
@@ -125,7 +135,13 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         report=r.choice(("text", "text", "submit", "summary")),
         context=r.choice((Context(), Context(), Context(kind="fork"), Context(kind="last", n=1))),
         access=r.choice((Capabilities(), Capabilities(), Capabilities(deny=("write",)))),
-        budget=_then(path, n, budget := r.choice((Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1)))),
+        budget=_then(
+            path,
+            n,
+            budget := r.choice(
+                (Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1))
+            ),
+        ),
         share="drawn" if budget != Budget() and n % 2 else "",
         timeout_ms=r.choice((None, None, None, 5_000)),
         clock=r.choice(("start", "created")),
@@ -161,9 +177,17 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     share = r.choice(("", "", "", "equal", "remaining", "proportional", "fixed:400"))
     compose, group = r.random() < 0.4, r.choice(("", f"g{turn}{index}"))
     limits = r.choice((Limits(), Limits(groups=1), Limits(children=2)))
-    fields = {"share": share, "compose": compose, "group": group, "limits": limits, "results": spawns[0].results}
+    fields = {
+        "share": share,
+        "compose": compose,
+        "group": group,
+        "limits": limits,
+        "results": spawns[0].results,
+    }
     # One in three turns of a run tells all that is joined by turn together.
-    fields["aggregate"] = random.Random(f"{seed} {path} {turn} aggregate").choice(("call", "call", "turn"))
+    fields["aggregate"] = random.Random(f"{seed} {path} {turn} aggregate").choice(
+        ("call", "call", "turn")
+    )
     if group and r.random() < 0.5:
         fields |= {"group_size": n, "announce": True}
     return Orders(
@@ -179,14 +203,20 @@ def letters(seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]) 
     r = random.Random(f"{seed} {run} {turn} {index} letters")
     n = r.choice((0, 0, 1, 2))
     return tuple(
-        Send(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>") for to in roots if to != run for k in range(n)
+        Send(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>")
+        for to in roots
+        if to != run
+        for k in range(n)
     )
 
 
 def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Orders:
-    """What `watch` orders: to be called again when its caller's children have ended, or one, or the time is over."""
+    """What `watch` orders: to be called again when its caller's children have ended, or one, or the
+    time is over."""
     r = random.Random(f"{seed} {path} {turn} {index} watch")
-    return Orders(wait=Wait(runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5))
+    return Orders(
+        wait=Wait(runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5)
+    )
 
 
 def _with(order: Order, fields: dict[str, object]) -> Order:
@@ -195,10 +225,22 @@ def _with(order: Order, fields: dict[str, object]) -> Order:
     return msgspec.structs.replace(order, **fields)
 
 
-def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...], most_in: int, most_out: int) -> Reply:
+def reply(
+    seed: int,
+    path: str,
+    turn: int,
+    purpose: str,
+    tools: tuple[str, ...],
+    most_in: int,
+    most_out: int,
+) -> Reply:
     """What the model says at this point of this run, and what it costs."""
     r = random.Random(f"{seed} {path} {turn} {purpose}")
-    usage = Usage(input=(n := r.randint(0, most_in)), output=r.randint(0, most_out), cache_read=r.choice((0, n // 2)))
+    usage = Usage(
+        input=(n := r.randint(0, most_in)),
+        output=r.randint(0, most_out),
+        cache_read=r.choice((0, n // 2)),
+    )
     if purpose == "compact":
         return Reply(message=Assistant(text="compacted"), usage=usage)
     final = Reply(message=Assistant(text=f"<{path}>"), usage=usage, stop="end")
@@ -227,7 +269,11 @@ def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...],
     if not names:
         return final
     calls = tuple(_call(n, turn, i) for i, n in enumerate(names))
-    return Reply(message=Assistant(text=r.choice(("", f"<{path}~{turn}>")), calls=calls), usage=usage, stop="calls")
+    return Reply(
+        message=Assistant(text=r.choice(("", f"<{path}~{turn}>")), calls=calls),
+        usage=usage,
+        stop="calls",
+    )
 
 
 def _call(name: str, turn: int, index: int) -> Call:

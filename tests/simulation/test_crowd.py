@@ -1,6 +1,6 @@
-"""What is promised about budgets: never one unit over; nobody waits for ever; first come, first served; and everybody
-completes as long as what they really cost, the bound of one call and the owner's last turn fit into the limit.
-"""
+"""What is promised about budgets: never one unit over; nobody waits for ever; first come, first
+served; and everybody completes as long as what they really cost, the bound of one call and the
+owner's last turn fit into the limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def over_or_open(play: Play) -> list[str]:
     over = [
         account.id
         for account in play.accounts.values()
-        if any(most is not None and spent > most for spent, most in zip(account.spent, account.limit, strict=True))
+        if any(
+            most is not None and spent > most
+            for spent, most in zip(account.spent, account.limit, strict=True)
+        )
     ]
     return over + [id for id, run in play.rows.items() if not isinstance(run.state, Ended)]
 

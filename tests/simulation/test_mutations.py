@@ -39,8 +39,8 @@ FOUND_AT = {
     "a slot that was granted to an earlier ticket is taken": 898,
     "who waits a second time goes to the end of the line": 1148,
 }
-"""Where a bug was found that is not among the first seeds. A few seeds there are looked at before all of them are: a
-number that is no longer right costs time and hides nothing."""
+"""Where a bug was found that is not among the first seeds. A few seeds there are looked at before
+all of them are: a number that is no longer right costs time and hides nothing."""
 
 
 def test_there_are_at_least_thirty_planted_bugs() -> None:
@@ -55,19 +55,36 @@ def test_what_was_found_far_away_is_one_of_them() -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
 def test_a_planted_bug_is_found(mutation: Mutation, tmp_path: Path) -> None:
     text = (SOURCE / mutation.file).read_text()
-    assert text.count(mutation.old) == 1, "the snippet does not stand exactly once: write the mutation again"
+    assert text.count(mutation.old) == 1, (
+        "the snippet does not stand exactly once: write the mutation again"
+    )
     changed = tmp_path / "changed.py"
     changed.write_text(text.replace(mutation.old, mutation.new))
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCE.parent), str(SOURCE.parent.parent)))}
-    hunt = [sys.executable, "-m", "tests.simulation.plant", mutation.file, str(changed), "--kind", mutation.kind]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(SOURCE.parent), str(SOURCE.parent.parent))),
+    }
+    hunt = [
+        sys.executable,
+        "-m",
+        "tests.simulation.plant",
+        mutation.file,
+        str(changed),
+        "--kind",
+        mutation.kind,
+    ]
     near, most = FOUND_AT.get(mutation.name), SEEDS[mutation.kind]
     for first, n in ((near, NEAR), (0, most)):
         if first is None:
             continue
         places = ["--first", str(first), "--seeds", str(n)]
-        found = subprocess.run([*hunt, *places], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=290)
+        found = subprocess.run(
+            [*hunt, *places], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=290
+        )
         if found.returncode:
             break
-    assert found.returncode == 1, f"not found in {most} seeds: {found.stdout[-500:]}{found.stderr[-500:]}"
+    assert found.returncode == 1, (
+        f"not found in {most} seeds: {found.stdout[-500:]}{found.stderr[-500:]}"
+    )
     assert "seed " in found.stdout
     assert "replay with: " in found.stdout

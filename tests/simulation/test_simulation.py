@@ -1,4 +1,5 @@
-"""20,000 schedules: 19,200 on the pure machine, 800 on the real engine; and each can be repeated."""
+"""20,000 schedules: 19,200 on the pure machine, 800 on the real engine; and each can be
+repeated."""
 
 from __future__ import annotations
 
@@ -72,6 +73,12 @@ def test_a_schedule_takes_the_same_steps_every_time() -> None:
     )
     here = hashlib.sha256(b"".join(trace(s) for s in range(100))).hexdigest()
     for hash_seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        there = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        env = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        }
+        there = subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+        )
         assert there.stdout.strip() == here

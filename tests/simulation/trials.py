@@ -18,8 +18,8 @@ FOREVER = 1 << 40
 
 
 class House:
-    """Runs that never make progress, and processes that die with them. `kills` says after how many milliseconds of work
-    a run kills its process, `fate` when somebody outside does."""
+    """Runs that never make progress, and processes that die with them. `kills` says after how many
+    milliseconds of work a run kills its process, `fate` when somebody outside does."""
 
     def __init__(self, n: int, kills: dict[str, int] | None = None, rules: Rules = RULES) -> None:
         self.rows = {id: Run(id=id, state=BUSY) for id in (f"r{i:05}" for i in range(n))}
@@ -34,8 +34,8 @@ class House:
         """For each death: who had just been taken up alone, "" if nobody had."""
 
     def live(self, fate: int = FOREVER, *, aimed: bool = False) -> bool:
-        """One process, from its start to its death; whether it has survived. If it is `aimed`, whoever kills it
-        does so right after a run was taken up alone."""
+        """One process, from its start to its death; whether it has survived. If it is `aimed`,
+        whoever kills it does so right after a run was taken up alone."""
         self.epoch += 1
         trial = Trial(self.rows.values(), self.epoch, clean=self.epoch == 1, rules=self.rules)
         waiting, at, dies = dict.fromkeys(self.rows), 0, fate
@@ -43,7 +43,11 @@ class House:
             taken = [id for id in waiting if not trial.holds(id)]
             for id in taken:
                 del waiting[id]
-                dies = min(dies, at + self.kills[id]) if self.take_up(id, trial) and id in self.kills else dies
+                dies = (
+                    min(dies, at + self.kills[id])
+                    if self.take_up(id, trial) and id in self.kills
+                    else dies
+                )
                 self.late = at
             if trial.is_over:
                 break
@@ -67,10 +71,18 @@ class House:
         return True
 
     def looks_guilty(self, id: str) -> bool:
-        """By our own reading: the last deaths came right after it was taken up alone, more of them in a row for each
-        time that one did not."""
-        streaks = [len(list(those)) for was_hit, those in groupby(self.hits, lambda hit: hit == id) if was_hit]
-        return bool(streaks) and self.hits[-1] == id and streaks[-1] >= self.rules.max_deaths + len(streaks) - 1
+        """By our own reading: the last deaths came right after it was taken up alone, more of them
+        in a row for each time that one did not."""
+        streaks = [
+            len(list(those))
+            for was_hit, those in groupby(self.hits, lambda hit: hit == id)
+            if was_hit
+        ]
+        return (
+            bool(streaks)
+            and self.hits[-1] == id
+            and streaks[-1] >= self.rules.max_deaths + len(streaks) - 1
+        )
 
     def die(self, hit: str = "") -> bool:
         self.deaths += 1
@@ -79,11 +91,15 @@ class House:
 
 
 def check(seed: int) -> str:
-    """What goes wrong when one of some runs kills its process, or somebody outside does; "" when nothing does."""
+    """What goes wrong when one of some runs kills its process, or somebody outside does; "" when
+    nothing does."""
     r = random.Random(f"{seed} trial")
     n = r.choice((1, 2, 5, 16, 40))
     if r.random() < 0.5:
-        house, rhythm = House(n), r.choice((0, WATCH_MS - 1, WATCH_MS + 1, 2 * WATCH_MS + 1, 3_000, 30_000))
+        house, rhythm = (
+            House(n),
+            r.choice((0, WATCH_MS - 1, WATCH_MS + 1, 2 * WATCH_MS + 1, 3_000, 30_000)),
+        )
         is_steady, aims = r.random() < 0.5, r.choice((0.0, 0.6))
         for _ in range(r.choice((3, 12, 60))):
             if r.random() < aims:
@@ -94,7 +110,11 @@ def check(seed: int) -> str:
             return f"I27 {house.wronged} were put aside for what others did"
         # Chance can make an innocent run look guilty; how often, a test of its own counts.
         is_alive, n_left = house.live(), len(house.rows) + len(house.quarantined)
-        return "" if is_alive and n_left == n and not house.wronged else "I27 not everybody is taken up again"
+        return (
+            ""
+            if is_alive and n_left == n and not house.wronged
+            else "I27 not everybody is taken up again"
+        )
     killer = f"r{r.randrange(n):05}"
     house = House(n, {killer: r.choice((0, 10, 900))})
     while not house.live():

@@ -1,5 +1,5 @@
-"""I15 and a part of I10: who waits for budget waits in its turn, for something that comes back; what others wait for
-is not held without need."""
+"""I15 and a part of I10: who waits for budget waits in its turn, for something that comes back;
+what others wait for is not held without need."""
 
 from __future__ import annotations
 
@@ -27,11 +27,18 @@ def check(tree: Tree) -> str:
         ask, ticket, verdict = ledger.waits[first]
         found, state = ledger.look(first, ask, ticket), tree.runs[first].state
         asks = found.word == "short" and ledger.accounts[found.account].on_limit == "ask"
-        heads = [ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)]
+        heads = [
+            ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)
+        ]
         if asks and first not in [head[0] for head in heads if head is not None]:
             continue  # it is short, too, and hears of it when those before it were answered
-        if found.word == "short" and found.account != account and _lacks(ledger, first, account, free=True):
-            continue  # others have spent more above meanwhile: it hears of that when it has its turn here
+        if (
+            found.word == "short"
+            and found.account != account
+            and _lacks(ledger, first, account, free=True)
+        ):
+            # others have spent more above meanwhile: it hears of that when it has its turn here
+            continue
         if verdict.account == account and found[:2] != verdict[:2]:
             return f"I15 {first} could go on and waits for its budget at {account}"
         is_silent = not (asks and isinstance(state, Short) and state.asks)
@@ -57,8 +64,8 @@ def check(tree: Tree) -> str:
 
 
 def _lacks(ledger: Ledger, id: str, account: str, *, only: str = "", free: bool = False) -> bool:
-    """Whether a call of `id` is too large for what this account has: even if all came back that is held for calls and
-    grants, or as it is now (`free`). Of one amount, or of any."""
+    """Whether a call of `id` is too large for what this account has: even if all came back that is
+    held for calls and grants, or as it is now (`free`). Of one amount, or of any."""
     ask = ledger.waits[id][0]
     draw = next(draw for draw in ledger.draws(id) if draw.account.id == account)
     for i in draw.amounts:
@@ -84,7 +91,11 @@ class Order:
         self._came.clear()
         self._waited.clear()
         self.after(sim)
-        kept = {id: run.state.kept for id, run in self._runs(sim).items() if isinstance(run.state, Short | Queued)}
+        kept = {
+            id: run.state.kept
+            for id, run in self._runs(sim).items()
+            if isinstance(run.state, Short | Queued)
+        }
         for _, id in sorted((place.ticket, id) for id, place in kept.items() if place.ticket):
             self._n += 1
             self._came[id] = self._n
@@ -96,7 +107,9 @@ class Order:
         for id in began if self._waited else ():
             found = found or self._overtook(sim, id, runs)
         self._attempts = {id: (run.attempt, _is_tried_again(run)) for id, run in runs.items()}
-        self._waited = {id: run.state.account for id, run in runs.items() if isinstance(run.state, Short)}
+        self._waited = {
+            id: run.state.account for id, run in runs.items() if isinstance(run.state, Short)
+        }
         came = []
         for id, run in runs.items():
             if not isinstance(run.state, Short | Queued):
@@ -121,12 +134,18 @@ class Order:
     def _overtook(self, sim: Simulation, id: str, runs: dict[str, Run]) -> str:
         state, ledger = runs[id].state, sim.tree_of(id).ledger
         assert isinstance(state, Thinking)
-        drawn = {draw.account.id: draw for draw in ledger.draws(id) if any(state.hold[i] for i in draw.amounts)}
+        drawn = {
+            draw.account.id: draw
+            for draw in ledger.draws(id)
+            if any(state.hold[i] for i in draw.amounts)
+        }
         for other, account in self._waited.items():
             still = runs[other].state if other in runs else None
             if not isinstance(still, Short) or still.account != account or account not in drawn:
                 continue
-            is_exempt = drawn[account].has_grant or (drawn[account].is_own and state.purpose not in ("turn", "compact"))
+            is_exempt = drawn[account].has_grant or (
+                drawn[account].is_own and state.purpose not in ("turn", "compact")
+            )
             if not is_exempt and self._came[other] < self._came.get(id, LATEST):
                 return f"I15 {id} goes before {other}, which began to wait at {account} before it"
         return ""
@@ -144,13 +163,20 @@ def _givers(tree: Tree, account: Account, i: int) -> list[Account]:
 
 
 def _in_a_circle(tree: Tree) -> set[str]:
-    """Who waits for budget and would go on waiting if all calls under way ended, and whoever can go on did. By our own
-    reading: a grant may come back while somebody below it can go on; nobody who waits for mail can, and a person who
-    was asked about a limit is trusted to answer."""
-    ledger, going = tree.ledger, {id for id, run in tree.runs.items() if not isinstance(run.state, Short | Waiting)}
-    going |= {id for id, run in tree.runs.items() if isinstance(run.state, Short) and run.state.asks}
+    """Who waits for budget and would go on waiting if all calls under way ended, and whoever can go
+    on did. By our own reading: a grant may come back while somebody below it can go on; nobody who
+    waits for mail can, and a person who was asked about a limit is trusted to answer."""
+    ledger, going = (
+        tree.ledger,
+        {id for id, run in tree.runs.items() if not isinstance(run.state, Short | Waiting)},
+    )
+    going |= {
+        id for id, run in tree.runs.items() if isinstance(run.state, Short) and run.state.asks
+    }
     going -= {
-        id for id in going if isinstance(tree.runs[id].state, Asking) and tree.specs[id].order.questions == "deny"
+        id
+        for id in going
+        if isinstance(tree.runs[id].state, Asking) and tree.specs[id].order.questions == "deny"
     }
 
     def comes_back(id: str) -> bool:
@@ -167,7 +193,11 @@ def _in_a_circle(tree: Tree) -> set[str]:
                 left = limit - account.spent[i] - (account.reserve[i] if n else 0)
                 lost = 0
                 for other in ledger.accounts.values():
-                    if other.funded[i] and account in _givers(tree, other, i) and not comes_back(other.id):
+                    if (
+                        other.funded[i]
+                        and account in _givers(tree, other, i)
+                        and not comes_back(other.id)
+                    ):
                         lost += (other.limit[i] or 0) - other.spent[i]
                 # Who lacks too much even so hears of it when it is the first in line.
                 if left - lost < need <= left and account.on_limit != "ask":

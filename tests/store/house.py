@@ -1,4 +1,5 @@
-"""What the tests of the SQLite store share: a store with something in it, and ways to harm its files."""
+"""What the tests of the SQLite store share: a store with something in it, and ways to harm its
+files."""
 
 import os
 import subprocess

@@ -52,7 +52,9 @@ class Old:
         """What `forget` did with runs."""
         for run in runs:
             self.db.execute(PURGE, (run,))
-            self.db.execute("delete from specs where run = (select n from runs where id = ?)", (run,))
+            self.db.execute(
+                "delete from specs where run = (select n from runs where id = ?)", (run,)
+            )
             self.db.execute("delete from runs where id = ?", (run,))
             self.db.execute("delete from accounts where id = ?", (run,))
 

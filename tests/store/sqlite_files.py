@@ -27,12 +27,17 @@ async def filled(folder: Path, n_batches: int = 3) -> SqliteStore:
 
 
 def modes_in(folder: Path) -> dict[str, str]:
-    return {path.relative_to(folder).as_posix(): stat.filemode(path.stat().st_mode) for path in folder.rglob("*")}
+    return {
+        path.relative_to(folder).as_posix(): stat.filemode(path.stat().st_mode)
+        for path in folder.rglob("*")
+    }
 
 
 def flip(path: Path, value: bytes, at: int) -> None:
     """Rot: one bit of `value`, in every place of a file where it stands."""
-    path.write_bytes(path.read_bytes().replace(value, value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]))
+    path.write_bytes(
+        path.read_bytes().replace(value, value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :])
+    )
 
 
 def alter(path: Path, sql: str, *args: Any) -> None:

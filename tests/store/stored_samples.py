@@ -1,8 +1,8 @@
-"""One value for each shape that is ever written down, so that a change of names in the code changes no stored byte.
+"""One value for each shape that is ever written down, so that a change of names in the code changes
+no stored byte.
 
-`python -m tests.store.stored_samples` writes the values of today's code into a new file beside the older ones, which
-are never changed: whoever has written such bytes wants to read them again.
-"""
+`python -m tests.store.stored_samples` writes the values of today's code into a new file beside the
+older ones, which are never changed: whoever has written such bytes wants to read them again."""
 
 from __future__ import annotations
 
@@ -48,12 +48,16 @@ ROLES: dict[str, Any] = {
     "end of a command": command_record.CommandEnd,
 }
 DEEPEST = 12
-CHECKED: dict[tuple[type, str], list[Any]] = {(Capabilities, "mode"): ["manual"], (Rules, "mode"): ["manual"]}
+CHECKED: dict[tuple[type, str], list[Any]] = {
+    (Capabilities, "mode"): ["manual"],
+    (Rules, "mode"): ["manual"],
+}
 """Fields whose values are checked when they are read."""
 
 
 def samples(kind: Any) -> list[Any]:
-    """Values, as JSON has them, in which every class and every literal that a type admits occurs."""
+    """Values, as JSON has them, in which every class and every literal that a type admits
+    occurs."""
     return list(_values(inspect.type_info(kind), ()))
 
 
@@ -68,7 +72,12 @@ def _values(info: inspect.Type, above: tuple[type, ...]) -> Iterator[Any]:
             yield from _structs(info, above)
         case inspect.DictType():
             yield from ({"key": value} for value in _values(info.value_type, above))
-        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+        case (
+            inspect.ListType()
+            | inspect.VarTupleType()
+            | inspect.SetType()
+            | inspect.FrozenSetType()
+        ):
             yield from ([value] for value in _values(info.item_type, above))
         case inspect.TupleType():
             yield [next(_values(item, above)) for item in info.item_types]
@@ -97,7 +106,8 @@ def _structs(info: inspect.StructType, above: tuple[type, ...]) -> Iterator[Any]
     again = info.cls in above or len(above) > DEEPEST
     fields = [f for f in info.fields if f.required or not again]
     found = {
-        f.encode_name: CHECKED.get((info.cls, f.name)) or list(_values(f.type, (*above, info.cls))) for f in fields
+        f.encode_name: CHECKED.get((info.cls, f.name)) or list(_values(f.type, (*above, info.cls)))
+        for f in fields
     }
     tag = {info.tag_field: info.tag} if info.tag_field is not None else {}
     for n in range(max((len(values) for values in found.values()), default=1) or 1):
@@ -108,12 +118,18 @@ def lines() -> Iterator[str]:
     for role, kind in ROLES.items():
         encode, decode = msgspec.json.encode, msgspec.json.Decoder(kind).decode
         for value in samples(kind):
-            yield json.dumps({"role": role, "json": encode(decode(encode(value))).decode()}, ensure_ascii=False)
+            yield json.dumps(
+                {"role": role, "json": encode(decode(encode(value))).decode()}, ensure_ascii=False
+            )
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     n = 1 + len(list(FOLDER.glob("stored_*.jsonl")))
-    known = {line for file in FOLDER.glob("stored_*.jsonl") for line in file.read_text("utf-8").splitlines()}
+    known = {
+        line
+        for file in FOLDER.glob("stored_*.jsonl")
+        for line in file.read_text("utf-8").splitlines()
+    }
     new = [line for line in dict.fromkeys(lines()) if line not in known]
     (FOLDER / f"stored_{n}.jsonl").write_text("\n".join(new) + "\n", encoding="utf-8")

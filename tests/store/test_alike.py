@@ -1,4 +1,5 @@
-"""The two stores answer alike, whatever happened: random histories of the real core are written into both."""
+"""The two stores answer alike, whatever happened: random histories of the real core are written
+into both."""
 
 import random
 from pathlib import Path
@@ -18,7 +19,8 @@ from tests.contracts.store import World, all_of, run_async
 
 
 class History:
-    """One random act at a time. `ended` are runs that a new one may follow: their conversation and its length."""
+    """One random act at a time. `ended` are runs that a new one may follow: their conversation and
+    its length."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -47,7 +49,9 @@ class History:
         if kind < 0.05:
             world.apply(id, CancelAsked())
         elif kind < 0.15:
-            world.apply(id, Posted(mail=Mail(seq=0, text=f"mail {rng.random()}", steer=kind < 0.08)))
+            world.apply(
+                id, Posted(mail=Mail(seq=0, text=f"mail {rng.random()}", steer=kind < 0.08))
+            )
         elif isinstance(run.state, Thinking):
             if rng.random() < 0.5:
                 world.say(id, f"said {rng.random()}")
@@ -61,14 +65,25 @@ class History:
                 context = Context(kind=rng.choice(["none", "fork", "last"]), n=1)
                 tasks = [f"task {n}" for n in range(rng.randint(1, 3))]
                 join = rng.choice(["call", "turn", "none"])
-                world.spawn(id, *tasks, index=index, join=join, context=context, orphans=rng.choice(["keep", "cancel"]))
+                world.spawn(
+                    id,
+                    *tasks,
+                    index=index,
+                    join=join,
+                    context=context,
+                    orphans=rng.choice(["keep", "cancel"]),
+                )
 
     def start(self) -> None:
         rng, request = self.rng, {}
         if self.ended and rng.random() < 0.5:
             old = rng.choice(sorted(self.ended))
             conversation, length = self.ended[old]
-            busy = {t.specs[id].conversation for t in self.world.trees.by_root.values() for id in t.specs}
+            busy = {
+                t.specs[id].conversation
+                for t in self.world.trees.by_root.values()
+                for id in t.specs
+            }
             if rng.random() < 0.5 and conversation not in busy:
                 length = max(n for c, n in self.ended.values() if c == conversation)
                 request = {

@@ -1,4 +1,5 @@
-"""A file gives back what it does not need: in steps, beside writers; one of an older version by being rebuilt."""
+"""A file gives back what it does not need: in steps, beside writers; one of an older version by
+being rebuilt."""
 
 import asyncio
 import time
@@ -71,7 +72,9 @@ async def test_writers_are_not_held_up_by_a_compaction(tmp_path: Path) -> None:
 
 
 @run_async
-async def test_a_big_tree_is_forgotten_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_big_tree_is_forgotten_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_forget, "RUNS_AT_ONCE", 5)
     monkeypatch.setattr(sqlite_forget, "EVENTS_AT_ONCE", 20)
     store, world = SqliteStore(tmp_path / "log.db"), World()
@@ -104,7 +107,10 @@ async def test_whoever_comes_after_the_end_is_told(tmp_path: Path) -> None:
     group = store._group
     assert group is not None
     group._queue.put(None)
-    late = [asyncio.ensure_future(group.do(lambda: 1)), asyncio.ensure_future(store.commit(world.take()))]
+    late = [
+        asyncio.ensure_future(group.do(lambda: 1)),
+        asyncio.ensure_future(store.commit(world.take())),
+    ]
     await asyncio.sleep(0)
     await store.close()
     for one in late:
@@ -113,7 +119,9 @@ async def test_whoever_comes_after_the_end_is_told(tmp_path: Path) -> None:
 
 
 @run_async
-async def test_a_file_of_an_older_version_is_rebuilt_only_when_that_is_asked_for(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_rebuilt_only_when_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
     world = World()
     old = Old(tmp_path / "log.db", 2)
     roots = [world.start("x" * 20_000) for _ in range(30)]

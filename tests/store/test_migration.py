@@ -1,4 +1,5 @@
-"""Files of older versions are brought up to date: their events keep verifying, and what was damaged stays known."""
+"""Files of older versions are brought up to date: their events keep verifying, and what was damaged
+stays known."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -68,13 +69,17 @@ async def test_an_old_log_is_split_into_trees_and_verifies(tmp_path: Path, schem
     entries = await store.entries()
     assert [entry for _, entry in entries] == list(made.kept)
     seqs = [seq for seq, _ in entries]
-    assert seqs == sorted(set(seqs)) and seqs[-1] == len(made.entries) == (await store.load()).last_seq
+    assert (
+        seqs == sorted(set(seqs)) and seqs[-1] == len(made.entries) == (await store.load()).last_seq
+    )
     for tree in ("", made.open, made.done, made.thin):
         numbers = [n for n, _ in await store.entries(tree=tree)]
         assert numbers == list(range(1, len(numbers) + 1))
     assert await store.entries(tree=made.gone) == await store.entries(run=made.lost) == []
     assert texts(await store.messages(made.done)) == ["ended", "Done."]
-    last = await store.commit(Changes(entries=[replace(entry, at=entry.at + 1) for _, entry in entries[-2:]]))
+    last = await store.commit(
+        Changes(entries=[replace(entry, at=entry.at + 1) for _, entry in entries[-2:]])
+    )
     assert last == seqs[-1] + 2
     await store.note(made.open, "k", 1, Added(titles=("now there is a list",)))
     assert len(await store.board(made.open)) == 1
@@ -96,7 +101,9 @@ def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: 
     assert verify(str(tmp_path / "log.db")) == []
     reader = SqliteReader(str(tmp_path / "log.db"))
     reader.open()
-    assert [replace(e, tree="") for e in made.kept] == [entry for _, entry in reader.entries(0, "", 1_000)]
+    assert [replace(e, tree="") for e in made.kept] == [
+        entry for _, entry in reader.entries(0, "", 1_000)
+    ]
     assert reader.entries(0, made.done, 1)[0][1].event.id == made.done
     assert reader.load().last_seq == len(made.entries)
     reader.close()
@@ -111,12 +118,17 @@ def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: 
             "body of event 8 of tree {open} is not",
         ),
         ("delete from events where seq = 5", "Event 3 of tree {open} does not follow"),
-        ("update events set chain = zeroblob(32) where seq = 5", "Event 4 of tree {open} does not follow"),
+        (
+            "update events set chain = zeroblob(32) where seq = 5",
+            "Event 4 of tree {open} does not follow",
+        ),
         ("update events set at = 'noon' where seq = 5", "Event 3 of tree {open} does not follow"),
     ],
 )
 @run_async
-async def test_what_was_damaged_before_is_still_known_to_be(tmp_path: Path, sql: str, says: str) -> None:
+async def test_what_was_damaged_before_is_still_known_to_be(
+    tmp_path: Path, sql: str, says: str
+) -> None:
     made = Made(tmp_path / "log.db")
     made.old.db.execute(sql)
     made.old.close()
@@ -133,7 +145,10 @@ async def test_artifacts_of_old_events_are_known_by_their_trees(tmp_path: Path) 
     made = Made(tmp_path / "log.db")
     artifacts = Artifacts(str(tmp_path / "log.db.artifacts"))
     named, shared, loose = (artifacts.put(text).sha256 for text in (b"named", b"shared", b"loose"))
-    for text in (f"in artifact {named} and {shared}", f"in {shared} not {sha256(b'other').hexdigest()}"):
+    for text in (
+        f"in artifact {named} and {shared}",
+        f"in {shared} not {sha256(b'other').hexdigest()}",
+    ):
         root = made.world.start()
         made.world.say(root, text)
         made.write()

@@ -1,4 +1,5 @@
-"""Which model calls have left: what a file beside the store knows of them, and when it is not believed."""
+"""Which model calls have left: what a file beside the store knows of them, and when it is not
+believed."""
 
 from __future__ import annotations
 
@@ -130,7 +131,9 @@ def test_a_machine_that_does_not_say_when_it_was_started_is_not_believed(
 
 
 @pytest.mark.parametrize("kind", ["foreign", "second name", "link"])
-def test_a_file_of_somebody_else_is_left_alone(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_of_somebody_else_is_left_alone(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"not ours" if kind == "foreign" else b"")
     match kind:
@@ -200,7 +203,9 @@ def test_what_cannot_be_noted_is_not_taken_for_unsent(
 
 
 @pytest.mark.parametrize("kind", ["endless", "pipe"])
-def test_a_file_without_an_end_is_not_read(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_without_an_end_is_not_read(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     if kind == "pipe":
         os.mkfifo(file_of(tmp_path))
     else:

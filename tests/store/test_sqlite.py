@@ -1,4 +1,5 @@
-"""The store in a SQLite file keeps the contract, with its thread and without; and what only a file has."""
+"""The store in a SQLite file keeps the contract, with its thread and without; and what only a file
+has."""
 
 import asyncio
 import os
@@ -46,7 +47,9 @@ def test_a_level_of_synchronisation_that_does_not_exist_is_refused(tmp_path: Pat
 
 
 @run_async
-async def test_the_database_is_in_wal_mode_fully_synchronised_with_foreign_keys(tmp_path: Path) -> None:
+async def test_the_database_is_in_wal_mode_fully_synchronised_with_foreign_keys(
+    tmp_path: Path,
+) -> None:
     store = await opened(tmp_path)
     db = store._writer._db
     assert db.pragma("journal_mode") == "wal"
@@ -66,7 +69,13 @@ async def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         os.umask(before)
     modes = modes_in(tmp_path)
     sha = artifact.sha256
-    assert {"log.db", "log.db-wal", "log.db.lock", f"log.db.artifacts/{sha[:2]}/{sha}", "copy.db"} <= modes.keys()
+    assert {
+        "log.db",
+        "log.db-wal",
+        "log.db.lock",
+        f"log.db.artifacts/{sha[:2]}/{sha}",
+        "copy.db",
+    } <= modes.keys()
     assert set(modes.values()) == {"-rw-------", "drwx------"}
     await store.close()
 
@@ -181,7 +190,9 @@ def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     n = len(sqlite_open.migrations()) + 1
     file = folder / f"{n:04}_more.sql"
     file.write_text("create table more (x integer); insert into more values (1);")
-    file.with_suffix(".bad").write_text("create table more (x integer); insert into nowhere values (1);")
+    file.with_suffix(".bad").write_text(
+        "create table more (x integer); insert into nowhere values (1);"
+    )
     return file
 
 

@@ -32,8 +32,14 @@ OF_FIRST = "tree = (select tree from events where run <> '' limit 1)"
             "update bodies set body = replace(body, 'Done', 'Gone') where instr(body, 'Done')",
             ["The body of event 8 of tree {tree} is not"],
         ),
-        (f"update events set at = at + 1 where {OF_FIRST} and number = 4", ["Event 4 of tree {tree} does not follow"]),
-        (f"update events set run = 'x' where {OF_FIRST} and number = 4", ["Event 4 of tree {tree} does not follow"]),
+        (
+            f"update events set at = at + 1 where {OF_FIRST} and number = 4",
+            ["Event 4 of tree {tree} does not follow"],
+        ),
+        (
+            f"update events set run = 'x' where {OF_FIRST} and number = 4",
+            ["Event 4 of tree {tree} does not follow"],
+        ),
         (
             f"update events set digest = zeroblob(32) where {OF_FIRST} and number = 4",
             ["Event 4 of tree {tree} does not follow", "body of event 4 of tree {tree}"],
@@ -46,24 +52,50 @@ OF_FIRST = "tree = (select tree from events where run <> '' limit 1)"
             f"delete from events where {OF_FIRST} and number = 4",
             ["Events 4 to 4 of tree {tree} are missing", "1 bodies"],
         ),
-        (f"delete from events where {OF_FIRST} and number < 3", ["Events 1 to 2 of tree {tree} are missing"]),
-        (f"delete from events where {OF_FIRST} and number > 4", ["Events 5 to {last} of tree {tree} are missing"]),
+        (
+            f"delete from events where {OF_FIRST} and number < 3",
+            ["Events 1 to 2 of tree {tree} are missing"],
+        ),
+        (
+            f"delete from events where {OF_FIRST} and number > 4",
+            ["Events 5 to {last} of tree {tree} are missing"],
+        ),
         (f"delete from events where {OF_FIRST}", ["Events 1 to {last} of tree {tree} are missing"]),
         (
             f"update events set number = 1000 where {OF_FIRST} and number = 4",
             ["Events 4 to 4 of tree {tree} are missing"],
         ),
-        (f"update events set at = 'noon' where {OF_FIRST} and number = 3", ["Event 3 of tree {tree} does not follow"]),
+        (
+            f"update events set at = 'noon' where {OF_FIRST} and number = 3",
+            ["Event 3 of tree {tree} does not follow"],
+        ),
         ("update events set at = 0 where seq = 1", ["Event 1 of the store does not follow"]),
-        ("update events set tree = 77, number = -seq where seq > 8", ["belong to trees that are not there"]),
-        ("update trees set chain = zeroblob(32) where root = ''", ["log of the store does not end where it should"]),
-        ("update trees set last = last - 1 where root <> ''", ["log of tree {tree} does not end where it should"]),
-        ("update trees set root = 'another' where root = '{tree}'", ["Event 1 of tree another does not follow"]),
-        ("delete from conversations where id = (select id from conversations limit 1)", ["refers to a row"]),
+        (
+            "update events set tree = 77, number = -seq where seq > 8",
+            ["belong to trees that are not there"],
+        ),
+        (
+            "update trees set chain = zeroblob(32) where root = ''",
+            ["log of the store does not end where it should"],
+        ),
+        (
+            "update trees set last = last - 1 where root <> ''",
+            ["log of tree {tree} does not end where it should"],
+        ),
+        (
+            "update trees set root = 'another' where root = '{tree}'",
+            ["Event 1 of tree another does not follow"],
+        ),
+        (
+            "delete from conversations where id = (select id from conversations limit 1)",
+            ["refers to a row"],
+        ),
     ],
 )
 @run_async
-async def test_a_row_that_is_not_what_was_written_is_named(tmp_path: Path, sql: str, says: list[str]) -> None:
+async def test_a_row_that_is_not_what_was_written_is_named(
+    tmp_path: Path, sql: str, says: list[str]
+) -> None:
     store = await filled(tmp_path)
     ((tree, last),) = store._reader._all("select root, last from trees where n = 2")
     alter(tmp_path / "log.db", "update bodies set body = body")
@@ -87,7 +119,9 @@ async def test_bit_rot_inside_a_value_is_named_by_its_number(tmp_path: Path) -> 
     flip(tmp_path / "log.db", body, body.find(b"Done."))
     again = await opened(tmp_path)
     assert again._reader._all("pragma integrity_check") == [("ok",)]
-    assert await again.verify() == [f"The body of event {number} of tree {tree} is not what was written."]
+    assert await again.verify() == [
+        f"The body of event {number} of tree {tree} is not what was written."
+    ]
     await again.close()
 
 
@@ -104,7 +138,9 @@ async def test_a_forgotten_tree_leaves_one_row(tmp_path: Path) -> None:
     await store.close()
     db = apsw.Connection(str(tmp_path / "log.db"))
     assert db.execute("select count(*) from events").get == 3
-    row = db.execute("select last, chain, cut, cut_chain, forgotten_at from trees where root = ?", (root,)).fetchone()
+    row = db.execute(
+        "select last, chain, cut, cut_chain, forgotten_at from trees where root = ?", (root,)
+    ).fetchone()
     assert row == (n, chain, n, chain, world.at)
     for table in ("bodies", "messages", "runs", "specs", "mail", "outbox", "accounts"):
         assert db.execute(f"select count(*) from {table} where instr(body, 'tomb')").get == 0
@@ -124,7 +160,9 @@ async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_
     world.say(other)
     await store.commit(world.take())
     assert await store.row(child) is None and await store.row(root) is not None
-    left = store._reader._all("select count(*) from events e left join bodies using (seq) where e.run = ?", (child,))
+    left = store._reader._all(
+        "select count(*) from events e left join bodies using (seq) where e.run = ?", (child,)
+    )
     assert left[0][0] and await store.entries(run=child) == []
     assert store._reader._all("select count(*) from bodies where instr(body, 'Done.')") == [(0,)]
     numbers = [n for n, _ in await store.entries(tree=root)]
@@ -134,7 +172,9 @@ async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_
 
 
 @run_async
-async def test_the_heads_that_are_kept_in_memory_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_heads_that_are_kept_in_memory_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_log, "MOST_HEADS", 5)
     store, world = await opened(tmp_path), World()
     roots = [world.start() for _ in range(20)]

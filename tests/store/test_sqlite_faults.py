@@ -1,4 +1,5 @@
-"""Files are cut, copied and replaced by others: nothing that was acknowledged is lost, and what is damaged is left."""
+"""Files are cut, copied and replaced by others: nothing that was acknowledged is lost, and what is
+damaged is left."""
 
 import asyncio
 import os
@@ -54,7 +55,9 @@ async def test_a_damaged_file_is_refused_untouched(tmp_path: Path, damage: str) 
     if damage == "header":
         overwrite(path, 0, b"\xff" * 100)
     elif damage == "text":
-        overwrite(path, 0, b"Dear diary, today I wrote into a database that was not mine to write in.")
+        overwrite(
+            path, 0, b"Dear diary, today I wrote into a database that was not mine to write in."
+        )
     elif damage == "first page":
         overwrite(path, 100, b"\xff" * 3_000)
     else:
@@ -206,7 +209,9 @@ async def test_a_file_that_is_taken_away_is_noticed_at_once(tmp_path: Path, what
         os.unlink(folder / ("log.db-wal" if what == "wal deleted" else "log.db"))
     world = World()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"moved, deleted or replaced.*Nothing of this batch was kept"):
+        with pytest.raises(
+            StoreError, match=r"moved, deleted or replaced.*Nothing of this batch was kept"
+        ):
             await store.commit(world.take())
     await store.close()
 
@@ -214,7 +219,9 @@ async def test_a_file_that_is_taken_away_is_noticed_at_once(tmp_path: Path, what
 @pytest.mark.parametrize("what", ["", "-wal"])
 @pytest.mark.parametrize("left", [0, 0.5, 0.99])
 @run_async
-async def test_a_file_that_is_cut_is_noticed_at_the_next_commit(tmp_path: Path, what: str, left: float) -> None:
+async def test_a_file_that_is_cut_is_noticed_at_the_next_commit(
+    tmp_path: Path, what: str, left: float
+) -> None:
     store, _ = await filled(tmp_path / "log.db", 20)
     if not what:
         store._writer._checkpoint()
@@ -225,7 +232,9 @@ async def test_a_file_that_is_cut_is_noticed_at_the_next_commit(tmp_path: Path, 
     world.start(id="new")
     changes = world.take()
     for _ in range(2):
-        with pytest.raises(StoreCorrupt, match=r"was cut while it was in use.*Nothing of this batch was kept"):
+        with pytest.raises(
+            StoreCorrupt, match=r"was cut while it was in use.*Nothing of this batch was kept"
+        ):
             await store.commit(changes)
     path.write_bytes(whole)
     assert await store.commit(changes)
@@ -248,7 +257,9 @@ async def test_a_wal_that_another_program_has_emptied_properly_is_no_harm(tmp_pa
 
 
 @run_async
-async def test_a_file_that_another_program_has_shortened_properly_is_no_harm(tmp_path: Path) -> None:
+async def test_a_file_that_another_program_has_shortened_properly_is_no_harm(
+    tmp_path: Path,
+) -> None:
     store, world = await opened(tmp_path / "log.db"), World()
     roots = [world.start("x" * 20_000) for _ in range(20)]
     for root in roots:

@@ -57,7 +57,9 @@ FILL = """
 """
 
 
-def test_a_file_that_may_not_grow_keeps_what_was_acknowledged_and_goes_on_later(tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_keeps_what_was_acknowledged_and_goes_on_later(
+    tmp_path: Path,
+) -> None:
     limit = """
     import resource, signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -69,7 +71,8 @@ def test_a_file_that_may_not_grow_keeps_what_was_acknowledged_and_goes_on_later(
 
 
 def in_a_sandbox(folder: Path, kind: str, command: list[str]) -> list[str]:
-    """The command with `folder` on a small disk of its own, or read-only. Skips where neither way is permitted."""
+    """The command with `folder` on a small disk of its own, or read-only. Skips where neither way
+    is permitted."""
     if shutil.which("bwrap"):
         mount = ["--size", "3145728", "--tmpfs"] if kind == "small" else ["--ro-bind", str(folder)]
         wrapped = ["bwrap", "--dev-bind", "/", "/", *mount, str(folder), *command]

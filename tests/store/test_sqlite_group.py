@@ -1,4 +1,5 @@
-"""Group commit: batches that wait together share one fsync, and what fails fails alone and in order."""
+"""Group commit: batches that wait together share one fsync, and what fails fails alone and in
+order."""
 
 import asyncio
 import threading
@@ -119,7 +120,9 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
     rows = [RowBatch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
     late = [PendingCommit(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]
     store._writer.write = fail_once  # type: ignore[method-assign]
-    results = await asyncio.gather(*(store.commit(batch) for batch in batches), return_exceptions=True)
+    results = await asyncio.gather(
+        *(store.commit(batch) for batch in batches), return_exceptions=True
+    )
     late_results = await asyncio.gather(*(job.future for job in late), return_exceptions=True)
     assert all(isinstance(result, StoreError) for result in [*results, *late_results])
     assert len(await store.entries()) == 2
@@ -142,7 +145,9 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
     sent = [batches[0], batches[1], bad, batches[2], worse, batches[3], batches[4]]
     results = await asyncio.gather(*(store.commit(one) for one in sent), return_exceptions=True)
     wrong = [results.pop(4), results.pop(2)]
-    assert all(isinstance(error, StoreError) and "Nothing of it was kept" in str(error) for error in wrong)
+    assert all(
+        isinstance(error, StoreError) and "Nothing of it was kept" in str(error) for error in wrong
+    )
     assert results == sorted(results) and results[-1] == len(await store.entries())
     assert len(await store.listing()) == 4
     assert await store.verify() == []
@@ -150,7 +155,9 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
 
 
 @run_async
-async def test_rows_are_made_in_the_writers_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_are_made_in_the_writers_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads, made = set[str](), sqlite.encode
 
     def told(*args: Any, **options: Any) -> Any:
@@ -191,7 +198,9 @@ async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
 
 
 @run_async
-async def test_the_wal_is_emptied_into_the_file_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wal_is_emptied_into_the_file_as_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
     store, world = await opened(tmp_path), World()
     await store.commit(world.take())

@@ -28,13 +28,17 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = python(code, tmp_path / "log.db")
-    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == "open\n"
         yield process
         process.kill()
 
 
-def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_a_second_process_is_refused_with_the_pid_of_the_first(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
     before = contents(tmp_path, "log.db", "log.db-wal")
     with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}.*Stop that process"):
         asyncio.run(opened(tmp_path / "log.db"))
@@ -98,7 +102,9 @@ def another_writer(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str
 
     def start() -> subprocess.Popen[str]:
         command = python(code, tmp_path / "log.db")
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "locked\n"
         return process
@@ -111,7 +117,9 @@ def another_writer(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str
 
 @run_async
 async def test_a_foreign_lock_is_waited_for_and_then_named(
-    tmp_path: Path, another_writer: Callable[[], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    another_writer: Callable[[], subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sqlite_open, "BUSY_MS", 200)
     store, lasts = await filled(tmp_path / "log.db")

@@ -31,7 +31,9 @@ class Turns:
     def __init__(self, path: Path, seconds: float) -> None:
         self._stop = threading.Event()
         self._begun = threading.Barrier(2)
-        self._threads = [threading.Thread(target=self._read, args=(str(path), seconds, n)) for n in range(2)]
+        self._threads = [
+            threading.Thread(target=self._read, args=(str(path), seconds, n)) for n in range(2)
+        ]
 
     def __enter__(self) -> None:
         for thread in self._threads:
@@ -88,7 +90,9 @@ async def test_readers_who_take_turns_do_not_keep_the_wal_growing(
 
 
 @run_async
-async def test_without_waiting_for_them_it_would_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_waiting_for_them_it_would_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
     monkeypatch.setattr(sqlite_write, "RESTART_PAGES", 1_000_000)
     store, world = await opened(tmp_path), World()
@@ -99,7 +103,9 @@ async def test_without_waiting_for_them_it_would_grow(tmp_path: Path, monkeypatc
 
 
 @run_async
-async def test_a_reader_who_stays_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_who_stays_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
     monkeypatch.setattr(sqlite_write, "RESTART_PAGES", 200)
     store, world = await opened(tmp_path), World()
@@ -109,7 +115,9 @@ async def test_a_reader_who_stays_is_not_waited_for_long(tmp_path: Path, monkeyp
     db.execute("select max(seq) from events").fetchall()
     began = time.monotonic()
     await grow(store, world, 100)
-    assert time.monotonic() - began < 100 * sqlite_write.RESTART_MS[1] / 1000, "every commit has waited"
+    assert time.monotonic() - began < 100 * sqlite_write.RESTART_MS[1] / 1000, (
+        "every commit has waited"
+    )
     db.execute("commit")
     await asyncio.sleep(sqlite_write.RESTART_SECONDS)
     await grow(store, world, 100)
@@ -120,7 +128,9 @@ async def test_a_reader_who_stays_is_not_waited_for_long(tmp_path: Path, monkeyp
 
 
 @run_async
-async def test_a_check_that_takes_long_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_check_that_takes_long_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_verify, "PAGE", 7)
     store, world = await opened(tmp_path), World()
     for _ in range(5):

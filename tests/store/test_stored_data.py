@@ -1,4 +1,5 @@
-"""What was written down once is read again, and written again as it was, whatever the code calls it now."""
+"""What was written down once is read again, and written again as it was, whatever the code calls it
+now."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ FILES = sorted(FOLDER.glob("stored_*.jsonl"))
 
 
 def includes(now: Any, then: Any) -> bool:
-    """Whether everything of an older value is in a newer one: fields may have been added, and nothing else."""
+    """Whether everything of an older value is in a newer one: fields may have been added, and
+    nothing else."""
     if isinstance(then, dict) and isinstance(now, dict):
         return all(key in now and includes(now[key], value) for key, value in then.items())
     if isinstance(then, list) and isinstance(now, list):
@@ -36,8 +38,8 @@ def test_what_was_stored_is_read_and_written_as_it_was(file: Path) -> None:
 
 
 def test_every_stored_shape_of_today_is_among_the_samples() -> None:
-    """A line that is missing is a new shape: `python -m tests.store.stored_samples` adds it. One that is there already
-    with another name or tag is a mistake, which the test above finds."""
+    """A line that is missing is a new shape: `python -m tests.store.stored_samples` adds it. One
+    that is there already with another name or tag is a mistake, which the test above finds."""
     known = {line for file in FILES for line in file.read_text("utf-8").splitlines()}
     assert [line for line in lines() if line not in known] == []
 

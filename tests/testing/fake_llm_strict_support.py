@@ -1,4 +1,5 @@
-"""Good requests of each dialect, ways to bend them, and what the fake provider makes of the result."""
+"""Good requests of each dialect, ways to bend them, and what the fake provider makes of the
+result."""
 
 from __future__ import annotations
 
@@ -86,7 +87,12 @@ def message_of(dialect: str, got: Got) -> str:
         assert set(told) == {"error"}
         assert {"code", "message", "status"} <= set(told["error"])
         assert told["error"]["code"] == got.status
-        assert told["error"]["status"] in ("INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "UNIMPLEMENTED")
+        assert told["error"]["status"] in (
+            "INVALID_ARGUMENT",
+            "PERMISSION_DENIED",
+            "NOT_FOUND",
+            "UNIMPLEMENTED",
+        )
     else:
         assert set(told) == {"error"}
         assert set(told["error"]) == {"message", "type", "param", "code"}
@@ -94,14 +100,19 @@ def message_of(dialect: str, got: Got) -> str:
     return str(told["error"]["message"])
 
 
-def refused(dialect: str, cases: list[Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def refused(
+    dialect: str, cases: list[Case]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     ids = [name for name, _, _, _ in cases]
     assert len(set(ids)) == len(ids)
-    return pytest.mark.parametrize(("bend", "status", "needle"), [case[1:] for case in cases], ids=ids)
+    return pytest.mark.parametrize(
+        ("bend", "status", "needle"), [case[1:] for case in cases], ids=ids
+    )
 
 
 def answers(dialect: str, bend: Bend) -> list[tuple[int, str]]:
-    """The status and the message that a bent request gets, alone and as a stream; both are remembered as they are."""
+    """The status and the message that a bent request gets, alone and as a stream; both are
+    remembered as they are."""
 
     async def story() -> list[tuple[int, str]]:
         async with FakeLLM() as llm:
@@ -154,14 +165,33 @@ def openai(dialect: str, at: str) -> list[Case]:
     """What both dialects of OpenAI refuse; `at` is where a function is described."""
     odd = {"type": "object", "properties": {"x": {"type": "array"}}}
     inner = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "array"}}}}
-    loose = {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": False}
+    loose = {
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "additionalProperties": False,
+    }
     bad = "Invalid schema for function 'read': "
     return [
         ("no key", header("authorization", None), 401, "You didn't provide an API key"),
-        ("a key that is no bearer", header("authorization", "Basic x"), 401, "You didn't provide an API key"),
-        ("not JSON by its header", header("content-type", "text/plain"), 400, "could not parse the JSON body"),
+        (
+            "a key that is no bearer",
+            header("authorization", "Basic x"),
+            401,
+            "You didn't provide an API key",
+        ),
+        (
+            "not JSON by its header",
+            header("content-type", "text/plain"),
+            400,
+            "could not parse the JSON body",
+        ),
         ("no model", put("model", value=""), 400, "you must provide a model parameter"),
-        ("stream as a text", put("stream", value="yes"), 400, "Invalid type for 'stream': expected a boolean"),
+        (
+            "stream as a text",
+            put("stream", value="yes"),
+            400,
+            "Invalid type for 'stream': expected a boolean",
+        ),
         ("too hot", put("temperature", value=2.5), 400, "Invalid 'temperature'"),
         (
             "heat while thinking",
@@ -169,17 +199,47 @@ def openai(dialect: str, at: str) -> list[Case]:
             400,
             "'temperature' is not supported",
         ),
-        ("top_p while thinking", both(model("o3"), put("top_p", value=1)), 400, "'top_p' is not supported"),
+        (
+            "top_p while thinking",
+            both(model("o3"), put("top_p", value=1)),
+            400,
+            "'top_p' is not supported",
+        ),
         ("tools that are no list", put("tools", value={"a": 1}), 400, "Invalid type for 'tools'"),
         ("a tool that is none", put("tools", 0, value="read"), 400, "Invalid type for 'tools[0]'"),
-        ("a tool without a type", drop("tools", 0, "type"), 400, "Missing required parameter: 'tools[0].type'"),
+        (
+            "a tool without a type",
+            drop("tools", 0, "type"),
+            400,
+            "Missing required parameter: 'tools[0].type'",
+        ),
         ("too many tools", put("tools", value=tools(dialect) * 129), 400, "array too long"),
-        ("a bad tool name", named(dialect, "a.b"), 400, f"Invalid '{at}.name': string does not match pattern"),
-        ("a long tool name", named(dialect, "a" * 65), 400, f"Invalid '{at}.name': string too long"),
+        (
+            "a bad tool name",
+            named(dialect, "a.b"),
+            400,
+            f"Invalid '{at}.name': string does not match pattern",
+        ),
+        (
+            "a long tool name",
+            named(dialect, "a" * 65),
+            400,
+            f"Invalid '{at}.name': string too long",
+        ),
         ("a tool name that is none", named(dialect, 7), 400, f"Invalid type for '{at}.name'"),
-        ("a tool without a name", named(dialect, None), 400, f"Missing required parameter: '{at}.name'"),
+        (
+            "a tool without a name",
+            named(dialect, None),
+            400,
+            f"Missing required parameter: '{at}.name'",
+        ),
         ("a schema that is none", schema(dialect, [1]), 400, f"{bad}[1] is not of type"),
-        ("a schema of a text", schema(dialect, {"type": "string"}), 400, f"{bad}schema must be a JSON Schema of 'type"),
+        (
+            "a schema of a text",
+            schema(dialect, {"type": "string"}),
+            400,
+            f"{bad}schema must be a JSON Schema of 'type",
+        ),
         (
             "a schema of no type",
             schema(dialect, {"type": "object", "required": "x"}),

@@ -1,4 +1,5 @@
-"""Good requests in each dialect, a client that sees every byte and every end, and the text of a reply."""
+"""Good requests in each dialect, a client that sees every byte and every end, and the text of a
+reply."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ class Post:
         if self.dialect == "gemini":
             verb = "streamGenerateContent?alt=sse" if self.stream else "generateContent"
             return f"/v1beta/models/{self.model}:{verb}"
-        names = {"anthropic": "messages", "openai_chat": "chat/completions", "openai_responses": "responses"}
+        names = {
+            "anthropic": "messages",
+            "openai_chat": "chat/completions",
+            "openai_responses": "responses",
+        }
         return f"/v1/{names[self.dialect]}"
 
     def data(self) -> bytes:
@@ -53,13 +58,23 @@ class Post:
 
 
 def good(
-    dialect: str, *, stream: bool = False, model: str = "m", text: str = "hi", turns: int = 0, **more: Any
+    dialect: str,
+    *,
+    stream: bool = False,
+    model: str = "m",
+    text: str = "hi",
+    turns: int = 0,
+    **more: Any,
 ) -> Post:
     """A conversation with a tool and some turns behind it, each of two calls."""
     body: dict[str, Any]
     match dialect:
         case "anthropic":
-            body = {"max_tokens": 1000, "messages": anthropic_messages(text, turns), "tools": tools(dialect)}
+            body = {
+                "max_tokens": 1000,
+                "messages": anthropic_messages(text, turns),
+                "tools": tools(dialect),
+            }
         case "openai_chat":
             body = {"messages": chat_messages(text, turns), "tools": tools(dialect)}
         case "openai_responses":
@@ -75,31 +90,57 @@ def tools(dialect: str, name: str = "read", schema: Any = SCHEMA) -> list[dict[s
         case "anthropic":
             return [{"name": name, "description": about, "input_schema": schema}]
         case "openai_chat":
-            return [{"type": "function", "function": {"name": name, "description": about, "parameters": schema}}]
+            return [
+                {
+                    "type": "function",
+                    "function": {"name": name, "description": about, "parameters": schema},
+                }
+            ]
         case "openai_responses":
             return [{"type": "function", "name": name, "description": about, "parameters": schema}]
         case _:
-            return [{"functionDeclarations": [{"name": name, "description": about, "parameters": schema}]}]
+            return [
+                {
+                    "functionDeclarations": [
+                        {"name": name, "description": about, "parameters": schema}
+                    ]
+                }
+            ]
 
 
 def anthropic_messages(text: str, turns: int) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": text}]
     for n in range(turns):
-        uses = [{"type": "tool_use", "id": f"t{n}_{i}", "name": "read", "input": {"path": f"{i}"}} for i in (0, 1)]
-        results = [{"type": "tool_result", "tool_use_id": f"t{n}_{i}", "content": f"result {i}"} for i in (0, 1)]
+        uses = [
+            {"type": "tool_use", "id": f"t{n}_{i}", "name": "read", "input": {"path": f"{i}"}}
+            for i in (0, 1)
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": f"t{n}_{i}", "content": f"result {i}"}
+            for i in (0, 1)
+        ]
         messages += [{"role": "assistant", "content": uses}, {"role": "user", "content": results}]
     return messages
 
 
 def chat_messages(text: str, turns: int) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "system", "content": "Be good."}, {"role": "user", "content": text}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be good."},
+        {"role": "user", "content": text},
+    ]
     for n in range(turns):
         calls = [
-            {"id": f"t{n}_{i}", "type": "function", "function": {"name": "read", "arguments": f'{{"path":"{i}"}}'}}
+            {
+                "id": f"t{n}_{i}",
+                "type": "function",
+                "function": {"name": "read", "arguments": f'{{"path":"{i}"}}'},
+            }
             for i in (0, 1)
         ]
         messages.append({"role": "assistant", "content": None, "tool_calls": calls})
-        messages += [{"role": "tool", "tool_call_id": f"t{n}_{i}", "content": f"result {i}"} for i in (0, 1)]
+        messages += [
+            {"role": "tool", "tool_call_id": f"t{n}_{i}", "content": f"result {i}"} for i in (0, 1)
+        ]
     return messages
 
 
@@ -108,9 +149,13 @@ def responses_items(text: str, turns: int) -> list[dict[str, Any]]:
     for n in range(turns):
         args = [f'{{"path":"{i}"}}' for i in (0, 1)]
         items += [
-            {"type": "function_call", "call_id": f"t{n}_{i}", "name": "read", "arguments": args[i]} for i in (0, 1)
+            {"type": "function_call", "call_id": f"t{n}_{i}", "name": "read", "arguments": args[i]}
+            for i in (0, 1)
         ]
-        items += [{"type": "function_call_output", "call_id": f"t{n}_{i}", "output": f"result {i}"} for i in (0, 1)]
+        items += [
+            {"type": "function_call_output", "call_id": f"t{n}_{i}", "output": f"result {i}"}
+            for i in (0, 1)
+        ]
     return items
 
 
@@ -118,7 +163,10 @@ def gemini_contents(text: str, turns: int) -> list[dict[str, Any]]:
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": text}]}]
     for _ in range(turns):
         calls = [{"functionCall": {"name": "read", "args": {"path": f"{i}"}}} for i in (0, 1)]
-        told = [{"functionResponse": {"name": "read", "response": {"output": f"result {i}"}}} for i in (0, 1)]
+        told = [
+            {"functionResponse": {"name": "read", "response": {"output": f"result {i}"}}}
+            for i in (0, 1)
+        ]
         contents += [{"role": "model", "parts": calls}, {"role": "user", "parts": told}]
     return contents
 
@@ -141,7 +189,10 @@ class Got:
     @property
     def headers(self) -> dict[str, str]:
         lines = self.head.decode("latin-1").split("\r\n")[1:]
-        return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        return {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
 
     @property
     def rest(self) -> bytes:
@@ -152,7 +203,9 @@ class Got:
         """Whether the message is complete as HTTP."""
         if self.headers.get("transfer-encoding") == "chunked":
             return self.rest.endswith(b"0\r\n\r\n")
-        return "content-length" not in self.headers or len(self.rest) == int(self.headers["content-length"])
+        return "content-length" not in self.headers or len(self.rest) == int(
+            self.headers["content-length"]
+        )
 
     @property
     def body(self) -> bytes:
@@ -191,10 +244,18 @@ class Got:
         return [json.loads(data) for _, data in self.events if data != "[DONE]"]
 
 
-async def send(llm: FakeLLM, post: Post, *, first: float = 10.0, quiet: float = 10.0, data: bytes | None = None) -> Got:
-    """Post it on a connection of its own and read until the server ends it, or is quiet for a while."""
+async def send(
+    llm: FakeLLM, post: Post, *, first: float = 10.0, quiet: float = 10.0, data: bytes | None = None
+) -> Got:
+    """Post it on a connection of its own and read until the server ends it, or is quiet for a
+    while."""
     body = post.data() if data is None else data
-    lines = [f"POST {post.target()} HTTP/1.1", "host: x", "connection: close", f"content-length: {len(body)}"]
+    lines = [
+        f"POST {post.target()} HTTP/1.1",
+        "host: x",
+        "connection: close",
+        f"content-length: {len(body)}",
+    ]
     headers = {"content-type": "application/json", **post.headers}
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return await raw(llm, ("\r\n".join(lines) + "\r\n\r\n").encode() + body, first, quiet)
@@ -222,7 +283,11 @@ async def raw(llm: FakeLLM, data: bytes, first: float = 10.0, quiet: float = 10.
 def wire(post: Post) -> bytes:
     """The whole request, for a connection that stays open."""
     body = post.data()
-    lines = [f"POST {post.target()} HTTP/1.1", "content-type: application/json", f"content-length: {len(body)}"]
+    lines = [
+        f"POST {post.target()} HTTP/1.1",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+    ]
     lines += [f"{name}: {value}" for name, value in post.headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
@@ -244,12 +309,20 @@ def _texts(dialect: str, data: dict[str, Any]) -> Sequence[str]:
                 return [data["delta"].get("text", "")]
             return [block.get("text", "") for block in data.get("content", [])]
         case "openai_chat":
-            return [(c.get("delta") or c.get("message") or {}).get("content") or "" for c in data["choices"]]
+            return [
+                (c.get("delta") or c.get("message") or {}).get("content") or ""
+                for c in data["choices"]
+            ]
         case "openai_responses":
             if data.get("type") == "response.output_text.delta":
                 return [data["delta"]]
             items = [] if "type" in data else data["output"]
-            return [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
+            return [
+                part["text"]
+                for item in items
+                if item["type"] == "message"
+                for part in item["content"]
+            ]
         case _:
             found = [c.get("content", {}).get("parts", []) for c in data.get("candidates", [])]
             return [part.get("text", "") for parts in found for part in parts]
@@ -267,12 +340,17 @@ def calls_of(dialect: str, got: Got, stream: bool) -> list[tuple[str, str]]:
                     blocks = [(data["index"], {**data["content_block"], "input": None})]
                 for n, block in blocks:
                     if block["type"] == "tool_use":
-                        calls[n] = [block["name"], json.dumps(block["input"]) if block["input"] is not None else ""]
+                        calls[n] = [
+                            block["name"],
+                            json.dumps(block["input"]) if block["input"] is not None else "",
+                        ]
                 if data.get("delta", {}).get("type") == "input_json_delta":
                     calls[data["index"]][1] += data["delta"]["partial_json"]
             case "openai_chat":
                 for choice in data["choices"]:
-                    found = (choice.get("delta") or choice.get("message") or {}).get("tool_calls", [])
+                    found = (choice.get("delta") or choice.get("message") or {}).get(
+                        "tool_calls", []
+                    )
                     for n, call in enumerate(found):
                         at = call.get("index", n)
                         calls.setdefault(at, [call["function"].get("name", ""), ""])

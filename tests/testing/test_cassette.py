@@ -1,4 +1,5 @@
-"""A tree is recorded once, with delays, and played back without: the same answers in the same order."""
+"""A tree is recorded once, with delays, and played back without: the same answers in the same
+order."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from retinue.core.events import ChildEnded, LogEntry, Ordered, Replied, Requeste
 from retinue.core.spec import Send
 from retinue.core.values import Message, Result, User
 from retinue.models.base import Model, Request
-from retinue.testing import Cassette, CassetteError, MemoryStore, Scripted, VirtualClock, call, run_virtual
+from retinue.testing import (
+    Cassette,
+    CassetteError,
+    MemoryStore,
+    Scripted,
+    VirtualClock,
+    call,
+    run_virtual,
+)
 
 Log = list[tuple[int, LogEntry]]
 CHILDREN, TURNS = 5, 3
@@ -25,8 +34,11 @@ def last(request: Request) -> Message:
     return request.messages[-1]
 
 
-def a_tree(cassette: Cassette, model: Callable[[Model], Model], seed: int = 0, **extra: object) -> Agent:
-    """A lead with five readers of three turns each, whose models and tools take random times when they are real."""
+def a_tree(
+    cassette: Cassette, model: Callable[[Model], Model], seed: int = 0, **extra: object
+) -> Agent:
+    """A lead with five readers of three turns each, whose models and tools take random times when
+    they are real."""
     chance = random.Random(seed)
 
     @tool(restart="pure")
@@ -39,7 +51,9 @@ def a_tree(cassette: Cassette, model: Callable[[Model], Model], seed: int = 0, *
         await asyncio.sleep(chance.random() * 5)
         return "read it" if request.turn == TURNS - 1 else call("look", page=request.turn)
 
-    reader = Agent("reader", "You read.", model=model(Scripted(read, name="r")), tools=[cassette.tool(look)])
+    reader = Agent(
+        "reader", "You read.", model=model(Scripted(read, name="r")), tools=[cassette.tool(look)]
+    )
 
     @tool(restart="keyed")
     async def hand_out(caller: Caller, tasks: list[str]) -> Orders:
@@ -78,7 +92,8 @@ def replay(path: Path) -> tuple[Outcome, Log, Cassette]:
 
 
 def interleaving(log: Log) -> list[str]:
-    """Who did what in which order; ids are replaced by the order in which the runs appear, times are left out."""
+    """Who did what in which order; ids are replaced by the order in which the runs appear, times
+    are left out."""
     names: dict[str, int] = {}
     out = []
     for _, entry in log:
@@ -96,7 +111,9 @@ def interleaving(log: Log) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_tree_is_played_back_in_the_recorded_order_and_each_time_alike(tmp_path: Path, seed: int) -> None:
+def test_a_tree_is_played_back_in_the_recorded_order_and_each_time_alike(
+    tmp_path: Path, seed: int
+) -> None:
     path = tmp_path / "tree.jsonl"
     first, recorded = record(path, seed)
     assert first.text == "all read" and len(first.children) == CHILDREN
@@ -171,7 +188,9 @@ def test_another_agent_is_named(tmp_path: Path) -> None:
     record_one(tmp_path / "c", WEIGH)
     cassette = Cassette(tmp_path / "c")
     outcome, _ = play(Agent("two", model=cassette.replay(INFO)))
-    assert outcome.error == "c: '0 turn 0 turn #0' is asked by agent 'two'; it was recorded for 'one'"
+    assert (
+        outcome.error == "c: '0 turn 0 turn #0' is asked by agent 'two'; it was recorded for 'one'"
+    )
 
 
 def test_changed_tools_are_named(tmp_path: Path) -> None:
@@ -198,11 +217,16 @@ def test_a_tool_that_answers_differently_is_found_at_the_next_request(tmp_path: 
 
 def test_a_request_that_was_not_recorded_is_named_with_what_was(tmp_path: Path) -> None:
     record_one(tmp_path / "c", ["done"])
-    lines = (tmp_path / "c").read_text(encoding="utf-8").replace("0 turn 0 turn #0", "0 turn 7 turn #0")
+    lines = (
+        (tmp_path / "c").read_text(encoding="utf-8").replace("0 turn 0 turn #0", "0 turn 7 turn #0")
+    )
     (tmp_path / "c").write_text(lines, encoding="utf-8")
     cassette = Cassette(tmp_path / "c")
     outcome, _ = play(one_agent(cassette, cassette.replay(INFO)))
-    assert outcome.error == "c: nothing is recorded for '0 turn 0 turn'; recorded for '0': '0 turn 7 turn #0'"
+    assert (
+        outcome.error
+        == "c: nothing is recorded for '0 turn 0 turn'; recorded for '0': '0 turn 7 turn #0'"
+    )
     assert cassette.unused() == ["0 turn 7 turn #0"]
 
 
@@ -213,27 +237,44 @@ def test_an_answer_is_given_out_once(tmp_path: Path) -> None:
 
     async def main() -> tuple[Outcome, Outcome]:
         async with Retinue(clock=VirtualClock()) as retinue:
-            return await retinue.run(agent, "Read it all."), await retinue.run(agent, "Read it all.")
+            return await retinue.run(agent, "Read it all."), await retinue.run(
+                agent, "Read it all."
+            )
 
     first, second = run_virtual(main())
     assert first.text == "done"
-    assert second.error.endswith("nothing is recorded for '0 turn 0 turn'; all its answers have been given out")
+    assert second.error.endswith(
+        "nothing is recorded for '0 turn 0 turn'; all its answers have been given out"
+    )
 
 
-def test_answers_that_nobody_asks_for_break_the_replay_instead_of_stopping_it(tmp_path: Path) -> None:
+def test_answers_that_nobody_asks_for_break_the_replay_instead_of_stopping_it(
+    tmp_path: Path,
+) -> None:
     record_one(tmp_path / "c", WEIGH)
     with (tmp_path / "c").open("rb") as file:
         header, first, second, third = file.read().splitlines()
     foreign = first.replace(b'"0 turn 0 turn #0"', b'"0/9 turn 0 turn #0"')
-    (tmp_path / "c").write_bytes(b"\n".join([header, foreign, *_renumber([first, second, third])]) + b"\n")
+    (tmp_path / "c").write_bytes(
+        b"\n".join([header, foreign, *_renumber([first, second, third])]) + b"\n"
+    )
     cassette = Cassette(tmp_path / "c")
     outcome, _ = play(one_agent(cassette, cassette.replay(INFO)))
-    assert "'0 turn 0 turn #0' waits for '0/9 turn 0 turn #0', which came before it" in outcome.error
-    assert cassette.unused() == ["0/9 turn 0 turn #0", "0 turn 1 call 0 weigh #0", "0 turn 1 turn #0"]
+    assert (
+        "'0 turn 0 turn #0' waits for '0/9 turn 0 turn #0', which came before it" in outcome.error
+    )
+    assert cassette.unused() == [
+        "0/9 turn 0 turn #0",
+        "0 turn 1 call 0 weigh #0",
+        "0 turn 1 turn #0",
+    ]
 
 
 def _renumber(lines: list[bytes]) -> list[bytes]:
-    return [msgspec.json.encode({**msgspec.json.decode(line), "n": n}) for n, line in enumerate(lines, 1)]
+    return [
+        msgspec.json.encode({**msgspec.json.decode(line), "n": n})
+        for n, line in enumerate(lines, 1)
+    ]
 
 
 def test_failures_and_retries_are_played_back(tmp_path: Path) -> None:
@@ -267,7 +308,8 @@ def test_a_tool_that_raised_raises_again_without_being_run(tmp_path: Path) -> No
 
 
 def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
-    """A background child is named by its id in a tool's answer; the model writes to that id, and hears of its end."""
+    """A background child is named by its id in a tool's answer; the model writes to that id, and
+    hears of its end."""
 
     def tree(cassette: Cassette, model: Callable[[Model], Model], seconds: float) -> Agent:
         async def work(request: Request) -> object:
@@ -292,7 +334,11 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
             if isinstance(last(request), User):
                 return call("start") if request.turn == 0 else last(request).text.splitlines()[1]
             said = last(request).text
-            return call("write", to=said.split()[1], text="sugar") if said.startswith("started") else "waiting"
+            return (
+                call("write", to=said.split()[1], text="sugar")
+                if said.startswith("started")
+                else "waiting"
+            )
 
         tools = [cassette.tool(start), cassette.tool(write)]
         return Agent("lead", model=model(Scripted(lead, name="l")), tools=tools, staff=[child])

@@ -31,7 +31,9 @@ def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:
             post.path = post.target().partition("?")[0]
             got = await send(llm, post)
             assert got.headers["content-type"] == "application/json"
-            parts = [c["content"]["parts"][0]["text"] for chunk in got.json for c in chunk["candidates"]]
+            parts = [
+                c["content"]["parts"][0]["text"] for chunk in got.json for c in chunk["candidates"]
+            ]
             assert "".join(parts) == "one two three"
             post.headers["x-fault"] = "F3"
             assert (await send(llm, post)).json[0]["error"]["status"] == "UNAVAILABLE"
@@ -42,9 +44,14 @@ def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_stream_may_be_slow(dialect: str) -> None:
     async def story() -> None:
-        async with FakeLLM(["one two three"], chunks=4, settings=FakeSettings(pace_seconds=0.01)) as llm:
+        async with FakeLLM(
+            ["one two three"], chunks=4, settings=FakeSettings(pace_seconds=0.01)
+        ) as llm:
             began = asyncio.get_running_loop().time()
-            assert text_of(dialect, await send(llm, good(dialect, stream=True)), True) == "one two three"
+            assert (
+                text_of(dialect, await send(llm, good(dialect, stream=True)), True)
+                == "one two three"
+            )
             assert asyncio.get_running_loop().time() - began >= 0.02
             assert text_of(dialect, await send(llm, good(dialect)), False) == "one two three"
 
@@ -56,8 +63,12 @@ def test_chat_counts_the_tokens_of_a_stream_only_when_it_is_asked_to() -> None:
         async with FakeLLM() as llm:
             plain = await send(llm, good("openai_chat", stream=True))
             assert not any("usage" in data for data in plain.datas)
-            asked = await send(llm, good("openai_chat", stream=True, stream_options={"include_usage": True}))
-            assert [data["usage"] is None for data in asked.datas] == [True] * (len(asked.datas) - 1) + [False]
+            asked = await send(
+                llm, good("openai_chat", stream=True, stream_options={"include_usage": True})
+            )
+            assert [data["usage"] is None for data in asked.datas] == [True] * (
+                len(asked.datas) - 1
+            ) + [False]
             assert asked.datas[-1]["choices"] == []
 
     asyncio.run(story())
@@ -67,7 +78,9 @@ def test_chat_counts_the_tokens_of_a_stream_only_when_it_is_asked_to() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_fault_can_be_asked_for_in_five_ways(dialect: str, how: str) -> None:
     async def story() -> None:
-        faults = {"list": [None, "F6"], "function": lambda heard, n: "F6" if n == 2 else None}.get(how, ())
+        faults = {"list": [None, "F6"], "function": lambda heard, n: "F6" if n == 2 else None}.get(
+            how, ()
+        )
         script = (lambda heard: "F6" if heard.n == 2 else "good") if how == "script" else ["good"]
         async with FakeLLM(script, faults=faults) as llm:
             statuses = []
@@ -89,7 +102,9 @@ def test_then_ok_means_that_each_turn_fails_once(dialect: str) -> None:
         async with FakeLLM() as llm:
             statuses = []
             for turns in (0, 0, 0, 1, 1):
-                statuses.append((await send(llm, good(dialect, model="fault-F6-then-ok", turns=turns))).status)
+                statuses.append(
+                    (await send(llm, good(dialect, model="fault-F6-then-ok", turns=turns))).status
+                )
             assert statuses == [500, 200, 200, 500, 200]
             post = good(dialect, text="other")
             post.headers["x-fault"] = "F9-then-ok"
@@ -103,7 +118,9 @@ def test_what_failed_once_is_forgotten_some_day() -> None:
         async with FakeLLM(settings=FakeSettings(n_prefixes=2)) as llm:
             statuses = []
             for text in ("a", "b", "c", "c", "a"):
-                statuses.append((await send(llm, good("gemini", model="fault-F6-then-ok", text=text))).status)
+                statuses.append(
+                    (await send(llm, good("gemini", model="fault-F6-then-ok", text=text))).status
+                )
             assert statuses == [500, 500, 500, 200, 500]
 
     asyncio.run(story())
@@ -129,7 +146,9 @@ def test_seconds_pass_before_each_answer_and_requests_are_answered_at_once() -> 
             began = loop.time()
             waiting = [asyncio.create_task(send(llm, good(dialect))) for dialect in ALL * 5]
             assert {(await one).status for one in waiting} == {200}
-            assert 0.5 <= loop.time() - began < 20 * 0.5, "one after the other would have taken longer"
+            assert 0.5 <= loop.time() - began < 20 * 0.5, (
+                "one after the other would have taken longer"
+            )
             assert (llm.open, llm.disconnects, llm.connections) == (0, 0, 20)
 
     asyncio.run(story())
@@ -170,7 +189,9 @@ def test_a_connection_is_used_again_and_requests_may_be_sent_ahead() -> None:
     async def story() -> None:
         async with FakeLLM(lambda heard: heard.messages[-1].text, seconds=0.01) as llm:
             reader, writer = await connect(llm)
-            writer.write(b"".join(wire(good("anthropic", text=text)) for text in ("one", "two", "three")))
+            writer.write(
+                b"".join(wire(good("anthropic", text=text)) for text in ("one", "two", "three"))
+            )
             said = []
             for _ in range(3):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -189,7 +210,10 @@ def test_two_user_agent_headers_and_chunked_and_announced_bodies_are_taken() -> 
             body = good("gemini").data()
             start = "POST /v1beta/models/m:generateContent HTTP/1.1\r\n"
             start += "content-type: application/json\r\nx-goog-api-key: k\r\n"
-            twice = f"{start}user-agent: a\r\nuser-agent: b\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+            twice = (
+                f"{start}user-agent: a\r\nuser-agent: b\r\nconnection: "
+                f"close\r\ncontent-length: {len(body)}\r\n\r\n"
+            )
             assert (await raw(llm, twice.encode() + body)).status == 200
             assert llm.requests[0].headers["user-agent"] == "a, b"
             chunked = f"{start}connection: close\r\ntransfer-encoding: chunked\r\n\r\n".encode()
@@ -198,7 +222,10 @@ def test_two_user_agent_headers_and_chunked_and_announced_bodies_are_taken() -> 
                 chunked += b"%x\r\n%b\r\n" % (len(part), part)
             assert (await raw(llm, chunked)).status == 200
             reader, writer = await connect(llm)
-            announced = f"{start}expect: 100-continue\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+            announced = (
+                f"{start}expect: 100-continue\r\nconnection: close\r\ncontent-length: "
+                f"{len(body)}\r\n\r\n"
+            )
             writer.write(announced.encode())
             assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
             writer.write(body)
@@ -215,7 +242,11 @@ def test_what_is_no_http_is_cut_off() -> None:
             bad = b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
             assert (await raw(llm, bad)).end == "rst"
             assert (await raw(llm, b"GET / HTTP/1.1\r\nx: " + b"x" * (1 << 20))).end == "rst"
-            endless = b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"fff\r\n" + b"x" * 4095
+            endless = (
+                b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+                + b"fff\r\n"
+                + b"x" * 4095
+            )
             assert (await raw(llm, endless)).status == 413
 
     asyncio.run(story())
@@ -239,14 +270,27 @@ def test_the_numbers_can_be_asked_for_from_outside() -> None:
             await send(llm, good("anthropic", max_tokens=0))
             got = await raw(llm, b"GET /stats HTTP/1.1\r\nconnection: close\r\n\r\n")
             assert got.json["requests"] == 1
-            assert got.json["violations"] == ["max_tokens: Input should be greater than or equal to 1"]
+            assert got.json["violations"] == [
+                "max_tokens: Input should be greater than or equal to 1"
+            ]
 
     asyncio.run(story())
 
 
 def test_each_fault_has_a_line_about_it_and_an_outcome() -> None:
     numbers = {int("".join(c for c in name if c.isdigit())) for name in FAULTS}
-    spans = [(1, 7), (9, 16), (18, 20), (22, 28), (30, 32), (34, 36), (38, 42), (44, 44), (46, 46), (48, 48)]
+    spans = [
+        (1, 7),
+        (9, 16),
+        (18, 20),
+        (22, 28),
+        (30, 32),
+        (34, 36),
+        (38, 42),
+        (44, 44),
+        (46, 46),
+        (48, 48),
+    ]
     left_out = {17, 21, 29, 33, 37, 43, 45, 47, 49, 52, 8}
     wanted = {n for low, high in spans for n in range(low, high + 1)} | {50, 51, 53, 54}
     assert numbers == wanted - left_out
@@ -255,7 +299,10 @@ def test_each_fault_has_a_line_about_it_and_an_outcome() -> None:
         assert fault.about
         assert fault.outcome in ("R", "P", "T", "M", "S", "OK")
         assert set(fault.dialects) <= set(ALL)
-    assert [FAULTS["F32"].outcome_in(dialect) for dialect in ("anthropic", "openai_responses")] == ["M", "OK"]
+    assert [FAULTS["F32"].outcome_in(dialect) for dialect in ("anthropic", "openai_responses")] == [
+        "M",
+        "OK",
+    ]
 
 
 def test_an_outage_fails_everybody_until_it_is_over() -> None:
@@ -276,7 +323,9 @@ def test_an_outage_fails_everybody_until_it_is_over() -> None:
 
 def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> None:
     async def once(seed: int) -> list[tuple[int, str]]:
-        async with FakeLLM(faults=lambda heard, n: "F54", settings=FakeSettings(seed=seed, settle_seconds=0.0)) as llm:
+        async with FakeLLM(
+            faults=lambda heard, n: "F54", settings=FakeSettings(seed=seed, settle_seconds=0.0)
+        ) as llm:
             for n in range(60):
                 await send(llm, good("openai_chat", stream=True, text=f"{n}"))
             return llm.injected
@@ -307,7 +356,8 @@ def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
 
     path = tmp_path / "script.jsonl"
     path.write_text(
-        '"Hello."\n\n{"fault": "F4"}\n{"text": "Wait.", "calls": [{"name": "read", "args": {"path": "a"}}]}\n'
+        '"Hello."\n\n{"fault": "F4"}\n{"text": "Wait.", "calls": [{"name": "read", "args": '
+        '{"path": "a"}}]}\n'
     )
     wait = Assistant(text="Wait.", calls=(Call(id="", name="read", args='{"path":"a"}'),))
     assert load(path) == ["Hello.", "F4", wait]
@@ -330,7 +380,9 @@ def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_
         "1",
     ]
     for number in (signal.SIGTERM, signal.SIGINT):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+        ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             url = process.stdout.readline().decode().strip()
@@ -344,7 +396,9 @@ def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_
             assert process.stderr.read() == b""
 
 
-def test_the_program_says_what_is_wrong_with_its_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_says_what_is_wrong_with_its_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--script", str(tmp_path / "none.jsonl")]) == 2
     assert "none.jsonl" in capsys.readouterr().err
 
@@ -363,7 +417,9 @@ def test_a_short_request_costs_little() -> None:
                 for _ in range(20):
                     writer.write(data)
                     head = await reader.readuntil(b"\r\n\r\n")
-                    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+                    await reader.readexactly(
+                        int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                    )
                 best = min(best, (time.process_time() - began) / 20)
             writer.close()
             return best

@@ -18,7 +18,11 @@ OPENAI = ("openai_chat", "openai_responses")
 Row = tuple[int, dict[str, str], dict[str, Any]]
 STATUSES: dict[str, dict[str, Row]] = {
     "F1": {
-        "anthropic": (429, {"retry-after": "7"}, {"type": "error", "error.type": "rate_limit_error"}),
+        "anthropic": (
+            429,
+            {"retry-after": "7"},
+            {"type": "error", "error.type": "rate_limit_error"},
+        ),
         "openai": (
             429,
             {"retry-after-ms": "1500", "x-ratelimit-reset-tokens": "6m0s"},
@@ -35,7 +39,10 @@ STATUSES: dict[str, dict[str, Row]] = {
             {
                 "error.code": 429,
                 "error.status": "RESOURCE_EXHAUSTED",
-                "error.details.0": {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"},
+                "error.details.0": {
+                    "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                    "retryDelay": "34s",
+                },
             },
         ),
     },
@@ -43,7 +50,10 @@ STATUSES: dict[str, dict[str, Row]] = {
         "anthropic": (
             429,
             {"retry-after": ""},
-            {"error.type": "rate_limit_error", "error.details.error_code": "enforced_spend_limit_reached"},
+            {
+                "error.type": "rate_limit_error",
+                "error.details.error_code": "enforced_spend_limit_reached",
+            },
         ),
         "openai": (429, {"retry-after-ms": ""}, {"error.code": "insufficient_quota"}),
         "gemini": (
@@ -67,7 +77,10 @@ STATUSES: dict[str, dict[str, Row]] = {
         "gemini": (
             503,
             {},
-            {"error.status": "UNAVAILABLE", "error.message": "The model is overloaded. Please try again later."},
+            {
+                "error.status": "UNAVAILABLE",
+                "error.message": "The model is overloaded. Please try again later.",
+            },
         ),
     },
     "F3b": {"openai": (503, {}, {"error.code": "slow_down"})},
@@ -97,15 +110,24 @@ STATUSES: dict[str, dict[str, Row]] = {
         "gemini": (404, {}, {"error.status": "NOT_FOUND"}),
     },
     "F12": {
-        "anthropic": (400, {}, {"error.message": "prompt is too long: 208310 tokens > 200000 maximum"}),
+        "anthropic": (
+            400,
+            {},
+            {"error.message": "prompt is too long: 208310 tokens > 200000 maximum"},
+        ),
         "openai": (400, {}, {"error.code": "context_length_exceeded"}),
         "gemini": (
             400,
             {},
-            {"error.status": "INVALID_ARGUMENT", "error.message": "...input token count (208310) exceeds"},
+            {
+                "error.status": "INVALID_ARGUMENT",
+                "error.message": "...input token count (208310) exceeds",
+            },
         ),
     },
-    "F12c": {"gemini": (500, {}, {"error.status": "INTERNAL", "error.message": "...exceeds the maximum"})},
+    "F12c": {
+        "gemini": (500, {}, {"error.status": "INTERNAL", "error.message": "...exceeds the maximum"})
+    },
     "F13": {
         "anthropic": (413, {}, {"error.type": "request_too_large"}),
         "openai": (413, {}, {"error.type": "invalid_request_error"}),
@@ -116,7 +138,8 @@ STATUSES: dict[str, dict[str, Row]] = {
             400,
             {},
             {
-                "error.message": "...messages.19: `tool_use` ids were found without `tool_result` blocks immediately "
+                "error.message": "...messages.19: `tool_use` ids were found without `tool_result` "
+                "blocks immediately "
                 "after: toolu_01"
             },
         ),
@@ -125,7 +148,11 @@ STATUSES: dict[str, dict[str, Row]] = {
     },
     "F16": {
         "anthropic": (400, {}, {"error.message": "...tools.0.custom.input_schema: "}),
-        "openai": (400, {}, {"error.code": "invalid_function_parameters", "error.message": "...'read'"}),
+        "openai": (
+            400,
+            {},
+            {"error.code": "invalid_function_parameters", "error.message": "...'read'"},
+        ),
         "gemini": (400, {}, {"error.message": '...Unknown name "$schema" at'}),
     },
 }
@@ -133,7 +160,9 @@ STATUSES: dict[str, dict[str, Row]] = {
 
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize(("name", "dialect"), with_dialects(*STATUSES))
-def test_a_fault_with_a_status_is_told_in_the_words_of_the_provider(name: str, dialect: str, stream: bool) -> None:
+def test_a_fault_with_a_status_is_told_in_the_words_of_the_provider(
+    name: str, dialect: str, stream: bool
+) -> None:
     status, headers, told = STATUSES[name]["openai" if dialect in OPENAI else dialect]
     got = hit(name, dialect, stream)
     assert (got.status, got.headers["content-type"]) == (status, "application/json")
@@ -150,7 +179,10 @@ def test_a_fault_with_a_status_is_told_in_the_words_of_the_provider(name: str, d
 
 
 def test_the_two_dialects_of_openai_say_differently_that_a_result_is_missing() -> None:
-    assert "must be followed by tool messages" in hit("F14", "openai_chat", False).json["error"]["message"]
+    assert (
+        "must be followed by tool messages"
+        in hit("F14", "openai_chat", False).json["error"]["message"]
+    )
     assert (
         "No tool output found for function call call_1"
         in hit("F14", "openai_responses", False).json["error"]["message"]
@@ -161,11 +193,16 @@ def test_the_time_to_wait_can_be_chosen() -> None:
     settings = replace(FAST, retry_after_seconds=0.25)
     assert hit("F1", "anthropic", False, settings=settings).headers["retry-after"] == "0.25"
     assert hit("F1", "openai_chat", False, settings=settings).headers["retry-after-ms"] == "250"
-    assert hit("F1", "gemini", False, settings=settings).json["error"]["details"][0]["retryDelay"] == "0.25s"
+    assert (
+        hit("F1", "gemini", False, settings=settings).json["error"]["details"][0]["retryDelay"]
+        == "0.25s"
+    )
 
 
 @pytest.mark.parametrize("dialect", ALL)
-@pytest.mark.parametrize(("name", "status"), [("F7", 502), ("F7b", 504), ("F7c", 520), ("F13b", 413)])
+@pytest.mark.parametrize(
+    ("name", "status"), [("F7", 502), ("F7b", 504), ("F7c", 520), ("F13b", 413)]
+)
 def test_f7_and_f13b_are_pages_of_a_proxy(dialect: str, name: str, status: int) -> None:
     got = hit(name, dialect, True)
     assert (got.status, got.headers["content-type"]) == (status, "text/html; charset=UTF-8")
@@ -185,10 +222,17 @@ def test_f4_tells_of_overload_after_three_deltas(dialect: str) -> None:
     match dialect:
         case "anthropic":
             assert name == "error"
-            assert told == {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+            assert told == {
+                "type": "error",
+                "error": {"type": "overloaded_error", "message": "Overloaded"},
+            }
             assert sum(event == "content_block_delta" for event, _ in got.events) == 3
         case "openai_responses":
-            assert (name, told["type"], told["response"]["status"]) == ("response.failed", "response.failed", "failed")
+            assert (name, told["type"], told["response"]["status"]) == (
+                "response.failed",
+                "response.failed",
+                "failed",
+            )
             assert told["response"]["error"]["code"] == "server_is_overloaded"
             assert [d["sequence_number"] for d in got.datas] == list(range(len(got.datas)))
         case "openai_chat":
@@ -234,20 +278,31 @@ def test_f5_is_an_error_before_any_text(dialect: str) -> None:
 
 def test_f12b_says_inside_the_stream_that_the_conversation_is_too_long() -> None:
     name, data = hit("F12b", "openai_responses", True).events[-1]
-    assert (name, json.loads(data)["response"]["error"]["code"]) == ("response.failed", "context_length_exceeded")
+    assert (name, json.loads(data)["response"]["error"]["code"]) == (
+        "response.failed",
+        "context_length_exceeded",
+    )
     said = hit("F12b", "openai_responses", False).json
     assert (said["status"], said["error"]["code"]) == ("failed", "context_length_exceeded")
 
 
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - {"F18", "F20", "F54"}))
 def test_each_fault_is_over_when_it_is_over(name: str) -> None:
-    """After it the same server answers well, in each dialect, streaming and not; and none of them leaks a request."""
+    """After it the same server answers well, in each dialect, streaming and not; and none of them
+    leaks a request."""
 
     async def story() -> None:
-        async with FakeLLM([TEXT], settings=replace(FAST, long_text=1000, huge_bytes=1000, bomb_bytes=1 << 20)) as llm:
+        async with FakeLLM(
+            [TEXT], settings=replace(FAST, long_text=1000, huge_bytes=1000, bomb_bytes=1 << 20)
+        ) as llm:
             for dialect in FAULTS[name].dialects:
                 for stream in BOTH:
-                    post = good(dialect, stream=stream, text=f"{dialect} {stream}", model=f"fault-{name}-then-ok")
+                    post = good(
+                        dialect,
+                        stream=stream,
+                        text=f"{dialect} {stream}",
+                        model=f"fault-{name}-then-ok",
+                    )
                     bad = await send(llm, post)
                     llm._outage_until = 0.0
                     got = await send(llm, post)

@@ -1,4 +1,5 @@
-"""Faults in what the fake provider's model says: empty, cut, refused, or calls that make no sense."""
+"""Faults in what the fake provider's model says: empty, cut, refused, or calls that make no
+sense."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 
 from retinue.testing.fake_llm.fake_provider import FakeLLM
-from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended, with_dialects
+from tests.testing.fake_llm_faults_support import (
+    BOTH,
+    CALLS,
+    FAST,
+    TEXT,
+    hit,
+    is_ended,
+    with_dialects,
+)
 from tests.testing.fake_llm_support import ALL, Got, calls_of, good, send, text_of
 
 
@@ -38,7 +47,9 @@ def reason(dialect: str, got: Got, stream: bool) -> Any:
             return said["status"], (said["incomplete_details"] or {}).get("reason")
         case _:
             candidates = said.get("candidates", [{}])
-            return said.get("promptFeedback", {}).get("blockReason") or candidates[0].get("finishReason")
+            return said.get("promptFeedback", {}).get("blockReason") or candidates[0].get(
+                "finishReason"
+            )
 
 
 @pytest.mark.parametrize("stream", BOTH)
@@ -56,7 +67,10 @@ def test_f38_has_no_content(dialect: str, stream: bool) -> None:
         case "gemini":
             assert "candidates" not in final(dialect, got, stream)
             twin = final(dialect, hit("F38b", dialect, stream), stream)
-            assert (twin["candidates"][0]["content"], twin["candidates"][0]["finishReason"]) == ({}, "STOP")
+            assert (twin["candidates"][0]["content"], twin["candidates"][0]["finishReason"]) == (
+                {},
+                "STOP",
+            )
         case _:
             assert reason(dialect, got, stream) == "stop"
 
@@ -142,7 +156,9 @@ def text_of_unless_refused(dialect: str, got: Got, stream: bool) -> str:
 @pytest.mark.parametrize("script", [(TEXT,), (CALLS,)])
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("dialect", ALL)
-def test_f41_has_arguments_that_are_no_json(dialect: str, stream: bool, script: Sequence[Any]) -> None:
+def test_f41_has_arguments_that_are_no_json(
+    dialect: str, stream: bool, script: Sequence[Any]
+) -> None:
     got = hit("F41", dialect, stream, script)
     if dialect == "gemini":
         assert reason(dialect, got, stream) == "MALFORMED_FUNCTION_CALL"
@@ -242,7 +258,8 @@ def test_f53_overloads_and_resets_in_turn(dialect: str) -> None:
     async def story() -> list[str]:
         async with FakeLLM(faults=["F53"]) as llm:
             return [
-                got.end if not got.raw else str(got.status) for got in [await send(llm, good(dialect)) for _ in "abcd"]
+                got.end if not got.raw else str(got.status)
+                for got in [await send(llm, good(dialect)) for _ in "abcd"]
             ]
 
     busy = "529" if dialect == "anthropic" else "503"

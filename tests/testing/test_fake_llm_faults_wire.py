@@ -1,4 +1,5 @@
-"""Faults of the fake provider's connection and framing: silence, cuts, resets, odd and huge bytes."""
+"""Faults of the fake provider's connection and framing: silence, cuts, resets, odd and huge
+bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_a_client_that_leaves_a_stalled_stream_is_counted() -> None:
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("name", ["F22", "F26"])
 @pytest.mark.parametrize("dialect", ALL)
-def test_f22_and_f26_come_byte_by_byte_and_are_complete(dialect: str, name: str, stream: bool) -> None:
+def test_f22_and_f26_come_byte_by_byte_and_are_complete(
+    dialect: str, name: str, stream: bool
+) -> None:
     got = hit(name, dialect, stream)
     assert got.is_whole
     assert text_of(dialect, got, stream) == TEXT
@@ -188,7 +191,9 @@ def test_f27_is_odd_but_says_the_same(dialect: str, script: Sequence[Any]) -> No
 
 def _events(body: bytes, size: int = 1 << 20) -> list[bytes]:
     events = SseParser()
-    found = [data for at in range(0, len(body), size) for _, data in events.feed(body[at : at + size])]
+    found = [
+        data for at in range(0, len(body), size) for _, data in events.feed(body[at : at + size])
+    ]
     return found + [data for _, data in events.rest()]
 
 
@@ -232,7 +237,11 @@ def test_f30_is_20_mib_unless_told_otherwise() -> None:
         10 << 30,
         1 << 20,
     )
-    assert (FakeSettings().drip_seconds, FakeSettings().outage_seconds, FakeSettings().n_storm) == (5.0, 1800.0, 200)
+    assert (FakeSettings().drip_seconds, FakeSettings().outage_seconds, FakeSettings().n_storm) == (
+        5.0,
+        1800.0,
+        200,
+    )
 
 
 @pytest.mark.parametrize("stream", BOTH)

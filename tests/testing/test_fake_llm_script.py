@@ -30,11 +30,22 @@ BOTH = [False, True]
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_list_says_one_line_a_turn_and_its_last_line_for_ever(dialect: str, stream: bool) -> None:
     async def story() -> None:
-        async with FakeLLM(["first", [call("read", path="a"), call("read", path="é")], "last"]) as llm:
+        async with FakeLLM(
+            ["first", [call("read", path="a"), call("read", path="é")], "last"]
+        ) as llm:
             said = [await send(llm, good(dialect, stream=stream, turns=n)) for n in range(5)]
-            assert [text_of(dialect, got, stream) for got in said] == ["first", "", "last", "last", "last"]
+            assert [text_of(dialect, got, stream) for got in said] == [
+                "first",
+                "",
+                "last",
+                "last",
+                "last",
+            ]
             calls = calls_of(dialect, said[1], stream)
-            assert [(name, json.loads(args)["path"]) for name, args in calls] == [("read", "a"), ("read", "é")]
+            assert [(name, json.loads(args)["path"]) for name, args in calls] == [
+                ("read", "a"),
+                ("read", "é"),
+            ]
             assert llm.violations == []
 
     asyncio.run(story())
@@ -62,12 +73,24 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
 
     asyncio.run(story())
     (one,) = heard
-    assert (one.dialect, one.model, one.system, one.stream, one.turn, one.n) == (dialect, "m", "Be good.", False, 1, 1)
+    assert (one.dialect, one.model, one.system, one.stream, one.turn, one.n) == (
+        dialect,
+        "m",
+        "Be good.",
+        False,
+        1,
+        1,
+    )
     user, reply, first, second = one.messages
     assert user == User(text="hi")
     assert isinstance(reply, Assistant)
-    assert [(c.name, json.loads(c.args)) for c in reply.calls] == [("read", {"path": "0"}), ("read", {"path": "1"})]
-    assert [r.call_id for r in (first, second) if isinstance(r, Result)] == [c.id for c in reply.calls]
+    assert [(c.name, json.loads(c.args)) for c in reply.calls] == [
+        ("read", {"path": "0"}),
+        ("read", {"path": "1"}),
+    ]
+    assert [r.call_id for r in (first, second) if isinstance(r, Result)] == [
+        c.id for c in reply.calls
+    ]
     assert [(r.text, r.name) for r in (first, second) if isinstance(r, Result)] == [
         ("result 0", "read"),
         ("result 1", "read"),
@@ -102,7 +125,9 @@ def test_headers_are_kept_without_keys_and_the_body_as_it_came(dialect: str) -> 
         (Reply(message=Assistant(text="whole")), "whole", []),
     ],
 )
-def test_a_line_may_be_anything_that_a_scripted_model_says(line: Any, text: str, calls: list[Any]) -> None:
+def test_a_line_may_be_anything_that_a_scripted_model_says(
+    line: Any, text: str, calls: list[Any]
+) -> None:
     async def later(heard: ParsedRequest) -> Any:
         await asyncio.sleep(0)
         return line
@@ -119,7 +144,12 @@ def test_a_line_may_be_anything_that_a_scripted_model_says(line: Any, text: str,
 
 
 def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
-    reply = Reply(message=Assistant(text="cut"), usage=Usage(input=100, output=7), stop="length", model="real-1")
+    reply = Reply(
+        message=Assistant(text="cut"),
+        usage=Usage(input=100, output=7),
+        stop="length",
+        model="real-1",
+    )
 
     async def story() -> None:
         async with FakeLLM([reply]) as llm:
@@ -128,7 +158,9 @@ def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
             assert (said["usage"]["input_tokens"], said["usage"]["output_tokens"]) == (100, 7)
             refused = Reply(message=Assistant(text="No."), stop="refusal")
         async with FakeLLM([refused]) as llm:
-            assert (await send(llm, good("openai_chat"))).json["choices"][0]["message"]["refusal"] == "No."
+            assert (await send(llm, good("openai_chat"))).json["choices"][0]["message"][
+                "refusal"
+            ] == "No."
 
     asyncio.run(story())
 
@@ -138,7 +170,10 @@ def test_an_exception_in_a_script_is_told_as_the_provider_would(dialect: str) ->
     async def story() -> None:
         async with FakeLLM([ModelUnavailable("later", after_seconds=2)]) as llm:
             got = await send(llm, good(dialect))
-            assert (got.status, got.headers["retry-after"]) == (529 if dialect == "anthropic" else 503, "2")
+            assert (got.status, got.headers["retry-after"]) == (
+                529 if dialect == "anthropic" else 503,
+                "2",
+            )
             assert b"later" in got.body
         async with FakeLLM([ModelRejected("never")]) as llm:
             got = await send(llm, good(dialect))
@@ -190,7 +225,10 @@ def test_what_is_said_depends_on_the_conversation_alone(dialect: str) -> None:
                 await send(llm, good(dialect, text="something else"))
                 got = await send(llm, good(dialect, turns=1))
                 said.append(calls_of(dialect, got, False))
-                ids = {"anthropic": ["content", 0, "id"], "openai_responses": ["output", 0, "call_id"]}.get(dialect)
+                ids = {
+                    "anthropic": ["content", 0, "id"],
+                    "openai_responses": ["output", 0, "call_id"],
+                }.get(dialect)
                 if ids:
                     value = got.json
                     for step in ids:
@@ -206,10 +244,16 @@ def test_what_is_said_depends_on_the_conversation_alone(dialect: str) -> None:
 def test_a_mark_in_a_text_calls_a_tool_and_then_answers(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM(["not asked"]) as llm:
-            said = [await send(llm, good(dialect, text="Do @@turns=3,tool=read@@ please", turns=n)) for n in range(4)]
+            said = [
+                await send(llm, good(dialect, text="Do @@turns=3,tool=read@@ please", turns=n))
+                for n in range(4)
+            ]
             calls = [calls_of(dialect, got, False) for got in said]
             assert [len(found) for found in calls] == [1, 1, 0, 0]
-            assert [json.loads(found[0][1]) for found in calls[:2]] == [{"path": "1"}, {"path": "2"}]
+            assert [json.loads(found[0][1]) for found in calls[:2]] == [
+                {"path": "1"},
+                {"path": "2"},
+            ]
             assert text_of(dialect, said[2], False) == "Done after 3 turns."
             assert llm.violations == []
 
@@ -219,11 +263,15 @@ def test_a_mark_in_a_text_calls_a_tool_and_then_answers(dialect: str) -> None:
 def test_a_mark_says_how_many_calls_and_with_what_and_the_last_mark_counts() -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
-            text = '@@turns=9,tool=read@@ @@turns=2,tool=read,calls=3,args={"path":"\\u0040\\u0040"}@@'
+            text = (
+                '@@turns=9,tool=read@@ @@turns=2,tool=read,calls=3,args={"path":"\\u0040\\u0040"}@@'
+            )
             got = await send(llm, good("openai_chat", text="@@turns=1@@"))
             assert text_of("openai_chat", got, False) == "Done after 1 turns."
             got = await send(llm, good("openai_chat", text=text.partition(" ")[2]))
-            assert [json.loads(args) for _, args in calls_of("openai_chat", got, False)] == [{"path": "@@"}] * 3
+            assert [json.loads(args) for _, args in calls_of("openai_chat", got, False)] == [
+                {"path": "@@"}
+            ] * 3
             got = await send(llm, good("openai_chat", text="@@turns=2@@"))
             assert len(calls_of("openai_chat", got, False)) == 1
             got = await send(llm, good("openai_chat", text="@@turns=2,tool=write@@"))
@@ -249,7 +297,15 @@ def test_made_up_arguments_fit_the_schema() -> None:
         },
         "required": ["s", "i", "n", "b", "z", "a", "o"],
     }
-    assert sample(schema, 3) == {"s": "3", "i": 3, "n": 3, "b": True, "z": None, "a": ["3"], "o": {"x": "p"}}
+    assert sample(schema, 3) == {
+        "s": "3",
+        "i": 3,
+        "n": 3,
+        "b": True,
+        "z": None,
+        "a": ["3"],
+        "o": {"x": "p"},
+    }
 
 
 def usage_of(dialect: str, said: dict[str, Any]) -> tuple[int, int]:
@@ -283,16 +339,22 @@ def test_a_prefix_that_was_seen_before_is_read_from_the_cache(dialect: str) -> N
         async with FakeLLM() as llm:
             found = []
             for n in range(3):
-                said = (await send(llm, marked(dialect, good(dialect, text="x" * 400, turns=n)))).json
+                said = (
+                    await send(llm, marked(dialect, good(dialect, text="x" * 400, turns=n)))
+                ).json
                 found.append(usage_of(dialect, said))
             (first, none), (second, some), (third, more) = found
             assert none == 0
             assert first < second < third
             assert abs(some - first) <= 1
             assert abs(more - second) <= 1
-            other = usage_of(dialect, (await send(llm, marked(dialect, good(dialect, text="y" * 400)))).json)
+            other = usage_of(
+                dialect, (await send(llm, marked(dialect, good(dialect, text="y" * 400)))).json
+            )
             assert other[1] < 100, "only the tools are the same"
-            said = (await send(llm, marked(dialect, good(dialect, model="other", text="x" * 400)))).json
+            said = (
+                await send(llm, marked(dialect, good(dialect, model="other", text="x" * 400)))
+            ).json
             assert usage_of(dialect, said)[1] == 0, "each model has its own cache"
 
     asyncio.run(story())
@@ -304,7 +366,9 @@ def test_four_characters_are_a_token() -> None:
             post = good("openai_chat", text="x" * 400)
             post.body = {"messages": [{"role": "user", "content": "x" * 400}], "max_tokens": 5}
             assert (await send(llm, post)).json["usage"]["prompt_tokens"] == 100
-            assert (await send(llm, post)).json["usage"]["completion_tokens"] == 5, "no more than was asked for"
+            assert (await send(llm, post)).json["usage"]["completion_tokens"] == 5, (
+                "no more than was asked for"
+            )
             del post.body["max_tokens"]
             assert (await send(llm, post)).json["usage"]["completion_tokens"] == 11
 
@@ -316,8 +380,13 @@ def test_anthropic_caches_only_where_it_is_asked_to() -> None:
         async with FakeLLM() as llm:
             for _ in range(2):
                 said = (await send(llm, good("anthropic", text="x" * 400))).json["usage"]
-                assert (said["cache_read_input_tokens"], said["cache_creation_input_tokens"]) == (0, 0)
-            written = (await send(llm, marked("anthropic", good("anthropic", text="x" * 400)))).json["usage"]
+                assert (said["cache_read_input_tokens"], said["cache_creation_input_tokens"]) == (
+                    0,
+                    0,
+                )
+            written = (
+                await send(llm, marked("anthropic", good("anthropic", text="x" * 400)))
+            ).json["usage"]
             assert (written["cache_read_input_tokens"], written["input_tokens"]) == (0, 0)
             assert written["cache_creation_input_tokens"] > 100
             top = good("anthropic", text="x" * 400, cache_control={"type": "ephemeral"})
@@ -330,8 +399,13 @@ def test_anthropic_looks_back_twenty_blocks_for_a_cached_prefix() -> None:
     def wide(n: int) -> Post:
         post = good("anthropic", text="x" * 400)
         uses = [{"type": "tool_use", "id": f"t{i}", "name": "read", "input": {}} for i in range(n)]
-        results = [{"type": "tool_result", "tool_use_id": f"t{i}", "content": "y"} for i in range(n)]
-        post.body["messages"] += [{"role": "assistant", "content": uses}, {"role": "user", "content": results}]
+        results = [
+            {"type": "tool_result", "tool_use_id": f"t{i}", "content": "y"} for i in range(n)
+        ]
+        post.body["messages"] += [
+            {"role": "assistant", "content": uses},
+            {"role": "user", "content": results},
+        ]
         return marked("anthropic", post)
 
     async def story() -> None:

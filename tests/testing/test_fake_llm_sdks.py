@@ -1,4 +1,5 @@
-"""The providers' own clients talk to the fake as they would to the real thing, and their types fit what it says."""
+"""The providers' own clients talk to the fake as they would to the real thing, and their types fit
+what it says."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ BOTH = [False, True]
 async def ask_anthropic(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any]:
     client = anthropic.AsyncAnthropic(base_url=llm.url, api_key="k", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": "hi"}]
-    options: dict[str, Any] = {"model": "m", "max_tokens": 500, "tools": tools("anthropic"), "messages": messages}
+    options: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 500,
+        "tools": tools("anthropic"),
+        "messages": messages,
+    }
 
     async def once() -> Message:
         if not stream:
@@ -47,25 +53,37 @@ async def ask_anthropic(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any
         assert first.stop_reason == "tool_use"
         calls = [block for block in first.content if block.type == "tool_use"]
         messages.append(
-            {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in first.content]}
+            {
+                "role": "assistant",
+                "content": [block.model_dump(exclude_none=True) for block in first.content],
+            }
         )
         answers = [{"type": "tool_result", "tool_use_id": one.id, "content": "x"} for one in calls]
         messages.append({"role": "user", "content": answers})
         second = await once()
     assert second.stop_reason == "end_turn"
     text = "".join(block.text for block in second.content if block.type == "text")
-    return [one.input for one in calls], text, (second.usage.input_tokens, second.usage.output_tokens)
+    return (
+        [one.input for one in calls],
+        text,
+        (second.usage.input_tokens, second.usage.output_tokens),
+    )
 
 
 async def ask_chat(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any]:
     client = openai.AsyncOpenAI(base_url=f"{llm.url}/v1", api_key="k", max_retries=0)
-    messages: list[Any] = [{"role": "system", "content": "Be good."}, {"role": "user", "content": "hi"}]
+    messages: list[Any] = [
+        {"role": "system", "content": "Be good."},
+        {"role": "user", "content": "hi"},
+    ]
     options: dict[str, Any] = {"model": "m", "messages": messages, "tools": tools("openai_chat")}
 
     async def once() -> ChatCompletion:
         if not stream:
             return await client.chat.completions.create(**options)
-        async with client.chat.completions.stream(**options, stream_options={"include_usage": True}) as parts:
+        async with client.chat.completions.stream(
+            **options, stream_options={"include_usage": True}
+        ) as parts:
             return await parts.get_final_completion()
 
     async with client:
@@ -73,7 +91,11 @@ async def ask_chat(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any]:
         assert first.choices[0].finish_reason == "tool_calls"
         calls: Sequence[Any] = first.choices[0].message.tool_calls or ()
         plain = [
-            {"id": c.id, "type": "function", "function": {"name": c.function.name, "arguments": c.function.arguments}}
+            {
+                "id": c.id,
+                "type": "function",
+                "function": {"name": c.function.name, "arguments": c.function.arguments},
+            }
             for c in calls
         ]
         messages.append({"role": "assistant", "content": None, "tool_calls": plain})
@@ -104,7 +126,9 @@ async def ask_responses(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any
         for one in calls:
             kept = {"type": "function_call", "id": one.id, "call_id": one.call_id, "name": one.name}
             items.append({**kept, "arguments": one.arguments})
-        items.extend({"type": "function_call_output", "call_id": one.call_id, "output": "x"} for one in calls)
+        items.extend(
+            {"type": "function_call_output", "call_id": one.call_id, "output": "x"} for one in calls
+        )
         second = await once()
     assert second.usage is not None
     usage = (second.usage.input_tokens, second.usage.output_tokens)
@@ -116,7 +140,9 @@ def gemini_options(llm: FakeLLM, transport: httpx2.AsyncClient) -> types.HttpOpt
     return types.HttpOptions(base_url=llm.url, httpx_async_client=transport)
 
 
-async def ask_gemini(llm: FakeLLM, stream: bool, model: str = "gemini-3-pro") -> tuple[list[Any], str, Any]:
+async def ask_gemini(
+    llm: FakeLLM, stream: bool, model: str = "gemini-3-pro"
+) -> tuple[list[Any], str, Any]:
     transport = httpx2.AsyncClient()
     client = genai.Client(api_key="k", http_options=gemini_options(llm, transport))
     declared = types.FunctionDeclaration(name="read", parameters_json_schema=SCHEMA)
@@ -129,8 +155,14 @@ async def ask_gemini(llm: FakeLLM, stream: bool, model: str = "gemini-3-pro") ->
 
     async def once() -> list[types.GenerateContentResponse]:
         if not stream:
-            return [await client.aio.models.generate_content(model=model, contents=contents, config=config)]
-        parts = await client.aio.models.generate_content_stream(model=model, contents=contents, config=config)
+            return [
+                await client.aio.models.generate_content(
+                    model=model, contents=contents, config=config
+                )
+            ]
+        parts = await client.aio.models.generate_content_stream(
+            model=model, contents=contents, config=config
+        )
         return [part async for part in parts]
 
     def parts_of(said: list[types.GenerateContentResponse]) -> list[types.Part]:
@@ -140,8 +172,12 @@ async def ask_gemini(llm: FakeLLM, stream: bool, model: str = "gemini-3-pro") ->
     first = parts_of(await once())
     calls = [part.function_call for part in first if part.function_call is not None]
     contents.append(types.Content(role="model", parts=first))
-    answers = [types.FunctionResponse(id=one.id, name=one.name, response={"output": "x"}) for one in calls]
-    contents.append(types.Content(role="user", parts=[types.Part(function_response=one) for one in answers]))
+    answers = [
+        types.FunctionResponse(id=one.id, name=one.name, response={"output": "x"}) for one in calls
+    ]
+    contents.append(
+        types.Content(role="user", parts=[types.Part(function_response=one) for one in answers])
+    )
     second = await once()
     await transport.aclose()
     usage = second[-1].usage_metadata
@@ -195,7 +231,9 @@ def test_what_a_dialect_says_fits_the_types_of_its_client() -> None:
         said = Assistant(text=TEXT, calls=(call("read", path="a.txt"), call("read", path="b.txt")))
         async with FakeLLM([said]) as llm:
             for dialect, (whole, event) in checks.items():
-                more: dict[str, Any] = {"stream_options": {"include_usage": True}} if dialect == "openai_chat" else {}
+                more: dict[str, Any] = (
+                    {"stream_options": {"include_usage": True}} if dialect == "openai_chat" else {}
+                )
                 if dialect == "anthropic":
                     more = {"thinking": {"type": "adaptive"}}
                 if dialect == "openai_responses":
@@ -226,7 +264,9 @@ def test_official_clients_raise_their_own_errors_for_faults() -> None:
             with pytest.raises(anthropic.RateLimitError):
                 await one.messages.create(model="fault-F1", max_tokens=9, messages=user)
             with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
-                async with one.messages.stream(model="fault-F4", max_tokens=9, messages=user) as parts:
+                async with one.messages.stream(
+                    model="fault-F4", max_tokens=9, messages=user
+                ) as parts:
                     await parts.get_final_message()
             with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
                 await one.messages.create(model="fault-F12", max_tokens=9, messages=user)
@@ -235,7 +275,9 @@ def test_official_clients_raise_their_own_errors_for_faults() -> None:
             with pytest.raises(openai.AuthenticationError):
                 await two.responses.create(model="fault-F10", input="hi")
             with pytest.raises(openai.APIError):
-                async for _ in await two.chat.completions.create(model="fault-F5", messages=user, stream=True):
+                async for _ in await two.chat.completions.create(
+                    model="fault-F5", messages=user, stream=True
+                ):
                     pass
             events = await two.responses.create(model="fault-F5", input="hi", stream=True)
             assert [event.type async for event in events][-1] == "error"
@@ -268,7 +310,9 @@ def test_an_official_client_tries_again_and_succeeds() -> None:
         async with FakeLLM(["yes"], settings=FakeSettings(retry_after_seconds=0.01)) as llm:
             client = anthropic.AsyncAnthropic(base_url=llm.url, api_key="k", max_retries=1)
             user: Any = [{"role": "user", "content": "hi"}]
-            said = await client.messages.create(model="fault-F1-then-ok", max_tokens=9, messages=user)
+            said = await client.messages.create(
+                model="fault-F1-then-ok", max_tokens=9, messages=user
+            )
             assert said.content[0].type == "text"
             assert (llm.n_requests, llm.injected) == (2, [(1, "F1")])
             await client.close()

@@ -1,4 +1,5 @@
-"""What every dialect of the fake provider refuses: bodies, paths, sizes, schemas; and nothing makes it fail."""
+"""What every dialect of the fake provider refuses: bodies, paths, sizes, schemas; and nothing makes
+it fail."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from tests.testing.fake_llm_support import ALL, good, raw, send
 
 
 @pytest.mark.parametrize("dialect", ALL)
-@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'"x"', b'{"model": "\xff"}', b'{"a": "\\ud800"}', b"{}{}"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[1]", b'"x"', b'{"model": "\xff"}', b'{"a": "\\ud800"}', b"{}{}"]
+)
 def test_a_body_that_is_no_object_is_refused(dialect: str, data: bytes) -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
@@ -32,7 +35,11 @@ def test_paths_methods_and_sizes_are_refused_in_the_shape_of_the_provider(dialec
         async with FakeLLM(settings=FakeSettings(max_body=1000)) as llm:
             post = good(dialect)
             path = post.target()
-            post.path = path.replace("generateContent", "nothing") if dialect == "gemini" else f"{path}/nothing"
+            post.path = (
+                path.replace("generateContent", "nothing")
+                if dialect == "gemini"
+                else f"{path}/nothing"
+            )
             got = await send(llm, post)
             assert got.status == 404
             assert "Not found" in message_of(dialect, got)
@@ -85,7 +92,10 @@ def test_anthropic_thinks_when_it_is_asked_to_and_wants_its_thoughts_back() -> N
             said = (await send(llm, post)).json["content"]
             assert [block["type"] for block in said] == ["thinking", "tool_use"]
             answer = {"type": "tool_result", "tool_use_id": said[1]["id"], "content": "x"}
-            post.body["messages"] += [{"role": "assistant", "content": said}, {"role": "user", "content": [answer]}]
+            post.body["messages"] += [
+                {"role": "assistant", "content": said},
+                {"role": "user", "content": [answer]},
+            ]
             assert (await send(llm, post)).status == 200
             for broken in (said[1:], [{**said[0], "thinking": "else"}, said[1]]):
                 post.body["messages"][1]["content"] = broken
@@ -107,7 +117,9 @@ def test_responses_seal_their_reasoning_and_gemini_signs_its_calls() -> None:
             twin = good("gemini", model="gemini-3-pro")
             content = (await send(llm, twin)).json["candidates"][0]["content"]
             given = content["parts"][0]["functionCall"]
-            told = {"functionResponse": {"name": "read", "id": given["id"], "response": {"output": "x"}}}
+            told = {
+                "functionResponse": {"name": "read", "id": given["id"], "response": {"output": "x"}}
+            }
             twin.body["contents"] += [content, {"role": "user", "parts": [told]}]
             assert (await send(llm, twin)).status == 200
             del content["parts"][0]["thoughtSignature"]
@@ -117,11 +129,18 @@ def test_responses_seal_their_reasoning_and_gemini_signs_its_calls() -> None:
 
 
 def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
-    """Each place of a good body is replaced by values of every type: a refusal or an answer, never silence."""
+    """Each place of a good body is replaced by values of every type: a refusal or an answer, never
+    silence."""
     values: list[Any] = [None, True, 0, -1, 1.5, "", "x", [], [0], {}, {"x": 0}]
 
     def places(value: Any) -> list[tuple[Any, Any]]:
-        steps = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+        steps = (
+            list(value)
+            if isinstance(value, dict)
+            else list(range(len(value)))
+            if isinstance(value, list)
+            else []
+        )
         found = [(value, step) for step in steps]
         for step in steps:
             found += places(value[step])
@@ -141,7 +160,11 @@ def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
                         writer.write(wire(post))
                         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
                         length = head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]
-                        body = await reader.readexactly(int(length)) if length else await reader.readuntil(b"0\r\n\r\n")
+                        body = (
+                            await reader.readexactly(int(length))
+                            if length
+                            else await reader.readuntil(b"0\r\n\r\n")
+                        )
                         assert head.split(b" ")[1] in (b"200", b"400"), (dialect, step, value)
                         assert length == b"" or json.loads(body)
                     holder[step] = kept

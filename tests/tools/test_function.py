@@ -21,7 +21,15 @@ from retinue.tools.function import FunctionTool, tool
 
 def a_caller(**fields: Any) -> Caller:
     spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
-    return Caller(spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5, **fields)
+    return Caller(
+        spec=spec,
+        run=Run(id="r", state=Queued(), turn=2),
+        call_id="c",
+        index=1,
+        key="k",
+        at=5,
+        **fields,
+    )
 
 
 def run(made: FunctionTool, **args: Any) -> Any:
@@ -34,7 +42,9 @@ class Place(msgspec.Struct):
 
 
 @tool
-def find(pattern: str, place: Place, mode: Literal["fast", "slow"] = "fast", limit: int = 10) -> str:
+def find(
+    pattern: str, place: Place, mode: Literal["fast", "slow"] = "fast", limit: int = 10
+) -> str:
     """Find things.
 
     In a place.
@@ -71,7 +81,9 @@ def test_arguments_are_checked_and_converted() -> None:
         ({"pattern": "x", "place": {"name": "a"}, "rm": 1}, "unknown field `rm`"),
     ],
 )
-def test_wrong_arguments_are_an_answer_that_the_model_can_act_on(args: dict[str, Any], says: str) -> None:
+def test_wrong_arguments_are_an_answer_that_the_model_can_act_on(
+    args: dict[str, Any], says: str
+) -> None:
     answer = run(find, **args)
     assert answer.error
     assert answer.text.startswith("Invalid parameters: ")
@@ -117,7 +129,14 @@ def test_a_caller_is_filled_in_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "Done."), ("as it is", "as it is"), ({"a": [1]}, '{"a":[1]}'), (3, "3"), (True, "true")]
+    ("value", "text"),
+    [
+        (None, "Done."),
+        ("as it is", "as it is"),
+        ({"a": [1]}, '{"a":[1]}'),
+        (3, "3"),
+        (True, "true"),
+    ],
 )
 def test_what_is_returned_becomes_words(value: Any, text: str) -> None:
     @tool(quick=True)
@@ -129,7 +148,8 @@ def test_what_is_returned_becomes_words(value: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [Answer(text="x", error=True), Orders(answer="x"), Submission(text="x"), Ask(question="?")]
+    "value",
+    [Answer(text="x", error=True), Orders(answer="x"), Submission(text="x"), Ask(question="?")],
 )
 def test_an_answer_for_the_machine_is_passed_on(value: Any) -> None:
     @tool(quick=True)
@@ -153,7 +173,11 @@ def test_a_tool_that_cannot_be_described_is_refused_when_it_is_made() -> None:
     def unknown(a: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
         """x"""
 
-    for function, says in ((untyped, "needs an annotation"), (many, "by its name"), (named, "by its name")):
+    for function, says in (
+        (untyped, "needs an annotation"),
+        (many, "by its name"),
+        (named, "by its name"),
+    ):
         with pytest.raises(ConfigError, match=says):
             tool(function)
     with pytest.raises(ConfigError, match="cannot be resolved"):
@@ -178,7 +202,9 @@ def test_a_type_without_a_schema_is_refused_with_the_name_of_the_tool() -> None:
 
 def an_outcome(text: str) -> ChildOutcome:
     ending = Ending(state="completed", stop="done", text=text)
-    return ChildOutcome(id="x", label="l", task="t", item=0, ending=ending, usage=Usage(), created_at=0)
+    return ChildOutcome(
+        id="x", label="l", task="t", item=0, ending=ending, usage=Usage(), created_at=0
+    )
 
 
 def test_a_family_composes_with_the_words_it_was_given() -> None:
@@ -208,7 +234,9 @@ def test_a_caller_makes_orders_from_the_defaults_of_the_agent() -> None:
     caller = a_caller(look=Defaults())
     orders = caller.spawn("hand", "a", "b", join="none", answer="ok", label="mine")
     assert [o.task for o in orders.spawns] == ["a", "b"]
-    assert {(o.agent, o.max_turns, o.join, o.label) for o in orders.spawns} == {("hand", 3, "none", "mine")}
+    assert {(o.agent, o.max_turns, o.join, o.label) for o in orders.spawns} == {
+        ("hand", 3, "none", "mine")
+    }
     assert orders.answer == "ok"
     assert caller.child_id(0) != caller.child_id(1)
     assert asyncio.run(caller.children()) == []

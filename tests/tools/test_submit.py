@@ -48,7 +48,11 @@ def test_the_schema_of_the_type_is_what_the_model_is_shown() -> None:
 
 
 def test_a_json_schema_does_as_well() -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 1}},
+        "required": ["n"],
+    }
     made = SubmitResult(schema)
     assert submit(made, {"result": {"n": 2}}).data == {"n": 2}
     assert "$.n" in submit(made, {"result": {"n": 0}}).text

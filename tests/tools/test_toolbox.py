@@ -55,7 +55,9 @@ def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
         Toolbox().add("boss", [look, look])
 
 
-def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_it_wants_one() -> None:
+def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_it_wants_one() -> (
+    None
+):
     made: list[Caller] = []
 
     def caller() -> Caller:
@@ -116,7 +118,9 @@ def test_a_near_miss_gets_a_hint_and_is_not_run() -> None:
 
 
 def test_bad_arguments_are_an_answer() -> None:
-    assert run("look", "{oops").text.startswith("Invalid parameters: the arguments are not valid JSON")
+    assert run("look", "{oops").text.startswith(
+        "Invalid parameters: the arguments are not valid JSON"
+    )
     assert run("look", '{"at": 1}').text.startswith("Invalid parameters: ")
 
 

@@ -16,14 +16,15 @@ Dialect = Literal["retinue", "claude", "opencode", "codex", "copilot", "gemini",
 PermissionMode = Literal["manual", "acceptEdits", "plan", "dontAsk", "auto", "bypassPermissions"]
 
 WIDENING: frozenset[str] = frozenset({"acceptEdits", "dontAsk", "auto", "bypassPermissions"})
-"""Modes that let an agent do more without asking: a file of a project may not turn them on before it is trusted."""
+"""Modes that let an agent do more without asking: a file of a project may not turn them on before
+it is trusted."""
 
 BYTES_PER_TOKEN = 4
 
 
 class FileComplaint(Value):
-    """One thing that is wrong with a file. An error keeps the agent from being used, a warning and a note do not.
-    Line 0 is the whole file."""
+    """One thing that is wrong with a file. An error keeps the agent from being used, a warning and
+    a note do not. Line 0 is the whole file."""
 
     path: str
     message: str
@@ -48,13 +49,13 @@ class DefinitionSource(Value):
 
 
 class AgentSpec(Value):
-    """An agent as a file describes it. None means that the file leaves it to whoever starts the agent.
+    """An agent as a file describes it. None means that the file leaves it to whoever starts the
+    agent.
 
-    `tools` are names of ours, `agent` standing for everything that starts others, or `mcp__server__tool`. `can_spawn`
-    are names or globs of agents. `rules` are permissions as `core.permits` reads them (`allow: shell(git *)`), in the
-    file's order: where two disagree, the file means the later one. `extra` keeps every key that has no field here.
-    Times are seconds.
-    """
+    `tools` are names of ours, `agent` standing for everything that starts others, or
+    `mcp__server__tool`. `can_spawn` are names or globs of agents. `rules` are permissions as
+    `core.permits` reads them (`allow: shell(git *)`), in the file's order: where two disagree, the
+    file means the later one. `extra` keeps every key that has no field here. Times are seconds."""
 
     name: str
     description: str = ""
@@ -106,7 +107,8 @@ class Shadowed(Value):
 
 
 class FoundAgents(Value):
-    """All agents that were found. `broken` ones are named, so that they can be mended, and cannot be used."""
+    """All agents that were found. `broken` ones are named, so that they can be mended, and cannot
+    be used."""
 
     agents: dict[str, AgentSpec] = msgspec.field(default_factory=dict)
     broken: tuple[AgentSpec, ...] = ()
@@ -119,7 +121,8 @@ class FoundAgents(Value):
 
 
 def tokens_in(text: str) -> int:
-    """About how many tokens a text costs: a rule of thumb, since only the model's own tokenizer knows."""
+    """About how many tokens a text costs: a rule of thumb, since only the model's own tokenizer
+    knows."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 

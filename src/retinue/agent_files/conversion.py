@@ -1,4 +1,5 @@
-"""Specs become agents of this library: tools by name, staff by who may start whom, limits, permissions, skills."""
+"""Specs become agents of this library: tools by name, staff by who may start whom, limits,
+permissions, skills."""
 
 from __future__ import annotations
 
@@ -21,10 +22,15 @@ from retinue.models.base import Model
 from retinue.tools.families.base import Family
 
 INHERITED = tuple(t for t in CANONICAL if t not in (AGENT, "skill"))
-"""What an agent gets whose file says nothing about tools. What its runs may really call, their parent decides."""
+"""What an agent gets whose file says nothing about tools. What its runs may really call, their
+parent decides."""
 
 Naming = Callable[[str], "Model | str | None"]
-_PROVIDERS = ((r"claude", "anthropic"), (r"gpt-|o[134]\b|o[134]-|codex", "openai"), (r"gemini", "gemini"))
+_PROVIDERS = (
+    (r"claude", "anthropic"),
+    (r"gpt-|o[134]\b|o[134]-|codex", "openai"),
+    (r"gemini", "gemini"),
+)
 
 
 def to_agents(
@@ -41,15 +47,20 @@ def to_agents(
 ) -> dict[str, Agent]:
     """All agents that can be used, by name, each knowing those that it may start.
 
-    `models` says what a model's name in a file stands for; what it does not know runs on the `default_model`. The
-    `families` go to those that may start others; so does the tool `agent`. `lead` is the agent that people talk to: it
-    may start others even if its file says nothing about it. `tools` are further tools of the program by name.
-    """
+    `models` says what a model's name in a file stands for; what it does not know runs on the
+    `default_model`. The `families` go to those that may start others; so does the tool `agent`.
+    `lead` is the agent that people talk to: it may start others even if its file says nothing about
+    it. `tools` are further tools of the program by name."""
     if lead and lead not in library.agents:
         hint = hint_at(lead, library.agents)
-        raise ConfigError(f"there is no agent {lead!r}; {hint or 'there is: ' + (', '.join(library.agents) or 'none')}")
+        raise ConfigError(
+            f"there is no agent {lead!r}; "
+            f"{hint or 'there is: ' + (', '.join(library.agents) or 'none')}"
+        )
     specs = {name: spec for name, spec in library.agents.items() if not spec.disabled}
-    made = _Maker(specs, default_model, families, lead, models, inherit, tools or {}, skills or {}, files)
+    made = _Maker(
+        specs, default_model, families, lead, models, inherit, tools or {}, skills or {}, files
+    )
     agents, staffs = {}, {}
     for name, spec in specs.items():
         staff: list[Agent] = []
@@ -85,7 +96,11 @@ class _Maker:
             spec.name,
             compose_instructions(told, self.files),
             model=self._model(spec),
-            tools=[*self._tools(spec), *([SkillTool(chosen)] if chosen else []), *self._staff_tool(spec)],
+            tools=[
+                *self._tools(spec),
+                *([SkillTool(chosen)] if chosen else []),
+                *self._staff_tool(spec),
+            ],
             staff=staff,
             families=tuple(self.families) if self._may_spawn(spec) else (),
             output=spec.output_schema,
@@ -119,7 +134,11 @@ class _Maker:
                 continue
             found = [n for n in self.tools if fnmatchcase(n, name)]
             names = found if found or name.startswith("mcp__") else [name]
-            out |= {n: self.tools.get(n, n) for n in names if not any(fnmatchcase(n, d) for d in spec.deny)}
+            out |= {
+                n: self.tools.get(n, n)
+                for n in names
+                if not any(fnmatchcase(n, d) for d in spec.deny)
+            }
         return list(out.values())
 
     def _skills(self, spec: AgentSpec) -> list[Skill]:
@@ -140,7 +159,8 @@ class _Maker:
 
 
 def provider_name(model: str) -> str:
-    """`provider:model` for the ways in which files write it; "" for a word like `fast` that only a program knows."""
+    """`provider:model` for the ways in which files write it; "" for a word like `fast` that only a
+    program knows."""
     if ":" in model:
         return model
     if "/" in model:
@@ -152,19 +172,33 @@ def provider_name(model: str) -> str:
     return ""
 
 
-def not_expressed(library: FoundAgents, models: Mapping[str, Any] | None = None) -> list[FileComplaint]:
+def not_expressed(
+    library: FoundAgents, models: Mapping[str, Any] | None = None
+) -> list[FileComplaint]:
     """What the files say and the agents made of them do not do."""
     out = []
     for spec in library.agents.values():
-        left = [f"{field} ({value})" for field, value in _without_effect(spec) if value not in ("", None)]
+        left = [
+            f"{field} ({value})"
+            for field, value in _without_effect(spec)
+            if value not in ("", None)
+        ]
         _, less = permit_rules(spec)
         if less:
             left.append(f"denying what is not allowed of {', '.join(less)}, which asks instead")
-        if spec.model is not None and not provider_name(spec.model) and spec.model not in (models or {}):
+        if (
+            spec.model is not None
+            and not provider_name(spec.model)
+            and spec.model not in (models or {})
+        ):
             left.append(f"the model {spec.model!r}, whose provider is not known")
         if left:
             message = f"{spec.name}: without effect: {'; '.join(left)}"
-            out.append(FileComplaint(path=spec.source.path, line=spec.source.line, severity="note", message=message))
+            out.append(
+                FileComplaint(
+                    path=spec.source.path, line=spec.source.line, severity="note", message=message
+                )
+            )
     return out
 
 

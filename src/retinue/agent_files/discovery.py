@@ -1,6 +1,5 @@
-"""Where definitions are looked for, and which of several with the same name is used: command line, project, user,
-built-in; in the project, the nearest folder.
-"""
+"""Where definitions are looked for, and which of several with the same name is used: command line,
+project, user, built-in; in the project, the nearest folder."""
 
 from __future__ import annotations
 
@@ -12,7 +11,14 @@ from typing import Any
 
 import msgspec
 
-from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, Dialect, FileComplaint, FoundAgents, Shadowed
+from retinue.agent_files.agent_spec import (
+    AgentSpec,
+    DefinitionSource,
+    Dialect,
+    FileComplaint,
+    FoundAgents,
+    Shadowed,
+)
 from retinue.agent_files.loader import Loader
 from retinue.sandbox.bounded_read import is_beneath, real, shown, walk
 
@@ -24,7 +30,8 @@ Extra = str | Path | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DefinitionFolder:
-    """A folder of definitions, or a file that holds some, relative to a project's folder or to the home."""
+    """A folder of definitions, or a file that holds some, relative to a project's folder or to the
+    home."""
 
     path: str
     dialect: Dialect
@@ -69,7 +76,9 @@ def user_places(home: Path, config: Path, codex: Path) -> tuple[tuple[Path, Defi
 def project_root_of(cwd: str | Path) -> Path:
     """The nearest folder above that is a repository; without one, the folder itself."""
     here = real(cwd)
-    return next((folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here)
+    return next(
+        (folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here
+    )
 
 
 def find_agents(
@@ -86,17 +95,18 @@ def find_agents(
 ) -> FoundAgents:
     """All agents that can be found from a folder. Nothing here raises over what is in a file.
 
-    `extra` are JSON texts, mappings, files or folders that a command line names. `trusted` lets the project's files
-    widen permissions; see `load.tamed`. `tools` are names that this program knows beside the built-in ones. Without a
-    `home` only the project is looked at.
-    """
+    `extra` are JSON texts, mappings, files or folders that a command line names. `trusted` lets the
+    project's files widen permissions; see `load.tamed`. `tools` are names that this program knows
+    beside the built-in ones. Without a `home` only the project is looked at."""
     here = real(cwd)
     root = project_root_of(here) if project_root is None else real(project_root)
     shelf = _Shelf()
     for item in extra:
         shelf.add_extra(item, Loader("command", None, known=tools))
     if not is_beneath(here, root):
-        shelf.complaints.append(FileComplaint(path=shown(here), message=f"it is not beneath the project {root}"))
+        shelf.complaints.append(
+            FileComplaint(path=shown(here), message=f"it is not beneath the project {root}")
+        )
         root = here
     users = real(home) if home is not None else None
     loader = Loader("project", root, trusted, tools)
@@ -110,7 +120,11 @@ def find_agents(
         for base, place in user_places(users, config, codex):
             shelf.add_place(base, place, Loader("user", None, known=tools))
     for spec in builtin:
-        shelf.put(msgspec.structs.replace(spec, source=msgspec.structs.replace(spec.source, scope="built-in")))
+        shelf.put(
+            msgspec.structs.replace(
+                spec, source=msgspec.structs.replace(spec.source, scope="built-in")
+            )
+        )
     return shelf.library()
 
 
@@ -141,7 +155,10 @@ class _Shelf:
             return
         self.shadowed.append(Shadowed(spec=spec, by=other.path))
         if _same_folder(mine, other):
-            message = f"two agents here are named {spec.name!r}; the one in {os.path.basename(other.path)} is used"
+            message = (
+                f"two agents here are named {spec.name!r}; the one in "
+                f"{os.path.basename(other.path)} is used"
+            )
             self.complaints.append(FileComplaint(path=mine.path, line=mine.line, message=message))
 
     def add_extra(self, item: Extra, loader: Loader) -> None:
@@ -175,24 +192,32 @@ class _Shelf:
         if place.path.endswith((".json", ".jsonc", ".toml")):
             if os.path.isfile(path):
                 self._take(
-                    loader.opencode_json(path) if place.dialect == "opencode" else loader.file(path, "codex", path.stem)
+                    loader.opencode_json(path)
+                    if place.dialect == "opencode"
+                    else loader.file(path, "codex", path.stem)
                 )
             return
         if not os.path.isdir(path):
             return
         if loader.root is not None and not is_beneath(real(path), loader.root):
             self.complaints.append(
-                FileComplaint(path=shown(path), message="it leads out of the project; it was not read")
+                FileComplaint(
+                    path=shown(path), message="it leads out of the project; it was not read"
+                )
             )
             return
         self.places.append(shown(path))
         for file, why in walk(path, place.suffixes, place.depth):
             if why:
-                self.complaints.append(FileComplaint(path=shown(file), severity="note", message=why))
+                self.complaints.append(
+                    FileComplaint(path=shown(file), severity="note", message=why)
+                )
                 continue
             self.n_files += 1
             if self.n_files > MAX_FILES:
-                self._fail(shown(path), f"there are more than {MAX_FILES} files; the rest was not read")
+                self._fail(
+                    shown(path), f"there are more than {MAX_FILES} files; the rest was not read"
+                )
                 return
             self._take(loader.file(file, place.dialect, stem_of(file, place.dialect, path)))
 
@@ -216,7 +241,11 @@ class _Shelf:
 
 
 def _same_folder(a: DefinitionSource, b: DefinitionSource) -> bool:
-    return a.scope == b.scope and a.dialect == b.dialect and os.path.dirname(a.path) == os.path.dirname(b.path)
+    return (
+        a.scope == b.scope
+        and a.dialect == b.dialect
+        and os.path.dirname(a.path) == os.path.dirname(b.path)
+    )
 
 
 def dialect_of(path: Path) -> Dialect:

@@ -1,4 +1,5 @@
-"""Typed fields out of what a file says: what has the wrong type is a complaint with its line, and is left out."""
+"""Typed fields out of what a file says: what has the wrong type is a complaint with its line, and
+is left out."""
 
 from __future__ import annotations
 
@@ -32,7 +33,13 @@ MODES: dict[str, PermissionMode] = {
 """Permission modes as the programs call them, in lower case."""
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-BUDGET = {"max_tokens": "tokens", "max_usd": "usd", "max_turns": "turns", "timeout": "seconds", "max_calls": "calls"}
+BUDGET = {
+    "max_tokens": "tokens",
+    "max_usd": "usd",
+    "max_turns": "turns",
+    "timeout": "seconds",
+    "max_calls": "calls",
+}
 ON_LIMIT = ("land", "ask", "stop")
 
 _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -42,7 +49,10 @@ class Fields:
     """Reads keys and remembers which were read: what is left at the end is kept as it is."""
 
     def __init__(
-        self, document: AgentDocument, data: Mapping[str, Any] | None = None, at: tuple[str, ...] = ()
+        self,
+        document: AgentDocument,
+        data: Mapping[str, Any] | None = None,
+        at: tuple[str, ...] = (),
     ) -> None:
         self.document = document
         self.data = document.data if data is None else data
@@ -57,12 +67,16 @@ class Fields:
             path = path[:-1]
         return 0
 
-    def complain(self, key: str, message: str, severity: Severity = "warning", hint: Hint = "") -> None:
+    def complain(
+        self, key: str, message: str, severity: Severity = "warning", hint: Hint = ""
+    ) -> None:
         self.document.complain(message, self.line(key), severity, hint)
 
     def wrong(self, key: str, wanted: str, value: Any, severity: Severity = "warning") -> None:
         said = f" ({value!r:.60})" if isinstance(value, str | int | float) else ""
-        self.complain(key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it was left out", severity)
+        self.complain(
+            key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it was left out", severity
+        )
 
     def raw(self, *keys: str) -> tuple[str, Any]:
         """The value of the first of some names for the same thing; the others count as read."""
@@ -96,7 +110,9 @@ class Fields:
     def whole(self, *keys: str, least: int = 1) -> int | None:
         key, value = self.raw(*keys)
         number = _number(value)
-        if value is None or (number is not None and number == int(number) and least <= number < 1 << 53):
+        if value is None or (
+            number is not None and number == int(number) and least <= number < 1 << 53
+        ):
             return None if number is None else int(number)
         self.wrong(key, f"a whole number from {least} on", value)
         return None
@@ -124,12 +140,14 @@ class Fields:
         return None
 
     def names(self, *keys: str) -> list[str] | None:
-        """A list of texts, or one text with commas or spaces. None: left out. A list of anything else is an error,
-        since what it was meant to leave out cannot be known."""
+        """A list of texts, or one text with commas or spaces. None: left out. A list of anything
+        else is an error, since what it was meant to leave out cannot be known."""
         key, value = self.raw(*keys)
         if value is None:
             if any(k in self.data for k in keys):
-                self.complain(key, f"{key} stands there without a value; it counts as left out", "note")
+                self.complain(
+                    key, f"{key} stands there without a value; it counts as left out", "note"
+                )
             return None
         if isinstance(value, str):
             return split_names(clean(value))
@@ -157,7 +175,12 @@ class Fields:
         if not word or word.lower() in by_low:
             return by_low.get(word.lower(), "")
         hint = hint_at(word, by_low.values())
-        self.complain(key, f"{key} is {word[:60]!r}, which is none of {', '.join(by_low.values())}", "warning", hint)
+        self.complain(
+            key,
+            f"{key} is {word[:60]!r}, which is none of {', '.join(by_low.values())}",
+            "warning",
+            hint,
+        )
         return ""
 
     def model(self, *keys: str) -> str | None:
@@ -174,7 +197,8 @@ class Fields:
         return MODES[word] if word else None
 
     def budget(self, *keys: str) -> Budget:
-        """Amounts by name; only what can be understood is a limit, and what cannot be is an error."""
+        """Amounts by name; only what can be understood is a limit, and what cannot be is an
+        error."""
         key = self.raw(*keys)[0]
         data = self.mapping(*keys)
         inner = Fields(self.document, data, (*self.at, key))
@@ -189,9 +213,15 @@ class Fields:
             out["on_limit"] = on_limit
         known = (*BUDGET, "on_limit")
         for name in inner.rest(known, quiet=()):
-            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(hint_at, name, known))
+            self.complain(
+                key, f"{key} knows no {name[:80]!r}", "error", partial(hint_at, name, known)
+            )
         if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
-            self.complain(key, f"{key} could not be read whole; the agent is not used without its limits", "error")
+            self.complain(
+                key,
+                f"{key} could not be read whole; the agent is not used without its limits",
+                "error",
+            )
         return Budget(**out)
 
     def schema(self, *keys: str) -> dict[str, Any] | None:
@@ -219,7 +249,12 @@ class Fields:
             out[key] = value
             if key not in silent:
                 hint = partial(hint_at, key, (*known, *silent))
-                self.complain(key, f"the key {key[:80]!r} is not known; it was kept and has no effect", "warning", hint)
+                self.complain(
+                    key,
+                    f"the key {key[:80]!r} is not known; it was kept and has no effect",
+                    "warning",
+                    hint,
+                )
         return out
 
 

@@ -1,6 +1,6 @@
-"""Markdown with YAML before it, TOML, and JSON with comments, as plain values with the line of each key. Bounded in
-size, depth and aliases: whatever the bytes are, the answer is a document with complaints.
-"""
+"""Markdown with YAML before it, TOML, and JSON with comments, as plain values with the line of each
+key. Bounded in size, depth and aliases: whatever the bytes are, the answer is a document with
+complaints."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Hint = str | Callable[[], str]
 
 @dataclass
 class AgentDocument:
-    """What a file holds. `lines` has the line of each key, by its path from the top. `broken`: its keys could not be
-    read, so that nothing may be concluded from a key that is missing."""
+    """What a file holds. `lines` has the line of each key, by its path from the top. `broken`: its
+    keys could not be read, so that nothing may be concluded from a key that is missing."""
 
     path: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -49,13 +49,18 @@ class AgentDocument:
     broken: bool = False
     complaints: list[FileComplaint] = field(default_factory=list)
 
-    def complain(self, message: str, line: int = 0, severity: Severity = "warning", hint: Hint = "") -> None:
-        """A hint that takes time to find is a function, which is not asked once there are complaints enough."""
+    def complain(
+        self, message: str, line: int = 0, severity: Severity = "warning", hint: Hint = ""
+    ) -> None:
+        """A hint that takes time to find is a function, which is not asked once there are
+        complaints enough."""
         is_full = len(self.complaints) >= MAX_COMPLAINTS
         if is_full and severity != "error":
             return
         said = clean(hint if isinstance(hint, str) else "" if is_full else hint())
-        made = FileComplaint(path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=said)
+        made = FileComplaint(
+            path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=said
+        )
         if is_full:  # that there is an error must not be lost
             self.complaints[-1] = made
         elif made not in self.complaints:
@@ -67,7 +72,8 @@ class AgentDocument:
 
 
 def read_markdown(raw: bytes, path: str) -> AgentDocument:
-    """Front matter between two lines of `---`, and the text behind it. A file without it is all text."""
+    """Front matter between two lines of `---`, and the text behind it. A file without it is all
+    text."""
     out = AgentDocument(path)
     text = _decode(raw, out)
     if out.broken:
@@ -80,7 +86,9 @@ def read_markdown(raw: bytes, path: str) -> AgentDocument:
     out.has_head = True
     end = next((n for n in range(start + 1, len(lines)) if _CLOSE.fullmatch(lines[n])), None)
     if end is None:
-        out.fail("the front matter that begins here has no end", start + 1, "close it with a line of ---")
+        out.fail(
+            "the front matter that begins here has no end", start + 1, "close it with a line of ---"
+        )
         return out
     out.body = "\n".join(lines[end + 1 :]).strip()
     _read_yaml("\n".join(lines[start + 1 : end]), start + 2, out)
@@ -141,7 +149,9 @@ def _decode(raw: bytes, out: AgentDocument) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        out.complain("not valid UTF-8; the bytes that are not were replaced", line, hint="save it as UTF-8")
+        out.complain(
+            "not valid UTF-8; the bytes that are not were replaced", line, hint="save it as UTF-8"
+        )
         text = raw.decode("utf-8", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := _UNPRINTABLE.search(text):
@@ -153,7 +163,9 @@ def _decode(raw: bytes, out: AgentDocument) -> str:
 
 def _read_yaml(text: str, first: int, out: AgentDocument) -> None:
     if len(text) > MAX_HEAD:
-        out.fail(f"the front matter is {len(text)} characters long; at most {MAX_HEAD} are read", first)
+        out.fail(
+            f"the front matter is {len(text)} characters long; at most {MAX_HEAD} are read", first
+        )
         return
     try:
         import yaml
@@ -166,8 +178,16 @@ def _read_yaml(text: str, first: int, out: AgentDocument) -> None:
         mark = error.problem_mark or error.context_mark
         line = mark.line + first if mark is not None else first
         what = " ".join(p for p in (error.context, error.problem) if p)
-        tab = "\t" in text.split("\n")[mark.line] if mark is not None and mark.line <= text.count("\n") else False
-        out.fail(f"not valid YAML: {what}", line, "indent with spaces, not tabs" if tab else _quote_hint(what))
+        tab = (
+            "\t" in text.split("\n")[mark.line]
+            if mark is not None and mark.line <= text.count("\n")
+            else False
+        )
+        out.fail(
+            f"not valid YAML: {what}",
+            line,
+            "indent with spaces, not tabs" if tab else _quote_hint(what),
+        )
     except (yaml.YAMLError, _TooMuch, ValueError, RecursionError) as error:
         out.fail(f"not valid YAML: {str(error)[:200]}", getattr(error, "line", first))
     else:
@@ -203,8 +223,8 @@ class _Open:
 
 
 class _Builder:
-    """Builds values from the parser's events, by hand: no recursion, no constructors of foreign types, and every alias
-    counts as much as what it stands for."""
+    """Builds values from the parser's events, by hand: no recursion, no constructors of foreign
+    types, and every alias counts as much as what it stands for."""
 
     def __init__(self, out: AgentDocument, first: int) -> None:
         import yaml
@@ -255,7 +275,10 @@ class _Builder:
         elif isinstance(event, events.SequenceEndEvent | events.MappingEndEvent):
             done = self.stack.pop()
             if done.anchor:
-                self.anchors[done.anchor], self.sizes[done.anchor] = done.value, self.n_values - done.start
+                self.anchors[done.anchor], self.sizes[done.anchor] = (
+                    done.value,
+                    self.n_values - done.start,
+                )
             self._put(done.value, line)
 
     def _count(self, n: int, line: int) -> None:
@@ -288,7 +311,9 @@ class _Builder:
             top.value.update({k: v for k, v in value.items() if k not in top.value})
             return
         if key in top.seen:
-            self.out.complain(f"the key {key[:80]!r} stands twice, first on line {top.seen[key]}", line, "error")
+            self.out.complain(
+                f"the key {key[:80]!r} stands twice, first on line {top.seen[key]}", line, "error"
+            )
         top.seen[key] = line
         self.out.lines.setdefault((*top.path, key), line)
         top.value[key] = value

@@ -1,6 +1,5 @@
-"""Everything that is wrong with a library, in the order of its files: what was found when they were read, and what only
-shows when all of them are there.
-"""
+"""Everything that is wrong with a library, in the order of its files: what was found when they were
+read, and what only shows when all of them are there."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ LONG_PROMPT = 8_000
 def lint(
     library: FoundAgents, *, skills: Skills | None = None, servers: Iterable[str] | None = None
 ) -> list[FileComplaint]:
-    """All complaints, sorted by file and line. `servers` are the MCP servers that are configured elsewhere."""
+    """All complaints, sorted by file and line. `servers` are the MCP servers that are configured
+    elsewhere."""
     out: list[FileComplaint] = [*library.complaints, *not_expressed(library)]
     for spec in library.everything():
         out += spec.complaints
@@ -30,16 +30,29 @@ def lint(
         out += _of_servers(spec, servers)
     for hidden in library.shadowed:
         out += [c for c in hidden.spec.complaints if c.severity == "error"]
-        out.append(_said(hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} comes before it", "note"))
+        out.append(
+            _said(
+                hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} comes before it", "note"
+            )
+        )
     if skills is not None:
-        out += [*skills.complaints, *(c for s in (*skills.skills.values(), *skills.broken) for c in s.complaints)]
+        out += [
+            *skills.complaints,
+            *(c for s in (*skills.skills.values(), *skills.broken) for c in s.complaints),
+        ]
     unique = dict.fromkeys((c.path, c.line, c.severity, c.message, c.hint) for c in out)
-    made = [FileComplaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique]
+    made = [
+        FileComplaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique
+    ]
     return sorted(made, key=lambda c: (c.path, c.line, ORDER[c.severity]))
 
 
-def _said(spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = "") -> FileComplaint:
-    return FileComplaint(path=spec.source.path, line=spec.source.line, severity=severity, message=message, hint=hint)
+def _said(
+    spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = ""
+) -> FileComplaint:
+    return FileComplaint(
+        path=spec.source.path, line=spec.source.line, severity=severity, message=message, hint=hint
+    )
 
 
 def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint]:
@@ -48,11 +61,17 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
             continue
         broken = any(b.name == name for b in library.broken)
         why = "is broken" if broken else "is not there"
-        yield _said(spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents))
+        yield _said(
+            spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents)
+        )
     if not spec.instructions.strip() and not spec.disabled:
         yield _said(spec, f"{spec.name} has no instructions", "warning")
     if len(spec.description) > LONG_DESCRIPTION:
-        yield _said(spec, f"the description has {len(spec.description)} characters; models are shown 300", "note")
+        yield _said(
+            spec,
+            f"the description has {len(spec.description)} characters; models are shown 300",
+            "note",
+        )
     if spec.tokens > LONG_PROMPT:
         yield _said(spec, f"the instructions cost about {spec.tokens} tokens in every run", "note")
 
@@ -61,7 +80,9 @@ def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint
     for name in spec.skills if skills is not None else ():
         assert skills is not None
         if name not in skills.skills:
-            yield _said(spec, f"there is no skill {name!r}", "warning", hint_at(name, skills.skills))
+            yield _said(
+                spec, f"there is no skill {name!r}", "warning", hint_at(name, skills.skills)
+            )
 
 
 def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
@@ -69,6 +90,10 @@ def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[File
         return
     known = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}
     wanted = {*(name for name, value in spec.mcp_servers.items() if not value)}
-    wanted |= {tool.split("__")[1] for tool in spec.tools or () if tool.startswith("mcp__") and tool != "mcp__*"}
+    wanted |= {
+        tool.split("__")[1]
+        for tool in spec.tools or ()
+        if tool.startswith("mcp__") and tool != "mcp__*"
+    }
     for name in sorted(wanted - known):
         yield _said(spec, f"there is no MCP server {name!r}", "warning", hint_at(name, known))

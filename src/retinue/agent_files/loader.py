@@ -9,7 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.agent_files.agent_spec import WIDENING, AgentSpec, DefinitionSource, Dialect, FileComplaint, Scope
+from retinue.agent_files.agent_spec import (
+    WIDENING,
+    AgentSpec,
+    DefinitionSource,
+    Dialect,
+    FileComplaint,
+    Scope,
+)
 from retinue.agent_files.dialects.claude import read_claude, read_ours
 from retinue.agent_files.dialects.codex import read_codex, roles
 from retinue.agent_files.dialects.copilot import read_copilot
@@ -37,32 +44,45 @@ NEEDS_HEAD = ("claude", "gemini")
 
 @dataclass
 class Loader:
-    """Reads the files of one scope. `root` is what links may not lead out of; None is the user's own choice."""
+    """Reads the files of one scope. `root` is what links may not lead out of; None is the user's
+    own choice."""
 
     scope: Scope
     root: Path | None
     trusted: bool = True
     known: Sequence[str] = ()
 
-    def file(self, path: Path, dialect: Dialect, stem: str) -> tuple[list[AgentSpec], list[FileComplaint]]:
+    def file(
+        self, path: Path, dialect: Dialect, stem: str
+    ) -> tuple[list[AgentSpec], list[FileComplaint]]:
         """The agents of one file, and the complaints that belong to none of them."""
         document = self._document(path)
         if isinstance(document, FileComplaint):
             return [], [document]
         if path.suffix in (".json", ".jsonc"):
-            return self._many(document, document.data, dialect, (), path.parent), document.complaints
+            return self._many(
+                document, document.data, dialect, (), path.parent
+            ), document.complaints
         if path.name == "config.toml" and dialect == "codex":
             return list(self._roles(document, path)), document.complaints
         if not document.broken and not document.data and not document.body:
-            return [], [FileComplaint(path=shown(path), message="the file is empty; it is not an agent")]
+            return [], [
+                FileComplaint(path=shown(path), message="the file is empty; it is not an agent")
+            ]
         if not document.has_head:
             if stem.lower() in NOT_AGENTS:
                 return [], []
             if dialect in NEEDS_HEAD:
                 return [], [_no_head(path)]
-            document.complain("there is no front matter: the whole file is the agent's instructions", 1)
+            document.complain(
+                "there is no front matter: the whole file is the agent's instructions", 1
+            )
         include = self._include(path.parent)
-        return [self._spec(SpecReader(document, dialect, self.scope, stem, known=self.known, include=include))], []
+        return [
+            self._spec(
+                SpecReader(document, dialect, self.scope, stem, known=self.known, include=include)
+            )
+        ], []
 
     def opencode_json(self, path: Path) -> tuple[list[AgentSpec], list[FileComplaint]]:
         """The agents under `agent` in a configuration of opencode."""
@@ -71,11 +91,17 @@ class Loader:
             return [], [document]
         agents = document.data.get("agent", {})
         if not isinstance(agents, dict):
-            document.complain("agent must hold one object an agent", document.lines.get(("agent",), 0))
+            document.complain(
+                "agent must hold one object an agent", document.lines.get(("agent",), 0)
+            )
             agents = {}
-        return self._many(document, agents, "opencode", ("agent",), path.parent), document.complaints
+        return self._many(
+            document, agents, "opencode", ("agent",), path.parent
+        ), document.complaints
 
-    def text(self, text: str, path: str = "--agents") -> tuple[list[AgentSpec], list[FileComplaint]]:
+    def text(
+        self, text: str, path: str = "--agents"
+    ) -> tuple[list[AgentSpec], list[FileComplaint]]:
         """Agents by name in JSON, as a command line gives them."""
         document = read_json(text.encode("utf-8", "replace"), path)
         return self._many(document, document.data, "retinue", (), None), document.complaints
@@ -84,8 +110,12 @@ class Loader:
         try:
             raw = read_file(path) if self.root is None else read_beneath(path, self.root)
         except OSError as error:
-            return FileComplaint(path=shown(path), message=f"not read: {error.strerror or error}", severity="warning")
-        reader = {".toml": read_toml, ".json": read_json, ".jsonc": read_json}.get(path.suffix, read_markdown)
+            return FileComplaint(
+                path=shown(path), message=f"not read: {error.strerror or error}", severity="warning"
+            )
+        reader = {".toml": read_toml, ".json": read_json, ".jsonc": read_json}.get(
+            path.suffix, read_markdown
+        )
         return reader(raw, shown(path))
 
     def _many(
@@ -103,7 +133,9 @@ class Loader:
                 document.complain(f"{name} must be an object", document.lines.get(place, 0))
                 continue
             own = AgentDocument(document.path, lines=document.lines, has_head=True)
-            reading = SpecReader(own, dialect, self.scope, name, name, self.known, data=table, at=place)
+            reading = SpecReader(
+                own, dialect, self.scope, name, name, self.known, data=table, at=place
+            )
             if folder is not None:
                 reading.include = self._include(folder)
             out.append(self._spec(reading))
@@ -115,7 +147,11 @@ class Loader:
             file = table.get("config_file")
             if not isinstance(file, str):
                 own = AgentDocument(document.path, lines=document.lines, has_head=True)
-                yield self._spec(SpecReader(own, "codex", self.scope, name, name, self.known, data=table, at=place))
+                yield self._spec(
+                    SpecReader(
+                        own, "codex", self.scope, name, name, self.known, data=table, at=place
+                    )
+                )
                 continue
             layer = self._document(path.parent / file)
             if isinstance(layer, FileComplaint):
@@ -123,15 +159,22 @@ class Loader:
                 document.complain(f"agents.{name}: {file[:120]} was {layer.message}", line, "error")
             else:
                 data = {**table, **layer.data}
-                yield self._spec(SpecReader(layer, "codex", self.scope, name, name, self.known, data=data))
+                yield self._spec(
+                    SpecReader(layer, "codex", self.scope, name, name, self.known, data=data)
+                )
 
     def _spec(self, reading: SpecReader) -> AgentSpec:
         if reading.document.broken:
             source = DefinitionSource(
-                path=reading.document.path, dialect=reading.dialect, scope=self.scope, key=reading.key
+                path=reading.document.path,
+                dialect=reading.dialect,
+                scope=self.scope,
+                key=reading.key,
             )
             name = reading.name(reading.stem)
-            return AgentSpec(name=name, source=source, complaints=tuple(reading.document.complaints))
+            return AgentSpec(
+                name=name, source=source, complaints=tuple(reading.document.complaints)
+            )
         spec = READERS[reading.dialect](reading)
         return spec if self.trusted else tamed(spec)
 
@@ -148,7 +191,8 @@ class Loader:
 
 
 def tamed(spec: AgentSpec) -> AgentSpec:
-    """The same agent without what a file may only do in a trusted project; what was left out is said."""
+    """The same agent without what a file may only do in a trusted project; what was left out is
+    said."""
     left: list[str] = []
     changes: dict[str, Any] = {}
     if spec.permission_mode in WIDENING:
@@ -177,5 +221,8 @@ def tamed(spec: AgentSpec) -> AgentSpec:
 
 def _no_head(path: Path) -> FileComplaint:
     return FileComplaint(
-        path=shown(path), line=1, message="there is no front matter, so it is not an agent", hint="begin with ---"
+        path=shown(path),
+        line=1,
+        message="there is no front matter, so it is not an agent",
+        hint="begin with ---",
     )

@@ -1,4 +1,5 @@
-"""From the order of a file's rules to rules of which the strictest holds, which is how the machine reads them."""
+"""From the order of a file's rules to rules of which the strictest holds, which is how the machine
+reads them."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ def spawnable(spec: AgentSpec, names: Iterable[str]) -> tuple[str, ...]:
     rules = [r for r in map(read_rule, spec.rules) if fnmatchcase(AGENT, r.tool)]
     out = []
     for name in names:
-        chosen = spec.can_spawn is None or any(fnmatchcase(name, pattern) for pattern in spec.can_spawn)
-        last = next((r.effect for r in reversed(rules) if fnmatchcase(name, r.pattern or "*")), "allow")
+        chosen = spec.can_spawn is None or any(
+            fnmatchcase(name, pattern) for pattern in spec.can_spawn
+        )
+        last = next(
+            (r.effect for r in reversed(rules) if fnmatchcase(name, r.pattern or "*")), "allow"
+        )
         if chosen and last != "deny":
             out.append(name)
     return tuple(out)
@@ -27,10 +32,10 @@ def spawnable(spec: AgentSpec, names: Iterable[str]) -> tuple[str, ...]:
 def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The rules for an order, and the tools for which they say less than the file.
 
-    A rule without a pattern begins a tool's rules anew. What comes after it and is stricter is kept beside it. What is
-    looser cannot stand beside it: then the rule without a pattern goes, and what nobody spoke of is left to the mode,
-    which asks. Where the file wanted that denied, the tool is named in the second part.
-    """
+    A rule without a pattern begins a tool's rules anew. What comes after it and is stricter is kept
+    beside it. What is looser cannot stand beside it: then the rule without a pattern goes, and what
+    nobody spoke of is left to the mode, which asks. Where the file wanted that denied, the tool is
+    named in the second part."""
     rules = list(map(read_rule, spec.rules))
     if all(r.tool == "*" and not r.pattern for r in rules):
         return spec.rules[-1:], ()
@@ -44,7 +49,9 @@ def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
             continue
         mine = [r for r in rules if fnmatchcase(tool, r.tool)]
         base, later = _from_last_whole(mine)
-        looser = base is not None and any(STRICTNESS[r.effect] < STRICTNESS[base.effect] for r in later)
+        looser = base is not None and any(
+            STRICTNESS[r.effect] < STRICTNESS[base.effect] for r in later
+        )
         if base is not None and not looser:
             out[written(base.effect, tool)] = None
         elif base is not None and base.effect == "deny":

@@ -1,6 +1,5 @@
-"""Skills: folders with a SKILL.md. What each is for is said at the start, its text is read when it is wanted, and its
-files when the text names them.
-"""
+"""Skills: folders with a SKILL.md. What each is for is said at the start, its text is read when it
+is wanted, and its files when the text names them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,13 @@ from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred
 
-FOLDERS = (".agents/skills", ".retinue/skills", ".claude/skills", ".github/skills", ".gemini/skills")
+FOLDERS = (
+    ".agents/skills",
+    ".retinue/skills",
+    ".claude/skills",
+    ".github/skills",
+    ".gemini/skills",
+)
 SHIPPED = Path(__file__).parent / "shipped_skills"
 FILE = "SKILL.md"
 KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
@@ -79,7 +84,8 @@ def find_skills(
     *,
     shipped: bool = True,
 ) -> Skills:
-    """The skills of the project (nearest first, and only when it is trusted), of the user, and the shipped one."""
+    """The skills of the project (nearest first, and only when it is trusted), of the user, and the
+    shipped one."""
     here = real(cwd)
     root = project_root_of(here) if project_root is None else real(project_root)
     if not is_beneath(here, root):
@@ -94,7 +100,11 @@ def find_skills(
         if folder != users
         for name in FOLDERS
     ]
-    places += [(users / name, "user", None) for name in FOLDERS if users is not None and name != ".github/skills"]
+    places += [
+        (users / name, "user", None)
+        for name in FOLDERS
+        if users is not None and name != ".github/skills"
+    ]
     if shipped:
         places.append((SHIPPED, "built-in", None))
     for place, scope, top in places:
@@ -102,7 +112,11 @@ def find_skills(
             continue
         if scope == "project" and not trusted:
             message = "the project is not trusted, so its skills were left out"
-            complaints.append(FileComplaint(path=shown(place), message=message, hint="trust the project to use them"))
+            complaints.append(
+                FileComplaint(
+                    path=shown(place), message=message, hint="trust the project to use them"
+                )
+            )
             continue
         for skill in _in_folder(place, scope, top, complaints):
             kept = found.setdefault(skill.name, skill)
@@ -116,24 +130,39 @@ def find_skills(
     )
 
 
-def _in_folder(place: Path, scope: Scope, top: Path | None, complaints: list[FileComplaint]) -> Iterable[Skill]:
+def _in_folder(
+    place: Path, scope: Scope, top: Path | None, complaints: list[FileComplaint]
+) -> Iterable[Skill]:
     if top is not None and not is_beneath(real(place), top):
-        complaints.append(FileComplaint(path=shown(place), message="it leads out of the project; it was not read"))
+        complaints.append(
+            FileComplaint(path=shown(place), message="it leads out of the project; it was not read")
+        )
         return
     try:
-        folders = sorted(p for p in place.iterdir() if os.path.isdir(p) and not p.name.startswith("."))
+        folders = sorted(
+            p for p in place.iterdir() if os.path.isdir(p) and not p.name.startswith(".")
+        )
     except OSError as error:
         complaints.append(FileComplaint(path=shown(place), message=f"not read: {error.strerror}"))
         return
     if len(folders) > MAX_SKILLS:
         complaints.append(
-            FileComplaint(path=shown(place), message=f"there are more than {MAX_SKILLS} skills; others were not read")
+            FileComplaint(
+                path=shown(place),
+                message=f"there are more than {MAX_SKILLS} skills; others were not read",
+            )
         )
     for folder in folders[:MAX_SKILLS]:
         if top is not None and not is_beneath(real(folder), top):
-            complaints.append(FileComplaint(path=shown(folder), message="it leads out of the project; it was not read"))
+            complaints.append(
+                FileComplaint(
+                    path=shown(folder), message="it leads out of the project; it was not read"
+                )
+            )
         elif shown(folder) != str(folder):
-            complaints.append(FileComplaint(path=shown(folder), message="its name is not UTF-8; it was not read"))
+            complaints.append(
+                FileComplaint(path=shown(folder), message="its name is not UTF-8; it was not read")
+            )
         elif os.path.lexists(folder / FILE):
             yield read_skill(folder, scope)
 
@@ -145,11 +174,17 @@ def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
     try:
         raw = read_beneath(folder / FILE, real(folder))
     except OSError as error:
-        said = FileComplaint(path=path, message=f"not read: {error.strerror or error}", severity="error")
-        return Skill(name=folder.name, description="", path=str(folder), scope=scope, complaints=(said,))
+        said = FileComplaint(
+            path=path, message=f"not read: {error.strerror or error}", severity="error"
+        )
+        return Skill(
+            name=folder.name, description="", path=str(folder), scope=scope, complaints=(said,)
+        )
     document = read_markdown(raw, path)
     if not document.has_head and not document.broken:
-        document.fail("there is no front matter", 1, "begin with ---, and give it a name and a description")
+        document.fail(
+            "there is no front matter", 1, "begin with ---, and give it a name and a description"
+        )
     fields = Fields(document)
     name, description = fields.text("name"), fields.text("description")
     compatibility = fields.text("compatibility")
@@ -185,14 +220,24 @@ def _check(fields: Fields, folder: str, name: str, description: str, compatibili
         fields.complain("name", f"the name {name[:80]!r} is not allowed: {rule}", "error")
     elif name != folder:
         fields.complain(
-            "name", f"the name {name!r} is not that of its folder, {folder!r}", "warning", "rename one of them"
+            "name",
+            f"the name {name!r} is not that of its folder, {folder!r}",
+            "warning",
+            "rename one of them",
         )
     if not description:
-        fields.complain("description", "description is missing: nobody can tell when to use this skill", "error")
+        fields.complain(
+            "description", "description is missing: nobody can tell when to use this skill", "error"
+        )
     elif len(description) > MAX_DESCRIPTION:
-        fields.complain("description", f"description has {len(description)} characters; {MAX_DESCRIPTION} are shown")
+        fields.complain(
+            "description",
+            f"description has {len(description)} characters; {MAX_DESCRIPTION} are shown",
+        )
     if len(compatibility) > MAX_COMPATIBILITY:
-        fields.complain("compatibility", f"compatibility has more than {MAX_COMPATIBILITY} characters")
+        fields.complain(
+            "compatibility", f"compatibility has more than {MAX_COMPATIBILITY} characters"
+        )
 
 
 def _check_body(document: AgentDocument, skill: Skill) -> None:
@@ -201,7 +246,8 @@ def _check_body(document: AgentDocument, skill: Skill) -> None:
         document.complain("there is nothing below the front matter", 0, "warning")
     if n_lines > MAX_LINES or skill.body_tokens > MAX_TOKENS:
         document.complain(
-            f"the text has {n_lines} lines, about {skill.body_tokens} tokens; {MAX_LINES} and {MAX_TOKENS} are advised",
+            f"the text has {n_lines} lines, about {skill.body_tokens} tokens; {MAX_LINES} and "
+            f"{MAX_TOKENS} are advised",
             0,
             "note",
             "move parts of it into references/",
@@ -230,7 +276,10 @@ def _allowed(fields: Fields) -> tuple[str, ...]:
     found = resolve(entries, "claude", lambda m, s, h: fields.complain("allowed-tools", m, s, h))
     limited = {tool for tool, _ in found.patterns}
     limited |= {*SHELL} if "shell" in limited else set()
-    return (*(n for n in found.names if n not in limited), *(f"{tool}({pattern})" for tool, pattern in found.patterns))
+    return (
+        *(n for n in found.names if n not in limited),
+        *(f"{tool}({pattern})" for tool, pattern in found.patterns),
+    )
 
 
 def skills_prompt(skills: Iterable[Skill]) -> str:
@@ -238,7 +287,10 @@ def skills_prompt(skills: Iterable[Skill]) -> str:
     lines = [f"- {s.name}: {_one_line(s.description)}" for s in skills]
     if not lines:
         return ""
-    head = "Skills: instructions for particular kinds of work. Before such work read one with the tool `skill`."
+    head = (
+        "Skills: instructions for particular kinds of work. Before such work read one with the "
+        "tool `skill`."
+    )
     return "\n".join((head, *lines))
 
 
@@ -256,7 +308,8 @@ class SkillTool(Builtin[SkillArgs]):
 
     name: ClassVar[str] = "skill"
     description: ClassVar[str] = (
-        "Read a skill by its name, and then, where its text points to one, a file of it by its path in its folder."
+        "Read a skill by its name, and then, where its text points to one, a file of it by its "
+        "path in its folder."
     )
     Args: ClassVar[type[ToolArguments]] = SkillArgs
     restart: Restart = "pure"
@@ -267,29 +320,42 @@ class SkillTool(Builtin[SkillArgs]):
         super().__init__()
         given = skills.values() if isinstance(skills, Mapping) else skills
         self.skills = {s.name: s for s in given}
-        self._folders = {s.name: real(s.path) for s in given}  # a link that comes later is not followed
+        self._folders = {
+            s.name: real(s.path) for s in given
+        }  # a link that comes later is not followed
 
     def summary(self, args: dict[str, Any]) -> str:
-        return " ".join(str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part)
+        return " ".join(
+            str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part
+        )
 
     async def call(self, caller: Caller, args: SkillArgs) -> Returned:
         skill = self.skills.get(args.name)
         if skill is None:
             hint = hint_at(args.name, self.skills)
             known = ", ".join(self.skills) or "none"
-            said = f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: {known}."
+            said = (
+                f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: "
+                f"{known}."
+            )
             return Answer(text=said, error=True)
         folder = self._folders[skill.name]
         rule_on = barred(caller, READING)
         if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
-            return Answer(text=f"{args.file or FILE} of skill {skill.name} may not be shown: {rule!r}.", error=True)
+            return Answer(
+                text=f"{args.file or FILE} of skill {skill.name} may not be shown: {rule!r}.",
+                error=True,
+            )
         try:
             read = partial(_file, folder, args.file) if args.file else partial(_body, folder)
             return Answer(text=await asyncio.to_thread(read, caller.redactor))
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or str(error)
             files = ", ".join(_files(folder)) or "none"
-            text = f"{args.file or FILE} of skill {skill.name} was not read: {said}. Its files: {files}."
+            text = (
+                f"{args.file or FILE} of skill {skill.name} was not read: {said}. Its files: "
+                f"{files}."
+            )
             return Answer(text=text, error=True)
 
 
@@ -330,8 +396,16 @@ def _files(folder: Path) -> list[str]:
     out: list[str] = []
     try:
         for at, inner, names, _ in folders.walk(top):
-            inner[:] = sorted(f for f in inner if not f.startswith(".")) if at.count("/") < MAX_DEEP else []
-            out += [os.path.normpath(f"{at}/{n}") for n in sorted(names) if not n.startswith(".") and n != FILE]
+            inner[:] = (
+                sorted(f for f in inner if not f.startswith("."))
+                if at.count("/") < MAX_DEEP
+                else []
+            )
+            out += [
+                os.path.normpath(f"{at}/{n}")
+                for n in sorted(names)
+                if not n.startswith(".") and n != FILE
+            ]
             if len(out) >= MAX_LISTED:
                 break
     except OSError:

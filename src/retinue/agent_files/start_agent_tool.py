@@ -1,4 +1,5 @@
-"""`agent`: start one of the agents that were found in files, by its name, and wait for what it says."""
+"""`agent`: start one of the agents that were found in files, by its name, and wait for what it
+says."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ class StaffArgs(ToolArguments, frozen=True, kw_only=True):
 
 
 class StartAgentTool(Builtin[StaffArgs]):
-    """One child a call; several calls in one turn work side by side. An agent that its file sends to the background is
-    not waited for: its end comes as a message."""
+    """One child a call; several calls in one turn work side by side. An agent that its file sends
+    to the background is not waited for: its end comes as a message."""
 
     name: ClassVar[str] = "agent"
     description: ClassVar[str] = (
-        "Give a task to another agent and get its result. It sees only the task, so put everything it needs there. "
+        "Give a task to another agent and get its result. It sees only the task, so put "
+        "everything it needs there. "
         "Call this several times in one turn to have tasks done side by side. There are:"
     )
     Args: ClassVar[type[ToolArguments]] = StaffArgs
@@ -43,7 +45,9 @@ class StartAgentTool(Builtin[StaffArgs]):
         self.staff = dict(sorted(staff.items()))
         lines = [f"- {name}: {_one_line(spec.description)}" for name, spec in self.staff.items()]
         if len(lines) > MAX_LISTED:
-            lines[MAX_LISTED:] = [f"- and {len(lines) - MAX_LISTED} more: {', '.join([*self.staff][MAX_LISTED:])}"]
+            lines[MAX_LISTED:] = [
+                f"- and {len(lines) - MAX_LISTED} more: {', '.join([*self.staff][MAX_LISTED:])}"
+            ]
         self.schema = replace(self.schema, description="\n".join((self.description, *lines)))
         self.schema.parameters["properties"]["name"]["enum"] = list(self.staff)
 
@@ -60,7 +64,10 @@ class StartAgentTool(Builtin[StaffArgs]):
             return Answer(text="Invalid parameters: task is empty.", error=True)
         if not spec.background:
             return caller.spawn(args.name, args.task)
-        told = f"{args.name} works in the background as run {caller.child_id()}; you will be told when it has ended."
+        told = (
+            f"{args.name} works in the background as run {caller.child_id()}; you will be told "
+            "when it has ended."
+        )
         orders: Orders = caller.spawn(args.name, args.task, answer=told, join="none")
         return orders
 

@@ -1,4 +1,5 @@
-"""What other programs call their tools, and what ours are called: names, groups, patterns and restrictions."""
+"""What other programs call their tools, and what ours are called: names, groups, patterns and
+restrictions."""
 
 from __future__ import annotations
 
@@ -20,7 +21,21 @@ READING = ("read", *SEARCH, "git", "think", "artifact", "ask", "skill")
 """The tools that can only look, or ask."""
 
 CANONICAL = (
-    *("read", "list", "search", "find", "edit", "write", *SHELL, "git", "fetch", "think", "tasks", "artifact", "ask"),
+    *(
+        "read",
+        "list",
+        "search",
+        "find",
+        "edit",
+        "write",
+        *SHELL,
+        "git",
+        "fetch",
+        "think",
+        "tasks",
+        "artifact",
+        "ask",
+    ),
     *("skill", AGENT),
 )
 
@@ -33,28 +48,44 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in CANONICAL},
     **_table(
         {
-            SHELL: "shell bash execute powershell run_shell_command exec exec_command local_shell terminal run_command "
-            "run_terminal_cmd runinterminal run_in_terminal runcommands runtasks runtests unified_exec cmd",
-            ("shell_output",): "bashoutput taskoutput getterminaloutput get_terminal_output write_stdin",
+            SHELL: "shell bash execute powershell run_shell_command exec exec_command local_shell "
+            "terminal run_command "
+            "run_terminal_cmd runinterminal run_in_terminal runcommands runtasks runtests "
+            "unified_exec cmd",
+            (
+                "shell_output",
+            ): "bashoutput taskoutput getterminaloutput get_terminal_output write_stdin",
             ("shell_stop",): "killshell killbash taskstop killterminal kill_terminal",
-            ("read",): "notebookread read_file readfile view read_many_files cat open_file getnotebooksummary "
+            ("read",): "notebookread read_file readfile view read_many_files cat open_file "
+            "getnotebooksummary "
             "view_image viewimage readnotebookcelloutput",
-            ("edit",): "multiedit notebookedit str_replace replace str_replace_editor search_replace "
+            (
+                "edit",
+            ): "multiedit notebookedit str_replace replace str_replace_editor search_replace "
             "replace_string_in_file insert_edit_into_file editnotebook patch",
-            ("write",): "write_file writefile create create_file createfile createdirectory create_directory new",
+            ("write",): "write_file writefile create create_file createfile createdirectory "
+            "create_directory new",
             EDIT: "apply_patch applypatch editfiles edit_file str_replace_based_edit_tool",
-            ("search",): "grep grep_search search_file_content rg textsearch text_search codebase usages "
+            (
+                "search",
+            ): "grep grep_search search_file_content rg textsearch text_search codebase usages "
             "codebase_search semantic_search searchresults",
             ("find",): "glob file_search filesearch find_files findtestfiles",
             ("list",): "ls list_dir list_directory listdirectory listdir",
             ("git",): "changes get_changed_files",
             ("fetch",): "webfetch web_fetch web fetch_webpage fetchwebpage browse",
-            ("tasks",): "todowrite todoread todo todos todo_write todo_read write_todos manage_todo_list update_plan "
+            (
+                "tasks",
+            ): "todowrite todoread todo todos todo_write todo_read write_todos manage_todo_list "
+            "update_plan "
             "taskcreate taskupdate tasklist taskget",
             ("think",): "thinking sequentialthinking",
-            ("ask",): "askuserquestion ask_user question askquestions request_user_input ask_questions",
+            (
+                "ask",
+            ): "askuserquestion ask_user question askquestions request_user_input ask_questions",
             ("skill",): "activate_skill skills",
-            (AGENT,): "task agents custom-agent subagent subagents spawn_agents spawn_agent delegate_tasks "
+            (AGENT,): "task agents custom-agent subagent subagents spawn_agents spawn_agent "
+            "delegate_tasks "
             "sessions_spawn agent_spawn agent_fork parallel_subagent runsubagent delegate_to_agent",
         }
     ),
@@ -62,7 +93,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """A name in lower case -> tools of ours."""
 
 GROUPS: dict[str, tuple[str, ...]] = {"edit": EDIT, "search": SEARCH, "read": ("read", "list")}
-"""Words that stand for more where a dialect speaks of groups: Copilot's tool sets, opencode's permissions."""
+"""Words that stand for more where a dialect speaks of groups: Copilot's tool sets, opencode's
+permissions."""
 
 GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
     "copilot": GROUPS,
@@ -70,9 +102,18 @@ GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 NEAR: dict[str, tuple[tuple[str, ...], str]] = {
-    "websearch": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
-    "web_search": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
-    "google_web_search": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
+    "websearch": (
+        ("fetch",),
+        "nothing here searches the web; fetch, which reads an address, stands for it",
+    ),
+    "web_search": (
+        ("fetch",),
+        "nothing here searches the web; fetch, which reads an address, stands for it",
+    ),
+    "google_web_search": (
+        ("fetch",),
+        "nothing here searches the web; fetch, which reads an address, stands for it",
+    ),
 }
 
 _WITHOUT = """
@@ -92,8 +133,9 @@ _MCP = re.compile(r"mcp__([\w.-]+?)(?:__(.+))?")
 
 
 class ToolList(Value):
-    """A list of tools in our names, and the patterns that stood behind some of them. `every` is a list that leaves
-    nothing out. `spawn` are the agents that were named with the tool that starts them: None when none was."""
+    """A list of tools in our names, and the patterns that stood behind some of them. `every` is a
+    list that leaves nothing out. `spawn` are the agents that were named with the tool that starts
+    them: None when none was."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
@@ -102,7 +144,8 @@ class ToolList(Value):
 
 
 def split_names(text: str) -> list[str]:
-    """`Read, Bash(git *), Grep` or `Read Grep`: commas and spaces inside parentheses separate nothing."""
+    """`Read, Bash(git *), Grep` or `Read Grep`: commas and spaces inside parentheses separate
+    nothing."""
     comma = "," in text
     parts, depth, start = [], 0, 0
     for n, letter in enumerate(text):
@@ -122,7 +165,8 @@ def resolve(
     servers: Iterable[str] = (),
     known: Iterable[str] = (),
 ) -> ToolList:
-    """The tools of ours that a list names. `servers` are MCP servers, `known` further tools of this program."""
+    """The tools of ours that a list names. `servers` are MCP servers, `known` further tools of this
+    program."""
     names: dict[str, None] = {}
     patterns: dict[tuple[str, str], None] = {}
     spawn: list[str] | None = None
@@ -148,7 +192,9 @@ def resolve(
             spawn = [*(spawn or ()), *split_names(inside)]
         else:
             # The tools that look after background commands have no command of their own to match.
-            patterns.update(dict.fromkeys((n, pattern_of(inside)) for n in ours if n not in SHELL[1:]))
+            patterns.update(
+                dict.fromkeys((n, pattern_of(inside)) for n in ours if n not in SHELL[1:])
+            )
     if spawn is not None and "*" in spawn:
         spawn = None
     return ToolList(
@@ -176,7 +222,11 @@ def written(effect: str, tool: str, pattern: str = "") -> str:
 
 
 def _one(
-    word: str, dialect: Dialect, complain: Complain, servers: tuple[str, ...], more: Mapping[str, str]
+    word: str,
+    dialect: Dialect,
+    complain: Complain,
+    servers: tuple[str, ...],
+    more: Mapping[str, str],
 ) -> tuple[str, ...]:
     low = word.lower()
     if low in more:
@@ -204,15 +254,24 @@ def _one(
         complain(f"{word!r} was taken for a tool of the MCP server {server!r}", "note", "")
         return (f"mcp__{server}__{tool or '*'}",)
     known = (*CANONICAL, *ALIASES, *more.values())
-    complain(f"there is no tool {word[:80]!r}; it was left out", "warning", partial(hint_at, word, known))
+    complain(
+        f"there is no tool {word[:80]!r}; it was left out", "warning", partial(hint_at, word, known)
+    )
     return ()
 
 
 def _mcp(word: str, dialect: Dialect, servers: tuple[str, ...]) -> tuple[str, ...]:
-    """A tool of an MCP server in any spelling, as `mcp__server__tool`; a whole server as `mcp__server__*`."""
+    """A tool of an MCP server in any spelling, as `mcp__server__tool`; a whole server as
+    `mcp__server__*`."""
     if word.startswith("mcp__"):
         found = _MCP.fullmatch(word)
-        return (f"mcp__{found[1]}__{found[2] or '*'}",) if found else ("mcp__*",) if word == "mcp__*" else ()
+        return (
+            (f"mcp__{found[1]}__{found[2] or '*'}",)
+            if found
+            else ("mcp__*",)
+            if word == "mcp__*"
+            else ()
+        )
     if dialect == "gemini" and word.startswith("mcp_"):
         rest = word[4:]
         if rest == "*":

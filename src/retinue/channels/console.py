@@ -1,9 +1,9 @@
-"""Announcements for whoever sits at the terminal: one block each, in which nothing can steer the terminal.
+"""Announcements for whoever sits at the terminal: one block each, in which nothing can steer the
+terminal.
 
-A text comes from a model, and the model may have read it anywhere: an escape sequence in it could rename the window,
-hide lines or answer for the user. So only what can be seen is written, and each line of a text
-is indented, so that none can pass for the first line of another announcement.
-"""
+A text comes from a model, and the model may have read it anywhere: an escape sequence in it could
+rename the window, hide lines or answer for the user. So only what can be seen is written, and each
+line of a text is indented, so that none can pass for the first line of another announcement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ KEPT = 10_000
 
 
 class Console:
-    """A text stream: the one given, or what `sys.stderr` is at the time. A key is written once in its life.
+    """A text stream: the one given, or what `sys.stderr` is at the time. A key is written once in
+    its life.
 
     A terminal can be stopped and a pipe can be full, so writing is done in a thread of its own.
     """
@@ -32,7 +33,9 @@ class Console:
         self._thread = ThreadPoolExecutor(1, "retinue console")
 
     async def send(self, delivery: Delivery) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._write, delivery.key, block(delivery))
+        await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._write, delivery.key, block(delivery)
+        )
 
     def _write(self, key: str, text: str) -> None:
         if key in self._seen:
@@ -50,8 +53,9 @@ class Console:
 
 
 def block(delivery: Delivery) -> str:
-    """An announcement as it is shown: whom it is for, or else which run it is of; what the runtime says of it; then its
-    text, indented, so that no line of it can be taken for one of the runtime's."""
+    """An announcement as it is shown: whom it is for, or else which run it is of; what the runtime
+    says of it; then its text, indented, so that no line of it can be taken for one of the
+    runtime's."""
     origin = delivery.origin
     names = [("user", origin.user), ("thread", origin.thread)]
     head = ", ".join(f"{word} {one_line(name)}" for word, name in names if name)

@@ -1,8 +1,8 @@
-"""Announcements in a file: one JSON object a line, on the disk before it counts, each key once, whoever else appends.
+"""Announcements in a file: one JSON object a line, on the disk before it counts, each key once,
+whoever else appends.
 
-What is in the file is the record: a key is taken when a whole line with it is there. A line that a crash tore is not
-whole, stays where it is, and the next one starts on a new line.
-"""
+What is in the file is the record: a key is taken when a whole line with it is there. A line that a
+crash tore is not whole, stays where it is, and the next one starts on a new line."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JsonLines:
-    """A file that announcements are appended to; it and the folders above it are made, for their owner alone. Links on
-    the way count as they are when this is made: one that a run puts there later is not followed.
+    """A file that announcements are appended to; it and the folders above it are made, for their
+    owner alone. Links on the way count as they are when this is made: one that a run puts there
+    later is not followed.
 
-    The keys are read from the file at its first use, and again whatever others have appended since; the newest 100,000
-    are kept in memory, so a key that is further back than that would be written again. The work is done in a thread of
-    its own: one append at a time, and a full or slow disk holds up nobody else.
-    """
+    The keys are read from the file at its first use, and again whatever others have appended since;
+    the newest 100,000 are kept in memory, so a key that is further back than that would be written
+    again. The work is done in a thread of its own: one append at a time, and a full or slow disk
+    holds up nobody else."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = os.path.realpath(path)
@@ -94,14 +95,17 @@ class JsonLines:
             os.close(fd)
 
     def _locked(self) -> int:
-        """The file that bears the name, locked: another may have been put in its place while we waited."""
+        """The file that bears the name, locked: another may have been put in its place while we
+        waited."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             fd = self._opened()
             try:
                 while not _lock(fd):
                     if time.monotonic() > deadline:
-                        raise RetinueError(f"{self._path} is held by another process. It was left as it is.")
+                        raise RetinueError(
+                            f"{self._path} is held by another process. It was left as it is."
+                        )
                     time.sleep(POLL_SECONDS)
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(fd), os.lstat(self._path)):
@@ -137,7 +141,8 @@ class JsonLines:
         with open(fd, "rb", closefd=False) as file:
             file.seek(self._read)
             for line in file:
-                # The beginning of an object is never an object: what can be read is whole, its newline or not.
+                # The beginning of an object is never an object: what can be read is whole, its
+                # newline or not.
                 with contextlib.suppress(msgspec.DecodeError):
                     self._seen.add(_decode(line).key)
                 self._read += len(line)
@@ -151,14 +156,16 @@ def _write(fd: int, line: bytes, size: int) -> None:
             rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
     except OSError:
-        # After an fsync that failed, the next one may succeed without the bytes being there: they have to go.
+        # After an fsync that failed, the next one may succeed without the bytes being there: they
+        # have to go.
         with contextlib.suppress(OSError):
             os.ftruncate(fd, size)
         raise
 
 
 def _lock(fd: int) -> bool:
-    """Not the blocking call: a thread that waits in it for a process that is stopped could never be ended."""
+    """Not the blocking call: a thread that waits in it for a process that is stopped could never be
+    ended."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

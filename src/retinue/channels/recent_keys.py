@@ -1,4 +1,5 @@
-"""The keys that were taken lately: what a channel needs to drop a repetition without growing for ever."""
+"""The keys that were taken lately: what a channel needs to drop a repetition without growing for
+ever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Announcements as HTTP requests, signed the way of Standard Webhooks (standardwebhooks.com), and how to check one.
+"""Announcements as HTTP requests, signed the way of Standard Webhooks (standardwebhooks.com), and
+how to check one.
 
-The body depends on the delivery alone: what is sent again after a crash is the same, byte for byte, under the same key.
-"""
+The body depends on the delivery alone: what is sent again after a crash is the same, byte for byte,
+under the same key."""
 
 from __future__ import annotations
 
@@ -38,17 +39,25 @@ _ID = re.compile(r"[!-\-/-~]{1,256}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t -~]*")
-_OURS = {"webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key", "content-type", "content-length"}
+_OURS = {
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
+    "idempotency-key",
+    "content-type",
+    "content-length",
+}
 _encode = msgspec.json.Encoder().encode
 
 
 class Webhook:
-    """A receiver at a URL. Taken is what it answers with 2xx, or with 409: it has had this key before.
+    """A receiver at a URL. Taken is what it answers with 2xx, or with 409: it has had this key
+    before.
 
-    Everything else raises and is tried again by the outbox, a bounded number of times. A redirect is not followed: what
-    is signed for one host is not shown to another. With several secrets each request carries a signature by each, so
-    that a receiver can change from one to the next. `close` gives the connections back; a later `send` opens new ones.
-    """
+    Everything else raises and is tried again by the outbox, a bounded number of times. A redirect
+    is not followed: what is signed for one host is not shown to another. With several secrets each
+    request carries a signature by each, so that a receiver can change from one to the next. `close`
+    gives the connections back; a later `send` opens new ones."""
 
     def __init__(
         self,
@@ -62,7 +71,10 @@ class Webhook:
         self._url, self._host = url, _host(url)
         self._keys = _keys(secret)
         if not 0 < timeout_seconds < math.inf:
-            raise ConfigError(f"a webhook's timeout_seconds must be more than 0 and finite, not {timeout_seconds!r}")
+            raise ConfigError(
+                f"a webhook's timeout_seconds must be more than 0 and finite, not "
+                f"{timeout_seconds!r}"
+            )
         self._timeout_seconds = timeout_seconds
         self._headers = {"user-agent": "retinue", **_own(headers or {})}
         self._session: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
@@ -81,7 +93,9 @@ class Webhook:
         if 200 <= status < 300 or status == 409:
             return
         if 300 <= status < 400:
-            raise RetinueError(f"{self._host} answered with a redirect ({status}), which is not followed")
+            raise RetinueError(
+                f"{self._host} answered with a redirect ({status}), which is not followed"
+            )
         raise RetinueError(f"{self._host} answered {status}")
 
     async def close(self) -> None:
@@ -102,21 +116,25 @@ class Webhook:
         }
 
     async def _post(self, body: bytes, headers: dict[str, str]) -> int:
-        """The status of the answer. What aiohttp says of an error may hold the URL, and that may hold a token."""
+        """The status of the answer. What aiohttp says of an error may hold the URL, and that may
+        hold a token."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 response = await self._open().post(
                     self._url, data=io.BytesIO(body), headers=headers, allow_redirects=False
                 )
         except TimeoutError:
-            raise RetinueError(f"{self._host} did not answer within {self._timeout_seconds:g} s") from None
+            raise RetinueError(
+                f"{self._host} did not answer within {self._timeout_seconds:g} s"
+            ) from None
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
             raise RetinueError(f"{self._host} could not be asked: {_reason(error)}") from None
         await self._discard(response)
         return int(response.status)
 
     async def _discard(self, response: ClientResponse) -> None:
-        """A short body is read, so that the connection can be used again; nobody waits for the end of another.
+        """A short body is read, so that the connection can be used again; nobody waits for the end
+        of another.
 
         The status is the answer: whatever becomes of the body does not change it.
         """
@@ -130,7 +148,8 @@ class Webhook:
             response.release()  # and closes the connection, when something is still to come
 
     def _open(self) -> ClientSession:
-        """The session of this loop. Connections cannot move to another loop; those of one that is gone are gone."""
+        """The session of this loop. Connections cannot move to another loop; those of one that is
+        gone are gone."""
         loop, aiohttp = asyncio.get_running_loop(), self._aiohttp
         if self._session is None or self._session[0] is not loop:
             session = aiohttp.ClientSession(
@@ -149,13 +168,16 @@ def sign(key: bytes, id: str, timestamp: str, body: bytes) -> str:
 
 
 def verify(
-    secret: Secret | Sequence[Secret], headers: Mapping[str, str], body: bytes, tolerance_seconds: float = 300
+    secret: Secret | Sequence[Secret],
+    headers: Mapping[str, str],
+    body: bytes,
+    tolerance_seconds: float = 300,
 ) -> str:
-    """For receivers: the key of a request that was signed with the secret (or one of them) and is not old.
+    """For receivers: the key of a request that was signed with the secret (or one of them) and is
+    not old.
 
-    Anything else raises: answer it with 401. A key that you have taken before is a repetition: answer it with 409.
-    `body` is the request's body as it came, not what a parser made of it.
-    """
+    Anything else raises: answer it with 401. A key that you have taken before is a repetition:
+    answer it with 409. `body` is the request's body as it came, not what a parser made of it."""
     keys = _keys(secret)
     given = {name.lower(): value for name, value in headers.items()}
     id, timestamp = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
@@ -200,7 +222,10 @@ def _keys(secret: Secret | Sequence[Secret]) -> list[bytes]:
 def _key(secret: Secret) -> bytes:
     """The bytes of a secret. Never part of a message: not even a wrong one."""
     if isinstance(secret, str) and secret.startswith(("whsk_", "whpk_")):
-        raise ConfigError("a webhook's secret must be symmetric: one that starts with whsec_, not with whsk_ or whpk_")
+        raise ConfigError(
+            "a webhook's secret must be symmetric: one that starts with whsec_, not with whsk_ or "
+            "whpk_"
+        )
     if isinstance(secret, str) and secret.startswith("whsec_"):
         try:
             secret = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
@@ -232,7 +257,9 @@ def _own(headers: Mapping[str, str]) -> dict[str, str]:
         if name.lower() in _OURS:
             raise ConfigError(f"a webhook sets the header {name.lower()} itself; leave it out")
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ConfigError(f"the webhook's header {name!r} has a name or a value that cannot be sent")
+            raise ConfigError(
+                f"the webhook's header {name!r} has a name or a value that cannot be sent"
+            )
         own[name.lower()] = value
     return own
 

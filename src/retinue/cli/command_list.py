@@ -1,6 +1,5 @@
-"""The list of commands. A command's module is imported when it is used; its line of help is written here, so that
-`--help` imports none of them.
-"""
+"""The list of commands. A command's module is imported when it is used; its line of help is written
+here, so that `--help` imports none of them."""
 
 from __future__ import annotations
 
@@ -85,13 +84,22 @@ class LazyGroup(click.Group):
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="retinue %(version)s")
-@click.option("--store", default="", metavar="PATH", envvar="RETINUE_STORE", help="The store's file.")
-@click.option("-C", "--cwd", default="", metavar="PATH", envvar="RETINUE_CWD", help="The directory to work in.")
+@click.option(
+    "--store", default="", metavar="PATH", envvar="RETINUE_STORE", help="The store's file."
+)
+@click.option(
+    "-C",
+    "--cwd",
+    default="",
+    metavar="PATH",
+    envvar="RETINUE_CWD",
+    help="The directory to work in.",
+)
 @click.pass_context
 def cli(context: click.Context, /, store: str, cwd: str) -> None:
     """Agents with a staff: run them, watch them, talk to them.
 
-    The answer of a run is all that is written to stdout. A run belongs to the project that it was started in, goes on
-    in the background when its terminal is gone, and can be seen from every other terminal.
-    """
+    The answer of a run is all that is written to stdout. A run belongs to the project that it was
+    started in, goes on in the background when its terminal is gone, and can be seen from every
+    other terminal."""
     context.obj = CommandContext(environ=os.environ, store=store, cwd=cwd)

@@ -25,7 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass
 class CommandContext:
-    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was."""
+    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing
+    was."""
 
     environ: Mapping[str, str]
     store: str = ""
@@ -40,7 +41,9 @@ class CommandContext:
     def project(self) -> Project:
         if self._project is None:
             self.store = self.store or _configured_store(self.environ)
-            self._project = Project.of(self.environ, where.find(self.environ, cwd=self.cwd, store=self.store))
+            self._project = Project.of(
+                self.environ, where.find(self.environ, cwd=self.cwd, store=self.store)
+            )
         return self._project
 
     def enter(self, directory: str) -> None:
@@ -52,7 +55,8 @@ class CommandContext:
         return self.project.paths
 
     def configure(self, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
-        """The environment with what is configured, once; of what is wrong with a file nothing is said here."""
+        """The environment with what is configured, once; of what is wrong with a file nothing is
+        said here."""
         if settings is not None or not self._is_configured:
             from retinue.host.run_defaults import environment
 
@@ -82,7 +86,8 @@ def now_ms() -> int:
 
 
 def note(text: str, *, styled: bool = False) -> None:
-    """To stderr, for people. With `styled` the text has colours of ours, and its parts were made fit to be shown."""
+    """To stderr, for people. With `styled` the text has colours of ours, and its parts were made
+    fit to be shown."""
     try:
         sys.stderr.write((text if styled else several_lines(text)) + "\n")
         sys.stderr.flush()
@@ -91,10 +96,14 @@ def note(text: str, *, styled: bool = False) -> None:
 
 
 def out(text: str, end: str = "\n", *, styled: bool = False) -> None:
-    """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a terminal only what
-    it can show, unless the text is `styled` by us."""
+    """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a
+    terminal only what it can show, unless the text is `styled` by us."""
     fd = sys.stdout.fileno()
-    put(((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode("utf-8", "replace"))
+    put(
+        ((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode(
+            "utf-8", "replace"
+        )
+    )
 
 
 def put(data: bytes) -> None:
@@ -117,7 +126,9 @@ def _until_writable(fd: int) -> None:
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
     """A flag that can also be set by RETINUE_<its name>."""
     long = next((n for n in names if n.startswith("--")), "")
-    settings.setdefault("envvar", "RETINUE_" + long.partition("/")[0].lstrip("-").replace("-", "_").upper())
+    settings.setdefault(
+        "envvar", "RETINUE_" + long.partition("/")[0].lstrip("-").replace("-", "_").upper()
+    )
     return click.option(*names, **settings)
 
 
@@ -136,7 +147,9 @@ def common(command: F) -> F:
         (("--store",), "store", "The store's file, instead of the project's own."),
         (("-C", "--cwd"), "cwd", "The directory to work in."),
     ):
-        command = option(*names, callback=_keep(field_name), expose_value=False, metavar="PATH", help=text)(command)
+        command = option(
+            *names, callback=_keep(field_name), expose_value=False, metavar="PATH", help=text
+        )(command)
     return command
 
 

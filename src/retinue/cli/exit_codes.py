@@ -22,7 +22,8 @@ MEANING: dict[int, str] = {
     FAILED: "the run failed or was cancelled, or the command could not be carried out",
     USAGE: "wrong use: an unknown option, id, model or agent, or a mistake in a file",
     CHILD_FAILED: "the run completed, but a sub-agent failed (only with --strict)",
-    NEEDS_INPUT: "the run needs an answer (about a limit that asks it waits), or a permission that was denied",
+    NEEDS_INPUT: "the run needs an answer (about a limit that asks it waits), or a permission "
+    "that was denied",
     LIMIT: "a limit of money, tokens, turns or time ended the run",
     NO_PROVIDER: "no provider, or the provider refused the key; the run waits for another",
     INTERRUPTED: "Ctrl-C",
@@ -45,7 +46,9 @@ def of_error(error: BaseException) -> int:
     return FAILED
 
 
-def of_outcome(state: str, stop: str, *, strict: bool = False, failed_children: int = 0, denials: int = 0) -> int:
+def of_outcome(
+    state: str, stop: str, *, strict: bool = False, failed_children: int = 0, denials: int = 0
+) -> int:
     """The exit code of a run that has ended."""
     if state == "completed":
         if strict and failed_children:
@@ -60,7 +63,10 @@ def of_outcome(state: str, stop: str, *, strict: bool = False, failed_children: 
 
 def sentence(error: BaseException) -> str:
     """What went wrong and what to do next, on one line."""
-    return one_line(_of_system(error) if isinstance(error, OSError) else str(error)) or type(error).__name__
+    return (
+        one_line(_of_system(error) if isinstance(error, OSError) else str(error))
+        or type(error).__name__
+    )
 
 
 def _of_system(error: OSError) -> str:

@@ -24,7 +24,10 @@ from retinue.view import totals as facts
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
-HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
+HINT = (
+    "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run "
+    "--model PROVIDER:MODEL"
+)
 
 
 @dataclass
@@ -52,7 +55,9 @@ def line_to(door: CommandContext, wish: RunDisplay | None = None) -> Iterator[Ho
         from retinue.host.in_process import InProcessHost
 
         approvals = Path(door.places.approvals)
-        with InProcessHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
+        with InProcessHost(
+            env, door.places.cwd, approvals if approvals.exists() else None
+        ) as client:
             yield client
         return
     with reach(door.prepare(), env) as client:
@@ -60,14 +65,23 @@ def line_to(door: CommandContext, wish: RunDisplay | None = None) -> Iterator[Ho
 
 
 def start(
-    door: CommandContext, client: HostClient, planned: PlannedRun, text: str, terms: wire.RunTerms, wish: RunDisplay
+    door: CommandContext,
+    client: HostClient,
+    planned: PlannedRun,
+    text: str,
+    terms: wire.RunTerms,
+    wish: RunDisplay,
 ) -> str:
-    """Start a run and say with what: its model, and the servers that are not as they should be. Returns its id."""
+    """Start a run and say with what: its model, and the servers that are not as they should be.
+    Returns its id."""
     try:
         done = client.ask(wire.Start(plan=planned.plan, task=text, terms=terms, env=planned.env))
     except (KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
-            note("retinue: left before the host had answered; if a run was started, `retinue ps` shows it")
+            note(
+                "retinue: left before the host had answered; if a run was started, `retinue ps` "
+                "shows it"
+            )
         raise
     run: str = done["run"]
     with in_sight(run, wish):
@@ -76,7 +90,11 @@ def start(
 
 
 def _introduce(
-    door: CommandContext, client: HostClient, planned: PlannedRun, done: dict[str, Any], wish: RunDisplay
+    door: CommandContext,
+    client: HostClient,
+    planned: PlannedRun,
+    done: dict[str, Any],
+    wish: RunDisplay,
 ) -> None:
     plan, choice = planned.plan, planned.choice
     servers = (*planned.left_out, *done["mcp"])
@@ -90,7 +108,10 @@ def _introduce(
         mode=done["mode"],
         deltas=wish.deltas,
     )
-    door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short_id(done['run'])}")
+    door.say(
+        f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
+        f"{words.short_id(done['run'])}"
+    )
     told = (*server_lines(done["mcp"], planned.left_out), *done["notes"])
     for line in (*choice.hints, *planned.notes, *told):
         door.say(line)
@@ -98,7 +119,8 @@ def _introduce(
 
 @contextlib.contextmanager
 def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
-    """While a run is going on: whatever happens to this command, its user learns which run it was."""
+    """While a run is going on: whatever happens to this command, its user learns which run it
+    was."""
     try:
         yield
     except BrokenPipeError:
@@ -106,7 +128,10 @@ def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
     except (Exception, KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
             id = words.short_id(run)
-            note(f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue cancel {id} ends it")
+            note(
+                f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue "
+                f"cancel {id} ends it"
+            )
         raise
 
 
@@ -114,7 +139,9 @@ def _server_error(server: dict[str, Any]) -> dict[str, str]:
     return {"name": server["name"], "status": server["status"], "error": server["error"]}
 
 
-def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str, Any]]) -> list[str]:
+def server_lines(
+    started: Iterable[dict[str, Any]], left_out: Iterable[dict[str, Any]]
+) -> list[str]:
     """A line for each server that is not as it should be, with what to do about it."""
     lines = []
     for server in (*left_out, *started):
@@ -123,12 +150,17 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
             continue  # told together with everything else of the project
         if server["status"] == "changed":
             lines.append(
-                f"MCP server {name} was not started: {one_line(server['error'], 300)} (retinue mcp approve {name})"
+                f"MCP server {name} was not started: {one_line(server['error'], 300)} (retinue "
+                f"mcp approve {name})"
             )
         elif server["status"] == "pending":
-            lines.append(f"MCP server {name} is still starting; its tools are there for the next run")
+            lines.append(
+                f"MCP server {name} is still starting; its tools are there for the next run"
+            )
         elif server["error"]:
-            lines.append(f"MCP server {name or source} cannot be used: {one_line(server['error'], 300)}")
+            lines.append(
+                f"MCP server {name or source} cannot be used: {one_line(server['error'], 300)}"
+            )
         for tool in server["withheld"]:
             how = f" (retinue mcp approve {name} {tool['tool']})" if tool["offered"] else ""
             lines.append(f"MCP tool {name}/{tool['tool']} is withheld: {tool['reason']}{how}")
@@ -136,15 +168,27 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
 
 
 def carry_out(
-    door: CommandContext, client: HostClient, run: str, wish: RunDisplay, *, is_ours: bool = True, after: int = 0
+    door: CommandContext,
+    client: HostClient,
+    run: str,
+    wish: RunDisplay,
+    *,
+    is_ours: bool = True,
+    after: int = 0,
 ) -> int:
     """Watch a run to its end and hand over what it came to; returns the exit code."""
     with in_sight(run, wish), Signals() as signals:
         waits = wish.can_answer or wish.waits
-        watching = WatchedRun(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits)
+        watching = WatchedRun(
+            client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits
+        )
         try:
             teller = StreamJsonWriter(wish.head)
-            final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
+            final = (
+                _stream(watching, teller)
+                if wish.format == "stream-json"
+                else _show(watching, door, wish, teller)
+            )
         except WatchLeft as left:
             may = f"it may still be going on: retinue attach {words.short_id(run)}"
             note(f"retinue: left run {words.short_id(run)}; {one_line(left.why) or may}")
@@ -168,8 +212,11 @@ def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
                 out(json_line(line))
 
 
-def _show(watching: WatchedRun, door: CommandContext, wish: RunDisplay, teller: StreamJsonWriter) -> TreeRecord:
-    """For people, on stderr: the live view where it can be drawn, otherwise a line for each change."""
+def _show(
+    watching: WatchedRun, door: CommandContext, wish: RunDisplay, teller: StreamJsonWriter
+) -> TreeRecord:
+    """For people, on stderr: the live view where it can be drawn, otherwise a line for each
+    change."""
     from retinue.cli.terminal import live, plain
 
     watching.listen = lambda item: all(teller.tell(item))
@@ -178,7 +225,11 @@ def _show(watching: WatchedRun, door: CommandContext, wish: RunDisplay, teller: 
 
 
 def hand_over(
-    door: CommandContext, final: TreeRecord, wish: RunDisplay, teller: StreamJsonWriter, code: int | None = None
+    door: CommandContext,
+    final: TreeRecord,
+    wish: RunDisplay,
+    teller: StreamJsonWriter,
+    code: int | None = None,
 ) -> int:
     """The answer on stdout and in files, the last line on stderr, and the exit code."""
     top = final.rows[0]
@@ -186,7 +237,9 @@ def hand_over(
     text = end.text if end is not None else ""
     result = teller.result(final)
     if wish.format == "text":
-        answer = text if end is None or end.data is None or text else json_line(facts.plain(end.data))
+        answer = (
+            text if end is None or end.data is None or text else json_line(facts.plain(end.data))
+        )
         if answer:
             out(answer)
     else:
@@ -204,15 +257,22 @@ def hand_over(
         return code
     state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
     n_failed, denials = facts.failed(final), len(result["permission_denials"])
-    told = exits.of_outcome(state, stop, strict=wish.is_strict, failed_children=n_failed, denials=denials)
-    return exits.FAILED if told == exits.OK and wish.fail_on and found_severity(result, wish.fail_on) else told
+    told = exits.of_outcome(
+        state, stop, strict=wish.is_strict, failed_children=n_failed, denials=denials
+    )
+    return (
+        exits.FAILED
+        if told == exits.OK and wish.fail_on and found_severity(result, wish.fail_on)
+        else told
+    )
 
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 
 
 def found_severity(result: dict[str, Any], least: str) -> bool:
-    """Whether a review reports something at least this severe, or did not get to its end and so vouches for nothing."""
+    """Whether a review reports something at least this severe, or did not get to its end and so
+    vouches for nothing."""
     bad = SEVERITIES[SEVERITIES.index(least) :]
     data = result.get("structured_output")
     if isinstance(data, dict) and isinstance(data.get("findings"), list):
@@ -221,5 +281,9 @@ def found_severity(result: dict[str, Any], least: str) -> bool:
     return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
 
 
-def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> StreamHeader:
-    return StreamHeader(version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas)
+def head_of(
+    tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False
+) -> StreamHeader:
+    return StreamHeader(
+        version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas
+    )

@@ -1,4 +1,5 @@
-"""The entry: commands are found by name and imported when they are used; every error becomes one line and a code."""
+"""The entry: commands are found by name and imported when they are used; every error becomes one
+line and a code."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def _guarded(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), exits.FAILED)
     except BrokenPipeError:
-        # Nobody reads any more; what is still in the buffer must not raise again when the program ends.
+        # Nobody reads any more; what is still in the buffer must not raise again when the program
+        # ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.FAILED
     except (RetinueError, OSError) as error:
@@ -57,7 +59,9 @@ def _guarded(arguments: list[str]) -> int:
         return _complain(exits.sentence(error), exits.of_error(error))
     except UnicodeEncodeError as error:
         _debug()
-        return _complain(f"an argument is not valid UTF-8 ({error.reason}). Write it otherwise.", exits.USAGE)
+        return _complain(
+            f"an argument is not valid UTF-8 ({error.reason}). Write it otherwise.", exits.USAGE
+        )
     except Exception as error:
         _debug()
         text = f"this is a defect of retinue: {type(error).__name__}: {exits.sentence(error)}. "
@@ -65,17 +69,25 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _offer() -> list[str] | None:
-    """In a directory with source code, the first thing to try: with a yes it is what the command becomes."""
+    """In a directory with source code, the first thing to try: with a yes it is what the command
+    becomes."""
     from retinue.host.project_paths import has_source
 
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(os.getcwd()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(
+        os.getcwd()
+    ):
         return None
     from retinue.cli.terminal.typed_answer import line_after
 
     said = line_after(
-        'Map this repository? It needs no model and changes nothing: retinue run "map this repository" [Y/n] '
+        'Map this repository? It needs no model and changes nothing: retinue run "map this '
+        'repository" [Y/n] '
     )
-    return ["run", "map this repository"] if said is not None and said.lower() in ("", "y", "yes") else None
+    return (
+        ["run", "map this repository"]
+        if said is not None and said.lower() in ("", "y", "yes")
+        else None
+    )
 
 
 def _terminate(signal_number: int, frame: object) -> None:

@@ -19,7 +19,9 @@ def run_argument(name: str = "run", **settings: Any) -> Callable[[Any], Any]:
     return click.argument(name, shell_complete=runs, **settings)
 
 
-def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def runs(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Ids of runs, newest first, with their state and task."""
     from click.shell_completion import CompletionItem
 
@@ -28,12 +30,16 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     from retinue.view import format as words
 
     try:
-        with RunListing(places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))) as shelf:
+        with RunListing(
+            places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))
+        ) as shelf:
             lines = shelf.roots(limit=100)
     except Exception:  # whoever presses Tab must not be shown our troubles
         return []
     return [
-        CompletionItem(line.short, help=f"{words.state_text(line.state)}: {one_line(line.task, 60)}")
+        CompletionItem(
+            line.short, help=f"{words.state_text(line.state)}: {one_line(line.task, 60)}"
+        )
         for line in lines
         if line.short.startswith(incomplete)
     ]

@@ -1,4 +1,5 @@
-"""What a person asks for on the command line, as values: the prompt, and everything that is asked of a run."""
+"""What a person asks for on the command line, as values: the prompt, and everything that is asked
+of a run."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ from retinue.host.run_setup import RunSetup, family_names, permission_rules
 def configured(
     door: CommandContext, flags: dict[str, Any], *, keep: Collection[str] = ()
 ) -> tuple[RunSetup, Configuration]:
-    """What is asked of a run: by flags, and by the configuration where they say nothing, which is filled into `flags`.
-    Raises `ConfigError` with everything that is wrong with the configuration."""
+    """What is asked of a run: by flags, and by the configuration where they say nothing, which is
+    filled into `flags`. Raises `ConfigError` with everything that is wrong with the
+    configuration."""
     context = click.get_current_context()
     given = {
         name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
@@ -30,8 +32,14 @@ def configured(
         if context.get_parameter_source(name) is not None
     }
     found = project_config.load(door.project)
-    flags |= {name: value for name, value in run_defaults.defaults(found, given, keep=keep).items() if name in flags}
-    folders = run_defaults.joined(found, given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]])
+    flags |= {
+        name: value
+        for name, value in run_defaults.defaults(found, given, keep=keep).items()
+        if name in flags
+    }
+    folders = run_defaults.joined(
+        found, given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]]
+    )
     root = door.places.root
     allowed = permission_rules("allow", flags.get("allowed_tools", ()))
     setup = RunSetup(
@@ -51,7 +59,11 @@ def configured(
         timeout=flags["timeout"],
         permission_mode=flags["permission_mode"],
         permission_prompts=flags["permission_prompts"],
-        rules=(*allowed, *permission_rules("deny", flags.get("disallowed_tools", ())), *found.rules),
+        rules=(
+            *allowed,
+            *permission_rules("deny", flags.get("disallowed_tools", ())),
+            *found.rules,
+        ),
         add_dir=tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in folders),
     )
     door.configure(found)
@@ -59,10 +71,13 @@ def configured(
 
 
 def prompt(arguments: Sequence[str]) -> str:
-    """The words of the command; `-` stands for what is on stdin, which is also taken when there are no words."""
+    """The words of the command; `-` stands for what is on stdin, which is also taken when there are
+    no words."""
     if not arguments:
         if sys.stdin is None or sys.stdin.isatty():
-            raise click.UsageError("there is no prompt: write it behind the command, or pipe it in.")
+            raise click.UsageError(
+                "there is no prompt: write it behind the command, or pipe it in."
+            )
         arguments = ("-",)
     parts = [" ".join(words) for words in _groups(arguments)]
     text = clean("\n\n".join(part for part in parts if part.strip()))

@@ -1,6 +1,6 @@
-"""Configuration: files, the environment and flags become one frozen value, and every value knows where it came from. A
-file is data, never code; all its mistakes are reported at once, each with its line and with what was probably meant.
-"""
+"""Configuration: files, the environment and flags become one frozen value, and every value knows
+where it came from. A file is data, never code; all its mistakes are reported at once, each with its
+line and with what was probably meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Config(Value):
-    """What one file says. `families` are ready to be given to an agent; `value` is a `schema.Configuration`."""
+    """What one file says. `families` are ready to be given to an agent; `value` is a
+    `schema.Configuration`."""
 
     families: tuple[Any, ...] = ()
     path: str = ""
@@ -24,7 +25,8 @@ class Config(Value):
 
 
 def environment_secrets() -> dict[str, str]:
-    """The secret values of the environment by their names: what must not be written down anywhere."""
+    """The secret values of the environment by their names: what must not be written down
+    anywhere."""
     from retinue.core.secret_values import secrets_of
 
     return secrets_of(os.environ)
@@ -45,8 +47,8 @@ def environment_catalog() -> Catalog:
 
 
 def read_config(path: str | Path) -> Config:
-    """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with everything that is
-    wrong."""
+    """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with
+    everything that is wrong."""
     from retinue.config.layers import EffectiveSettings, read_layer
 
     settings = EffectiveSettings([read_layer(str(path), "user")]).checked()

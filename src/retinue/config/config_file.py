@@ -34,7 +34,9 @@ def read_bytes(path: str) -> bytes:
         raise fail(path, _unreadable(error)) from None
     if len(data) > MOST_BYTES:
         raise fail(
-            path, f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of it was read"
+            path,
+            f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of "
+            "it was read",
         )
     return data
 
@@ -52,7 +54,10 @@ def decode(data: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         before = body[: error.start]
         column = error.start - (before.rfind(b"\n") + 1) + 1
-        message = f"this is not UTF-8: the byte {body[error.start]:#04x} does not belong there. Save the file as UTF-8"
+        message = (
+            f"this is not UTF-8: the byte {body[error.start]:#04x} does not belong there. "
+            "Save the file as UTF-8"
+        )
         raise fail(path, message, before.count(b"\n") + 1, column) from None
 
 
@@ -79,7 +84,10 @@ class ConfigDocument:
             message = str(error)[: said.start()] if said else str(error)
             line = int(said[1]) if said and said[1] else places.line(len(self.text.rstrip()))
             column = int(said[2]) if said and said[2] else 0
-            message = f"this is not valid TOML: {shown(message, 200)}{f' (column {column})' if column else ''}"
+            message = (
+                f"this is not valid TOML: "
+                f"{shown(message, 200)}{f' (column {column})' if column else ''}"
+            )
             raise fail(self.path, message, line, column) from None
         except RecursionError:
             raise fail(self.path, "this is not valid TOML: it is nested too deep") from None
@@ -89,7 +97,9 @@ class ConfigDocument:
         first, again = pair
         line, column = self.places.line(again.at), self.places.column(again.at)
         key = shown(dotted(again.path))
-        message = f"{key} stands twice, first in line {self.places.line(first.at)}: keep one of them"
+        message = (
+            f"{key} stands twice, first in line {self.places.line(first.at)}: keep one of them"
+        )
         return problem(self.path, message, line, column, key)
 
     def problem(self, path: Path, message: str) -> Problem:
@@ -98,12 +108,16 @@ class ConfigDocument:
         return problem(self.path, message, line, column, dotted(path))
 
     def place(self, path: Path) -> tuple[int, int]:
-        """Line and column of a key. JSON5 comes without places: there the key is looked for as a word."""
+        """Line and column of a key. JSON5 comes without places: there the key is looked for as a
+        word."""
         if self.places is not None:
             return self.places.of(path)
         words = [part for part in path if isinstance(part, str)]
         for word in reversed(words):
-            found = re.search(rf"(?<![\w-])(?:{re.escape(word)}|{re.escape(camel(word))})(?![\w-])", _bare(self.text))
+            found = re.search(
+                rf"(?<![\w-])(?:{re.escape(word)}|{re.escape(camel(word))})(?![\w-])",
+                _bare(self.text),
+            )
             if found:
                 before = self.text[: found.start()]
                 return before.count("\n") + 1, found.start() - (before.rfind("\n") + 1) + 1
@@ -111,7 +125,8 @@ class ConfigDocument:
 
 
 def _too_deep(text: str) -> int:
-    """The first line with a key of very many parts, which would cost the parser the square of them; 0 for none."""
+    """The first line with a key of very many parts, which would cost the parser the square of them;
+    0 for none."""
     for n, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MOST_PARTS and _STRING.sub("", line).count(".") > MOST_PARTS:
             return n
@@ -132,12 +147,16 @@ def _json5(text: str, path: str) -> dict[str, Any]:
     try:
         import pyjson5
     except ImportError:
-        raise fail(path, "this is JSON5, which needs the extra json5: pip install 'retinue[json5]'") from None
+        raise fail(
+            path, "this is JSON5, which needs the extra json5: pip install 'retinue[json5]'"
+        ) from None
     try:
         value = pyjson5.decode(text, maxdepth=100)
     except Exception as error:
         said = str(error.args[0]) if error.args else type(error).__name__
-        raise fail(path, f"this is not valid JSON5: {shown(said, 200)}", _json5_line(text, said)) from None
+        raise fail(
+            path, f"this is not valid JSON5: {shown(said, 200)}", _json5_line(text, said)
+        ) from None
     if not isinstance(value, dict):
         raise fail(path, f"this must hold an object, not {type(value).__name__}")
     return value

@@ -1,6 +1,5 @@
-"""The families' sections of a file, in any of their spellings: the five documents' own, or `profiles` and `families`.
-All become settings by family, with the place of each.
-"""
+"""The families' sections of a file, in any of their spellings: the five documents' own, or
+`profiles` and `families`. All become settings by family, with the place of each."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ Settings = dict[str, dict[str, tuple[Any, Path]]]
 
 
 class FamilySections:
-    """What a file says about families. `settings` is by family and key, each with the path that it stands at."""
+    """What a file says about families. `settings` is by family and key, each with the path that it
+    stands at."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self._document = document
@@ -47,7 +47,9 @@ class FamilySections:
         """Ready to be given to an agent. Raises all that was wrong."""
         if self.problems:
             raise ConfigProblems(self.problems)
-        plain = {kind: {k: v for k, (v, _) in found.items()} for kind, found in self.settings.items()}
+        plain = {
+            kind: {k: v for k, (v, _) in found.items()} for kind, found in self.settings.items()
+        }
         return families_of(self.profiles, plain)
 
     def _say(self, path: Path, message: str) -> None:
@@ -71,7 +73,10 @@ class FamilySections:
             for kind, settings in list(value.items())[:MOST_PROBLEMS]:
                 if kind in PROFILES:
                     home = settings_of(kind)[0]
-                    word = f"{kind!r} is a profile: name it in profiles, and set its family, as in [families.{home}]"
+                    word = (
+                        f"{kind!r} is a profile: name it in profiles, and set its family, as "
+                        f"in [families.{home}]"
+                    )
                     self._say((key, kind), word)
                 elif kind not in FAMILIES:
                     self._say((key, kind), unknown(kind, FAMILIES, "family"))
@@ -87,7 +92,9 @@ class FamilySections:
         mine = self.settings.setdefault(kind, {})
         for key, value in settings.items():
             if kind == "sessions" and key == "tools" and isinstance(value, dict):
-                mine |= {f"tools_{name}": (names, (*path, key, name)) for name, names in value.items()}
+                mine |= {
+                    f"tools_{name}": (names, (*path, key, name)) for name, names in value.items()
+                }
             else:
                 mine[snake(key) if kind == "sessions" else key] = (value, (*path, key))
 
@@ -100,28 +107,45 @@ class FamilySections:
         kinds: dict[str, str] = {}
         for profile in listed[:MOST_PROBLEMS]:
             if profile not in PROFILES and profile not in FAMILIES:
-                self._say(("profiles",), unknown(profile, [*PROFILES, *FAMILIES], "profile or family"))
+                self._say(
+                    ("profiles",), unknown(profile, [*PROFILES, *FAMILIES], "profile or family")
+                )
                 continue
             kind, _ = settings_of(profile)
             if kind in kinds:
-                both = f"as {kinds[kind]!r} and as {profile!r}" if kinds[kind] != profile else f"as {profile!r}"
-                self._say(("profiles",), f"family {kind!r} is named twice in profiles, {both}: keep one of them")
+                both = (
+                    f"as {kinds[kind]!r} and as {profile!r}"
+                    if kinds[kind] != profile
+                    else f"as {profile!r}"
+                )
+                self._say(
+                    ("profiles",),
+                    f"family {kind!r} is named twice in profiles, {both}: keep one of them",
+                )
             kinds[kind] = profile
         self.profiles = tuple(listed)
         for kind in self.settings:
             if kind not in kinds and len(kinds) == len(listed):
-                path = next((p for _, p in self.settings[kind].values()), ("families", kind))[:-1] or (kind,)
-                self._say(path, f"there are settings for family {kind!r}, but profiles does not name it")
+                path = next((p for _, p in self.settings[kind].values()), ("families", kind))[
+                    :-1
+                ] or (kind,)
+                self._say(
+                    path, f"there are settings for family {kind!r}, but profiles does not name it"
+                )
 
     def _check(self) -> None:
-        named = {settings_of(p)[0]: p for p in self.profiles or () if p in PROFILES or p in FAMILIES}
+        named = {
+            settings_of(p)[0]: p for p in self.profiles or () if p in PROFILES or p in FAMILIES
+        }
         for kind, found in self.settings.items():
             type_ = family_type(kind).settings_type
             known = type_.__struct_fields__
             for key, (_, path) in list(found.items())[:MOST_PROBLEMS]:
                 if key not in known:
                     written = [str(p[-1]) for _, p in found.values()]
-                    there = as_written(known, written, is_camels=family_type(kind).camels) + inner_names(type_)
+                    there = as_written(
+                        known, written, is_camels=family_type(kind).camels
+                    ) + inner_names(type_)
                     of = f"setting of family {kind!r}"
                     if kind == "sessions" and path[-2] == "tools":
                         there, of = ["allow", "deny"], f"setting of tools of family {kind!r}"
@@ -151,7 +175,9 @@ class FamilySections:
             del left[key]
 
 
-def families_of(profiles: tuple[str, ...] | None, settings: Mapping[str, Mapping[str, Any]]) -> tuple[Family, ...]:
+def families_of(
+    profiles: tuple[str, ...] | None, settings: Mapping[str, Mapping[str, Any]]
+) -> tuple[Family, ...]:
     """The families that are turned on: those named, or without names those that have settings."""
     listed = list(settings) if profiles is None else profiles
     return tuple(family(p, **settings.get(settings_of(p)[0], {})) for p in listed)

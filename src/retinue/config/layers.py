@@ -1,6 +1,5 @@
-"""Settings from several places become one: a flag before the environment before the project's files before the user's
-before what is built in. Every value remembers where it came from.
-"""
+"""Settings from several places become one: a flag before the environment before the project's files
+before the user's before what is built in. Every value remembers where it came from."""
 
 from __future__ import annotations
 
@@ -14,7 +13,14 @@ from retinue.config.config_file import ConfigDocument, open_document
 from retinue.config.family_sections import HEADS, SECTIONS, FamilySections, families_of
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown, unknown
 from retinue.config.schema import SEEDED, About, Configuration, explained
-from retinue.config.setting_list import bare, check_value, every_setting, from_text, is_mapping, setting_of
+from retinue.config.setting_list import (
+    bare,
+    check_value,
+    every_setting,
+    from_text,
+    is_mapping,
+    setting_of,
+)
 from retinue.core.values import Value
 from retinue.formats.toml_positions import Path, dotted
 
@@ -56,7 +62,8 @@ class Layer:
 
 
 def read_layer(path: str, kind: Kind, data: bytes | None = None) -> Layer:
-    """All that a file says. What cannot be read at all is a problem of the layer, like everything else."""
+    """All that a file says. What cannot be read at all is a problem of the layer, like everything
+    else."""
     layer = Layer(kind, path)
     try:
         document = open_document(path, data)
@@ -106,13 +113,17 @@ class _Walk:
             for key, (value, path) in found.items():
                 self._put(("families", family, key), value, path)
 
-    def _section(self, path: tuple[str, ...], kind: type[msgspec.Struct], data: dict[str, Any]) -> None:
+    def _section(
+        self, path: tuple[str, ...], kind: type[msgspec.Struct], data: dict[str, Any]
+    ) -> None:
         fields = explained(kind)
         for name, value in data.items():
             if self._is_full():
                 return
             if name not in fields:
-                self._say((*path, name), _unknown_key(name, fields, f"setting in [{dotted(path)}]", value))
+                self._say(
+                    (*path, name), _unknown_key(name, fields, f"setting in [{dotted(path)}]", value)
+                )
                 continue
             leaf, about = fields[name]
             assert about is not None
@@ -121,14 +132,19 @@ class _Walk:
     def _leaf(self, path: tuple[str, ...], kind: Any, about: About, value: Any) -> None:
         if about.scope == "user" and self._layer.kind == "project":
             self._say(
-                path, f"{dotted(path)} may stand in your own file only, never in a project's: take it out of here"
+                path,
+                f"{dotted(path)} may stand in your own file only, never in a project's: take it "
+                "out of here",
             )
             return
         if not is_mapping(kind):
             self._take(path, path, kind, about, value)
             return
         if not isinstance(value, dict):
-            self._say(path, f"{dotted(path)} is a section: write [{dotted(path)}] and one line for each name")
+            self._say(
+                path,
+                f"{dotted(path)} is a section: write [{dotted(path)}] and one line for each name",
+            )
             return
         inner = get_args(bare(kind))[1]
         for name, item in value.items():
@@ -156,7 +172,9 @@ class _Walk:
 
     def _put(self, key: tuple[str, ...], value: Any, path: Path) -> None:
         line, _ = self._document.place(path)
-        self._layer.put(key, value, SettingSource(kind=self._layer.kind, where=self._layer.where, line=line))
+        self._layer.put(
+            key, value, SettingSource(kind=self._layer.kind, where=self._layer.where, line=line)
+        )
 
     def _say(self, path: Path, message: str) -> None:
         self._layer.problems.append(self._document.problem(path, message))
@@ -173,7 +191,10 @@ def _unknown_section(name: str, known: Iterable[str], value: Any) -> str:
 def _unknown_key(name: str, known: Iterable[str], what: str, value: Any) -> str:
     text = unknown(name, known, what)
     if isinstance(value, str) and re.search(r"key|token|secret|password", name, re.IGNORECASE):
-        text += ". Keys are never written into files: put it into the environment; models.keys names the variable"
+        text += (
+            ". Keys are never written into files: put it into the environment; models.keys "
+            "names the variable"
+        )
     return text
 
 
@@ -204,7 +225,9 @@ def read_flags(flags: Mapping[str, Any]) -> Layer:
             continue
         where = setting.about.flag or name
         try:
-            checked = check_value(setting.type, setting.about, list(value) if isinstance(value, tuple) else value)
+            checked = check_value(
+                setting.type, setting.about, list(value) if isinstance(value, tuple) else value
+            )
         except ValueError as error:
             layer.problems.append(problem(where, str(error), key=name))
         else:
@@ -213,7 +236,8 @@ def read_flags(flags: Mapping[str, Any]) -> Layer:
 
 
 class EffectiveSettings:
-    """The effective configuration. `problems` are the mistakes of all places; what is wrong was not used."""
+    """The effective configuration. `problems` are the mistakes of all places; what is wrong was not
+    used."""
 
     def __init__(self, layers: Iterable[Layer], notes: Iterable[str] = ()) -> None:
         self.layers = tuple(sorted(layers, key=lambda layer: RANK[layer.kind]))
@@ -266,7 +290,8 @@ class EffectiveSettings:
 
     @property
     def families(self) -> tuple[Any, ...]:
-        """Families with their settings, ready for an agent. A family that the nearest `profiles` leaves out is off."""
+        """Families with their settings, ready for an agent. A family that the nearest `profiles`
+        leaves out is off."""
         found: dict[str, dict[str, Any]] = {}
         for key, (value, _) in self.found.items():
             if key[0] == "families":
@@ -277,5 +302,7 @@ class EffectiveSettings:
     def rules(self) -> tuple[str, ...]:
         """Permission rules as the core reads them."""
         return tuple(
-            f"{effect}: {text}" for effect in ("deny", "ask", "allow") for text in self.get(f"permissions.{effect}")
+            f"{effect}: {text}"
+            for effect in ("deny", "ask", "allow")
+            for text in self.get(f"permissions.{effect}")
         )

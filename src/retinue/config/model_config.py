@@ -1,6 +1,6 @@
-"""What the configuration says about models, in the form that a catalog takes: an environment with keys and addresses,
-aliases, what may be used of each provider, what models cost, and how fast providers are called.
-"""
+"""What the configuration says about models, in the form that a catalog takes: an environment with
+keys and addresses, aliases, what may be used of each provider, what models cost, and how fast
+providers are called."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 def check_entry(path: tuple[str, ...]) -> str:
-    """The name of an entry as it is used: providers by their own names. `ValueError` for one that means nothing."""
+    """The name of an entry as it is used: providers by their own names. `ValueError` for one that
+    means nothing."""
     section, name = tuple(path[:-1]), path[-1]
     kind = section[-1] if section[:1] in (("models",), ("providers",)) else ""
     if not name.strip() or not name.isprintable() or len(name) > 200:
@@ -37,9 +38,13 @@ def check_entry(path: tuple[str, ...]) -> str:
             raise ValueError(str(error)) from None
         if kind == "urls" and (provider == LOCAL or not PROVIDERS[provider].urls):
             with_address = ", ".join(p.name for p in PROVIDERS.values() if p.urls)
-            raise ValueError(f"the address of {provider} cannot be changed; it can for {with_address}")
+            raise ValueError(
+                f"the address of {provider} cannot be changed; it can for {with_address}"
+            )
         if kind == "providers" and provider == LOCAL:
-            raise ValueError("what runs in this process is not called over a network: it has no terms")
+            raise ValueError(
+                "what runs in this process is not called over a network: it has no terms"
+            )
         if kind == "keys" and (provider == LOCAL or not PROVIDERS[provider].keys):
             raise ValueError(f"{provider} needs no key")
         return provider
@@ -49,8 +54,9 @@ def check_entry(path: tuple[str, ...]) -> str:
 
 
 def model_environment(models: ModelsSection, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the keys and addresses that are configured. A variable that is named for a provider counts
-    before its usual ones, if it is set; an address in the environment counts before one in a file."""
+    """The environment with the keys and addresses that are configured. A variable that is named for
+    a provider counts before its usual ones, if it is set; an address in the environment counts
+    before one in a file."""
     out = dict(environ)
     for name, variable in models.keys.items():
         value = environ.get(variable, "").strip()
@@ -68,10 +74,15 @@ def model_environment(models: ModelsSection, environ: Mapping[str, str]) -> dict
 
 def model_names(models: ModelsSection) -> dict[str, str]:
     """Aliases for a catalog; a chain is an alias too."""
-    return {**models.aliases, **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain}}
+    return {
+        **models.aliases,
+        **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain},
+    }
 
 
-def catalog_of(models: ModelsSection, environ: Mapping[str, str], providers: Entries | None = None) -> Catalog:
+def catalog_of(
+    models: ModelsSection, environ: Mapping[str, str], providers: Entries | None = None
+) -> Catalog:
     """A catalog as it is configured; `providers` is the section of that name."""
     from retinue.models.catalog import Catalog
 
@@ -85,7 +96,8 @@ def catalog_of(models: ModelsSection, environ: Mapping[str, str], providers: Ent
 
 
 def declarations(models: ModelsSection, providers: Entries) -> dict[str, str]:
-    """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they are resolved."""
+    """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they
+    are resolved."""
     prices = {resolved(name, models): price for name, price in models.prices.items()}
     return {name: _encode(told) for name, told in ((PRICES, prices), (TERMS, providers)) if told}
 
@@ -101,7 +113,9 @@ def declared(environ: Mapping[str, str]) -> dict[str, Any]:
             "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, ProviderTerms]),
         }
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}") from None
+        raise ConfigError(
+            f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}"
+        ) from None
 
 
 def _encode(entries: Entries) -> str:

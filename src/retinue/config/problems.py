@@ -1,6 +1,5 @@
-"""What is wrong with a configuration: every mistake of a file at once, each with its place and what was probably
-meant.
-"""
+"""What is wrong with a configuration: every mistake of a file at once, each with its place and what
+was probably meant."""
 
 from __future__ import annotations
 
@@ -35,8 +34,11 @@ class Problem(Value):
 
 
 def problem(where: str, message: str, line: int = 0, column: int = 0, key: str = "") -> Problem:
-    """A mistake in words that can be shown: one line, no controls, and nothing that looks like a key."""
-    return Problem(where=where, message=shown(message, 2_000), line=line, column=column, key=shown(key, 200))
+    """A mistake in words that can be shown: one line, no controls, and nothing that looks like a
+    key."""
+    return Problem(
+        where=where, message=shown(message, 2_000), line=line, column=column, key=shown(key, 200)
+    )
 
 
 def looks_secret(text: str) -> bool:

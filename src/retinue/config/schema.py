@@ -1,6 +1,6 @@
-"""The configuration as a value. What each setting means, what it is called on the command line and in the environment,
-and who may set it, stands where it is declared; the page in docs/ and `retinue config` are made from that.
-"""
+"""The configuration as a value. What each setting means, what it is called on the command line and
+in the environment, and who may set it, stands where it is declared; the page in docs/ and `retinue
+config` are made from that."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _NONE: Any = msgspec.field(default_factory=dict)
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it follows from the
-    flag or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together,
-    so that no file takes away what another says. `check` returns the value to use, or raises `ValueError`."""
+    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it
+    follows from the flag or the key). `scope` "user": a project's file may not set it. `joins`:
+    lists of several files are put together, so that no file takes away what another says. `check`
+    returns the value to use, or raises `ValueError`."""
 
     text: str
     flag: str = ""
@@ -37,48 +38,81 @@ class About:
 class ModelsSection(Value):
     """Which models are asked."""
 
-    default: Annotated[str, About("the model of agents that name none", flag="--model", check=checks.model)] = ""
-    aliases: Annotated[dict[str, str], About("short names: what each stands for", check=checks.model)] = _NONE
+    default: Annotated[
+        str, About("the model of agents that name none", flag="--model", check=checks.model)
+    ] = ""
+    aliases: Annotated[
+        dict[str, str], About("short names: what each stands for", check=checks.model)
+    ] = _NONE
     fallbacks: Annotated[
         dict[str, Names],
-        About("chains: the models that a name stands for, in the order in which they are tried", check=checks.model),
+        About(
+            "chains: the models that a name stands for, in the order in which they are tried",
+            check=checks.model,
+        ),
     ] = _NONE
-    allow: Annotated[dict[str, Names], About("which models of a provider may be used, as patterns")] = _NONE
+    allow: Annotated[
+        dict[str, Names], About("which models of a provider may be used, as patterns")
+    ] = _NONE
     offered: Annotated[Names, About("models that runs may ask for although no agent has them")] = ()
-    urls: Annotated[dict[str, str], About("addresses of providers, where they differ", check=checks.url)] = _NONE
+    urls: Annotated[
+        dict[str, str], About("addresses of providers, where they differ", check=checks.url)
+    ] = _NONE
     keys: Annotated[
         dict[str, str],
-        About("names of the variables that hold a provider's key; never the key itself", check=checks.variable),
+        About(
+            "names of the variables that hold a provider's key; never the key itself",
+            check=checks.variable,
+        ),
     ] = _NONE
     prices: Annotated[
         dict[str, dict[str, Any]],
         About(
-            "what models cost (`provider:model`, a pattern of it, or an alias), in dollars for a million tokens: "
+            "what models cost (`provider:model`, a pattern of it, or an alias), in dollars for a "
+            "million tokens: "
             "`input`, `output`, `cache_read`, `cache_write`",
             scope="user",
             check=checks.price,
         ),
     ] = _NONE
-    probe: Annotated[bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")] = True
+    probe: Annotated[
+        bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")
+    ] = True
 
 
 class Permissions(Value):
     """Which calls are made, asked about, or denied (docs/permissions.md)."""
 
-    mode: Annotated[str, About("the permission mode", flag="--permission-mode", check=checks.mode)] = "manual"
+    mode: Annotated[
+        str, About("the permission mode", flag="--permission-mode", check=checks.mode)
+    ] = "manual"
     prompts: Annotated[
-        Literal["auto", "terminal", "wait", "none"], About("who answers questions", flag="--permission-prompts")
+        Literal["auto", "terminal", "wait", "none"],
+        About("who answers questions", flag="--permission-prompts"),
     ] = "auto"
     allow: Annotated[
         Names,
-        About("rules: calls that are made", flag="--allowed-tools", joins=True, check=checks.rule, splits="rules"),
+        About(
+            "rules: calls that are made",
+            flag="--allowed-tools",
+            joins=True,
+            check=checks.rule,
+            splits="rules",
+        ),
     ] = ()
     ask: Annotated[
-        Names, About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules")
+        Names,
+        About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules"),
     ] = ()
     deny: Annotated[
         Names,
-        About("rules: calls that are denied", flag="--disallowed-tools", joins=True, check=checks.rule, splits="rules"),
+        About(
+            "rules: calls that are denied",
+            flag="--disallowed-tools",
+            joins=True,
+            check=checks.rule,
+            splits="rules",
+        ),
     ] = ()
     directories: Annotated[
         Names, About("directories to work in beside the project", flag="--add-dir", splits="paths")
@@ -89,32 +123,46 @@ class Bounds(Value):
     """What a run may spend, and how many others it may start."""
 
     max_budget_usd: Annotated[
-        Annotated[float, Meta(ge=0)] | None, About("dollars of a whole tree", flag="--max-budget-usd")
+        Annotated[float, Meta(ge=0)] | None,
+        About("dollars of a whole tree", flag="--max-budget-usd"),
     ] = None
     max_tokens: Annotated[
-        Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("tokens of a whole tree", flag="--max-tokens")
+        Annotated[int, Meta(ge=0, le=1 << 53)] | None,
+        About("tokens of a whole tree", flag="--max-tokens"),
     ] = None
     on_limit: Annotated[
         Literal["land", "ask", "stop"],
-        About("at a limit of dollars or tokens: a last turn, a question, or the end", flag="--on-limit"),
+        About(
+            "at a limit of dollars or tokens: a last turn, a question, or the end",
+            flag="--on-limit",
+        ),
     ] = "land"
     max_turns: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, About("turns of a run", flag="--max-turns")
     ] = None
     timeout: Annotated[
-        float | str | None, About("seconds of a run, or 45s, 10m, 1h30m", flag="--timeout", check=checks.duration)
+        float | str | None,
+        About("seconds of a run, or 45s, 10m, 1h30m", flag="--timeout", check=checks.duration),
     ] = None
     depth: Annotated[Annotated[int, Meta(ge=0, le=64)], About("generations below a run")] = 8
-    children: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)], About("open children of a run")] = 10_000
-    total: Annotated[Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("children of a run in all")] = None
-    calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = 64
+    children: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)], About("open children of a run")
+    ] = 10_000
+    total: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("children of a run in all")
+    ] = None
+    calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = (
+        64
+    )
 
 
 class SandboxSection(Value):
     """What commands get (docs/sandbox.md)."""
 
     network: Annotated[bool, About("whether commands reach the network")] = False
-    env: Annotated[Names, About("names of variables that commands get too", check=checks.variable)] = ()
+    env: Annotated[
+        Names, About("names of variables that commands get too", check=checks.variable)
+    ] = ()
     unsafe_bare: Annotated[
         bool, About("run commands without a sandbox where there is none", scope="user", variable="")
     ] = False
@@ -128,10 +176,15 @@ class ToolsSection(Value):
 
 
 class Mcp(Value):
-    """Where servers of tools are configured, beside `mcp_servers` and the project's own files (docs/mcp_client.md)."""
+    """Where servers of tools are configured, beside `mcp_servers` and the project's own files
+    (docs/mcp_client.md)."""
 
-    files: Annotated[Names, About("more files", flag="--mcp-config", splits="paths", scope="user")] = ()
-    strict: Annotated[bool, About("only these files, nothing of the project", flag="--strict-mcp-config")] = False
+    files: Annotated[
+        Names, About("more files", flag="--mcp-config", splits="paths", scope="user")
+    ] = ()
+    strict: Annotated[
+        bool, About("only these files, nothing of the project", flag="--strict-mcp-config")
+    ] = False
     disabled: Annotated[Names, About("servers that are not started", joins=True)] = ()
 
 
@@ -139,22 +192,29 @@ class Agents(Value):
     """Which agents there are (docs/library.md)."""
 
     default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
-    directories: Annotated[Names, About("more folders of definitions", splits="paths", scope="user")] = ()
+    directories: Annotated[
+        Names, About("more folders of definitions", splits="paths", scope="user")
+    ] = ()
 
 
 class StoreSection(Value):
     """Where runs are kept."""
 
-    path: Annotated[str, About("the store's file; left out, that of the project", flag="--store", scope="user")] = ""
+    path: Annotated[
+        str, About("the store's file; left out, that of the project", flag="--store", scope="user")
+    ] = ""
 
 
 class RetentionSection(Value):
     """What is kept of runs that have ended (docs/store.md). Left out, everything is."""
 
-    age: Annotated[float | str | None, About("how long: seconds, or 12h, 30d", check=checks.duration, scope="user")] = (
-        None
-    )
-    count: Annotated[Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("how many, the newest", scope="user")] = None
+    age: Annotated[
+        float | str | None,
+        About("how long: seconds, or 12h, 30d", check=checks.duration, scope="user"),
+    ] = None
+    count: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("how many, the newest", scope="user")
+    ] = None
     size_mb: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 40)] | None,
         About("how many MiB the store may take before the oldest are deleted", scope="user"),
@@ -166,7 +226,8 @@ class Output(Value):
 
     color: Annotated[Literal["auto", "always", "never"], About("colours", flag="--color")] = "auto"
     format: Annotated[
-        Literal["text", "json", "stream-json"], About("what `retinue run` writes to stdout", flag="--output-format")
+        Literal["text", "json", "stream-json"],
+        About("what `retinue run` writes to stdout", flag="--output-format"),
     ] = "text"
     quiet: Annotated[bool, About("nothing on stderr but errors", flag="--quiet")] = False
 
@@ -176,7 +237,9 @@ class HostSection(Value):
 
     idle_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=86_400 * 30)],
-        About("how long it stays when nothing is open", variable="RETINUE_IDLE_SECONDS", scope="user"),
+        About(
+            "how long it stays when nothing is open", variable="RETINUE_IDLE_SECONDS", scope="user"
+        ),
     ] = 30.0
     start_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=600)],
@@ -185,14 +248,15 @@ class HostSection(Value):
 
 
 class Configuration(Value):
-    """Everything that can be configured. The families' sections (`profiles`, `families`, and the five documents' own
-    names for them) are in `profiles` and `families`."""
+    """Everything that can be configured. The families' sections (`profiles`, `families`, and the
+    five documents' own names for them) are in `profiles` and `families`."""
 
     models: ModelsSection = ModelsSection()
     providers: Annotated[
         dict[str, dict[str, Any]],
         About(
-            "how fast a provider is called, for each account and model: `max_concurrent`, `start_concurrent`, "
+            "how fast a provider is called, for each account and model: `max_concurrent`, "
+            "`start_concurrent`, "
             "`requests_per_minute`, `tokens_per_minute`, `cache_tokens`, `second_usd`",
             scope="user",
             check=checks.terms,
@@ -204,15 +268,20 @@ class Configuration(Value):
     tools: ToolsSection = ToolsSection()
     mcp: Mcp = Mcp()
     mcp_servers: Annotated[
-        dict[str, dict[str, Any]], About("servers of tools, as Codex writes them", check=checks.server)
+        dict[str, dict[str, Any]],
+        About("servers of tools, as Codex writes them", check=checks.server),
     ] = _NONE
     agents: Agents = Agents()
     store: StoreSection = StoreSection()
     retention: RetentionSection = RetentionSection()
     output: Output = Output()
     host: HostSection = HostSection()
-    profiles: Annotated[Names | None, About("families by their names or their profiles'", flag="--family")] = None
-    families: Annotated[dict[str, dict[str, Any]], About("settings of families (docs/families.md)")] = _NONE
+    profiles: Annotated[
+        Names | None, About("families by their names or their profiles'", flag="--family")
+    ] = None
+    families: Annotated[
+        dict[str, dict[str, Any]], About("settings of families (docs/families.md)")
+    ] = _NONE
 
 
 SEEDED = ("profiles", "families")

@@ -1,4 +1,5 @@
-"""The settings that there are: their types and defaults, what they are called, and how a value is checked."""
+"""The settings that there are: their types and defaults, what they are called, and how a value is
+checked."""
 
 from __future__ import annotations
 
@@ -90,18 +91,35 @@ def check_value(kind: Any, about: About, value: Any) -> Any:
     return value
 
 
-_TYPES = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list"}
-_TYPES |= {"object": "a table", "null": "nothing", "datetime": "a date", "date": "a date", "time": "a time"}
+_TYPES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+}
+_TYPES |= {
+    "object": "a table",
+    "null": "nothing",
+    "datetime": "a date",
+    "date": "a date",
+    "time": "a time",
+}
 
 
 def _in_words(message: str, value: Any, kind: Any) -> str:
     """What msgspec says, for people."""
     choices = _choices(kind)
     if choices and isinstance(value, str):
-        return f"this is {shown(value)!r}, but must be one of: {', '.join(choices)}.{did_you_mean(value, choices)}"
+        return (
+            f"this is {shown(value)!r}, but must be one of: "
+            f"{', '.join(choices)}.{did_you_mean(value, choices)}"
+        )
     found = re.match(r"Expected `(.+?)`, got `(.+?)`(?: - at `\$\[(?:\.\.\.|\d+)\]`)?", message)
     if found:
-        wanted = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in found[1].split("|") if t.strip() != "null")
+        wanted = " or ".join(
+            _TYPES.get(t.strip(), t.strip()) for t in found[1].split("|") if t.strip() != "null"
+        )
         inner = " in the list" if " - at " in message else ""
         return f"this must be {wanted}{inner}, not {_TYPES.get(found[2], found[2])}"
     bound = re.match(r"Expected `\w+` (>=|<=|>|<) ([\d.eE+-]+)", message)

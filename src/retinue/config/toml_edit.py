@@ -1,6 +1,6 @@
-"""One value of a TOML file is changed, and nothing else in it: comments, order and blanks stay. Each way to write it is
-tried and read back; when none leaves everything else as it was, the file is left alone.
-"""
+"""One value of a TOML file is changed, and nothing else in it: comments, order and blanks stay.
+Each way to write it is tried and read back; when none leaves everything else as it was, the file is
+left alone."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ BOM = b"\xef\xbb\xbf"
 
 
 def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
-    """Write a value into a file, which is made when it is missing; False when it says so already. `ConfigError` says
-    why it cannot be done; then the file is as it was."""
+    """Write a value into a file, which is made when it is missing; False when it says so already.
+    `ConfigError` says why it cannot be done; then the file is as it was."""
     if not path.endswith(".toml"):
-        raise ConfigError(f"{path} is not TOML: only TOML files can be changed by this command. Change it by hand.")
+        raise ConfigError(
+            f"{path} is not TOML: only TOML files can be changed by this command. Change it by "
+            "hand."
+        )
     folder = os.path.dirname(path)
     _make_folder(folder)
     with _locked(folder):
@@ -42,13 +45,16 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
         if key not in after.found or len(after.problems) > len(before.problems):
             known = {p.message for p in before.problems}
             wrong = [p for p in after.problems if p.message not in known]
-            raise ConfigProblems(wrong or after.problems or fail(path, f"{dotted(key)} cannot be set here").problems)
+            raise ConfigProblems(
+                wrong or after.problems or fail(path, f"{dotted(key)} cannot be set here").problems
+            )
         _replace(os.path.realpath(path), new)
         return True
 
 
 def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file") -> str:
-    """The text with this value; `ConfigError` when it cannot be written without touching something else."""
+    """The text with this value; `ConfigError` when it cannot be written without touching something
+    else."""
     places = KeyPositions(text)
     data = _parsed(text)
     if data is None or not places.whole:
@@ -59,7 +65,8 @@ def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file")
             return candidate
     line, _ = places.of(key)
     raise ConfigError(
-        f"{dotted(key)} cannot be written into {name}{f' at line {line}' if line else ''} without changing something "
+        f"{dotted(key)} cannot be written into {name}{f' at line {line}' if line else ''} without "
+        "changing something "
         "else there: change it by hand. The file is as it was."
     )
 
@@ -75,14 +82,20 @@ def literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(literal, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f" {dotted((k,))} = {literal(v)}" for k, v in value.items()) + (" }" if value else "}")
+        return (
+            "{"
+            + ", ".join(f" {dotted((k,))} = {literal(v)}" for k, v in value.items())
+            + (" }" if value else "}")
+        )
     raise ConfigError(f"a {type(value).__name__} cannot be written into a configuration file")
 
 
 def _candidates(text: str, places: KeyPositions, key: tuple[str, ...], value: str) -> Iterator[str]:
     spot = places.spots.get(key)
     if spot is not None:
-        if spot.kind == "value" and not (spot.inline or "#" in text[spot.start : spot.stop].partition("\n")[2]):
+        if spot.kind == "value" and not (
+            spot.inline or "#" in text[spot.start : spot.stop].partition("\n")[2]
+        ):
             yield text[: spot.start] + value + text[spot.stop :]
         return
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -99,10 +112,14 @@ def _candidates(text: str, places: KeyPositions, key: tuple[str, ...], value: st
 
 
 def _end_of_section(text: str, places: KeyPositions, header: KeySpan | None) -> int:
-    """Behind the last line of a section that says something; of the top, when there is no header."""
+    """Behind the last line of a section that says something; of the top, when there is no
+    header."""
     begin = header.stop if header is not None else 0
     end = min((h.at for h in places.headers if h.at >= begin), default=len(text))
-    last = max((s.stop for s in places.spots.values() if begin <= s.at < end), default=begin if header else -1)
+    last = max(
+        (s.stop for s in places.spots.values() if begin <= s.at < end),
+        default=begin if header else -1,
+    )
     if last < 0:
         return 0
     found = text.find("\n", last)
@@ -158,9 +175,14 @@ def _replace(path: str, data: bytes) -> None:
 
 
 def write_whole(path: str, data: bytes, mode: int) -> None:
-    """Replace a file in one step; when that fails, the old one is still there and nothing else is."""
+    """Replace a file in one step; when that fails, the old one is still there and nothing else
+    is."""
     part = f"{path}.part-{os.getpid()}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    fd = os.open(
+        part,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+        mode,
+    )
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

@@ -1,6 +1,6 @@
-"""A project's own files do nothing until its user has said that they may. What is trusted is a directory with exactly
-these files in it: when one of them changes, appears or goes, all of it has to be trusted again.
-"""
+"""A project's own files do nothing until its user has said that they may. What is trusted is a
+directory with exactly these files in it: when one of them changes, appears or goes, all of it has
+to be trusted again."""
 
 from __future__ import annotations
 
@@ -43,18 +43,28 @@ FOLDERS = (
     ".github/skills",
 )
 """Folders of which everything counts, in every folder of the project."""
-FILES = (".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+FILES = (
+    ".mcp.json",
+    ".vscode/mcp.json",
+    "opencode.json",
+    "opencode.jsonc",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+)
 SKIPPED = (".retinue/worktrees", ".claude/worktrees", ".opencode/node_modules")
-"""What is in these does not count: copies that runs work in, and packages. No loader looks there; nothing else is left
-out, since a loader might read it."""
+"""What is in these does not count: copies that runs work in, and packages. No loader looks there;
+nothing else is left out, since a loader might read it."""
 HEAVY = {"node_modules", "venv", "target", "dist", "build", "__pycache__", "vendor"}
-"""Folders that are not looked through for projects inside of the project. Whoever works in one is still asked."""
+"""Folders that are not looked through for projects inside of the project. Whoever works in one is
+still asked."""
 
 State = Literal["trusted", "new", "changed", "empty"]
 
 
 class TrustedProject(Value):
-    """What was trusted: hashes by path, and when, in milliseconds. `refused` was there, and is not trusted."""
+    """What was trusted: hashes by path, and when, in milliseconds. `refused` was there, and is not
+    trusted."""
 
     files: dict[str, str]
     refused: tuple[str, ...] = ()
@@ -67,9 +77,9 @@ class _Book(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProjectTrust(Value):
-    """How it stands with a project. `files` are the hashes of what is there now, by path beneath the root ("" where
-    nothing was read, since nothing was ever trusted); the three lists are what differs from what was trusted. `refused`
-    are files that cannot be trusted, with the reason."""
+    """How it stands with a project. `files` are the hashes of what is there now, by path beneath
+    the root ("" where nothing was read, since nothing was ever trusted); the three lists are what
+    differs from what was trusted. `refused` are files that cannot be trusted, with the reason."""
 
     root: str
     state: State
@@ -85,12 +95,13 @@ class ProjectTrust(Value):
         return self.state == "trusted"
 
     def trusts(self, path: str | os.PathLike[str]) -> bool:
-        """Whether this file, as it is now, is one that was trusted. For loaders that ask about each file."""
+        """Whether this file, as it is now, is one that was trusted. For loaders that ask about each
+        file."""
         return self.read(path) is not None
 
     def read(self, path: str | os.PathLike[str]) -> bytes | None:
-        """The content of a file if it is the one that was trusted, else None. What is returned is what was hashed:
-        there is no moment in between."""
+        """The content of a file if it is the one that was trusted, else None. What is returned is
+        what was hashed: there is no moment in between."""
         full = os.path.abspath(os.fspath(path))
         folder, base = os.path.split(full)
         for way in (full, os.path.join(os.path.realpath(folder), base)):
@@ -103,8 +114,13 @@ class ProjectTrust(Value):
         return None
 
     def why(self) -> str:
-        """What has to be done, in a sentence; "" when it is trusted or there is nothing to trust."""
-        todo = "run `retinue trust` to use them" if self.state == "new" else "run `retinue trust` again"
+        """What has to be done, in a sentence; "" when it is trusted or there is nothing to
+        trust."""
+        todo = (
+            "run `retinue trust` to use them"
+            if self.state == "new"
+            else "run `retinue trust` again"
+        )
         return f"{problem}: {todo}" if (problem := self.problem()) else ""
 
     def problem(self) -> str:
@@ -112,7 +128,9 @@ class ProjectTrust(Value):
         if self.state in ("trusted", "empty"):
             return ""
         if self.state == "new":
-            return f"the files of this project are not trusted ({_some(self.files or self.refused)})"
+            return (
+                f"the files of this project are not trusted ({_some(self.files or self.refused)})"
+            )
         told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
         parts = [f"{word}: {_some(names)}" for word, names in told if names]
         return f"this project has changed since it was trusted ({'; '.join(parts)})"
@@ -130,18 +148,25 @@ class TrustFile:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def is_trusted(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> bool:
-        """Whether the project's files are as they were trusted, seen from `cwd` (the root without one)."""
+    def is_trusted(
+        self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Whether the project's files are as they were trusted, seen from `cwd` (the root without
+        one)."""
         return self.standing(root, cwd).is_trusted
 
-    def trusted_files(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    def trusted_files(
+        self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
+    ) -> dict[str, str]:
         """The trusted files by path with their hashes; empty when the project is not trusted."""
         found = self.standing(root, cwd)
         return found.files if found.is_trusted else {}
 
-    def standing(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> ProjectTrust:
-        """How a project stands, seen from a folder in it: the files of that folder and of those above it are compared,
-        since those are what is read there."""
+    def standing(
+        self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
+    ) -> ProjectTrust:
+        """How a project stands, seen from a folder in it: the files of that folder and of those
+        above it are compared, since those are what is read there."""
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
         folders = list(_between(os.path.realpath(cwd or root), top))
@@ -161,7 +186,8 @@ class TrustFile:
         now, refused = collect(seen.root, everywhere(seen.root))
         if now != seen.files or refused != seen.refused:
             raise ConfigError(
-                "the project's files were changed while they were looked at: nothing was trusted. Try again."
+                "the project's files were changed while they were looked at: nothing was trusted. "
+                "Try again."
             )
         with self._changing() as book:
             book.projects[seen.root] = TrustedProject(
@@ -198,7 +224,8 @@ class TrustFile:
 
     def _damaged(self, why: str) -> ConfigError:
         return ConfigError(
-            f"{self.path} cannot be used ({' '.join(why.split())}): no project is trusted. Move the file away and "
+            f"{self.path} cannot be used ({' '.join(why.split())}): no project is trusted. Move "
+            "the file away and "
             "trust your projects again."
         )
 
@@ -208,25 +235,43 @@ class TrustFile:
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             os.makedirs(folder, 0o700, exist_ok=True)
-        fd = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(
+            self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             lock(fd)
             book = self._read()
             yield book
-            write_whole(self.path, msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n", 0o600)
+            write_whole(
+                self.path,
+                msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n",
+                0o600,
+            )
         finally:
             os.close(fd)
 
 
 def _compare(
-    root: str, record: TrustedProject | None, found: tuple[dict[str, str], dict[str, str]], looked: set[str] | None
+    root: str,
+    record: TrustedProject | None,
+    found: tuple[dict[str, str], dict[str, str]],
+    looked: set[str] | None,
 ) -> ProjectTrust:
     files, refused = found
     if record is None:
-        return ProjectTrust(root=root, state="new" if files or refused else "empty", files=files, refused=refused)
+        return ProjectTrust(
+            root=root, state="new" if files or refused else "empty", files=files, refused=refused
+        )
     known = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
     changed = tuple(sorted(n for n in files if n in known and files[n] != known[n]))
-    added = tuple(sorted((*(n for n in files if n not in known), *(n for n in refused if n not in record.refused))))
+    added = tuple(
+        sorted(
+            (
+                *(n for n in files if n not in known),
+                *(n for n in refused if n not in record.refused),
+            )
+        )
+    )
     removed = tuple(sorted(n for n in known if n not in files))
     state: State = "changed" if changed or added or removed else "trusted"
     return ProjectTrust(
@@ -274,7 +319,9 @@ def everywhere(root: str) -> Iterator[str]:
         yield folder
         n += 1
         if n > MOST_FOLDERS:
-            raise ConfigError(f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project")
+            raise ConfigError(
+                f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project"
+            )
         try:
             with os.scandir(folder) as entries:
                 inner = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
@@ -288,8 +335,11 @@ def everywhere(root: str) -> Iterator[str]:
             ]
 
 
-def collect(root: str, folders: Iterable[str], *, is_read: bool = True) -> tuple[dict[str, str], dict[str, str]]:
-    """The hashes of all files that count in these folders, and those that cannot be trusted with the reason."""
+def collect(
+    root: str, folders: Iterable[str], *, is_read: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The hashes of all files that count in these folders, and those that cannot be trusted with
+    the reason."""
     files: dict[str, str] = {}
     refused: dict[str, str] = {}
     entered, n_bytes = Counter[str](), 0
@@ -311,7 +361,8 @@ def collect(root: str, folders: Iterable[str], *, is_read: bool = True) -> tuple
 
 def _too_many(root: str, what: str) -> ConfigError:
     return ConfigError(
-        f"{root} has more than {what} that would have to be trusted; that is refused. Look at what is in "
+        f"{root} has more than {what} that would have to be trusted; that is refused. Look at "
+        "what is in "
         f"{', '.join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name))) or 'its folders'}."
     )
 
@@ -327,10 +378,12 @@ def _counting(folder: str, root: str, entered: Counter[str]) -> Iterator[str]:
             yield from _below(path, root, (), entered, name)
 
 
-def _below(folder: str, root: str, way: tuple[str, ...], entered: Counter[str], top: str = "") -> Iterator[str]:
-    """Everything in a folder. A link to a folder is followed where it stays in the project: a loader might. One that
-    leads back, very deep, or to where many others lead (`entered`: by links, a few folders can be very many) is as a
-    file that cannot be trusted."""
+def _below(
+    folder: str, root: str, way: tuple[str, ...], entered: Counter[str], top: str = ""
+) -> Iterator[str]:
+    """Everything in a folder. A link to a folder is followed where it stays in the project: a
+    loader might. One that leads back, very deep, or to where many others lead (`entered`: by links,
+    a few folders can be very many) is as a file that cannot be trusted."""
     real = os.path.realpath(folder)
     if real in way or len(way) > MOST_DEPTH or (real != folder and entered[real] >= MOST_WAYS):
         yield folder
@@ -356,7 +409,8 @@ def _below(folder: str, root: str, way: tuple[str, ...], entered: Counter[str], 
 
 
 def _content(path: str, root: str) -> bytes:
-    """The bytes of a file beneath the root; `OSError` for what leads out of it, is no file, or is too long."""
+    """The bytes of a file beneath the root; `OSError` for what leads out of it, is no file, or is
+    too long."""
     real = os.path.realpath(path)
     if not real.startswith(root.rstrip("/") + "/"):
         raise OSError(errno.EXDEV, "it leads out of the project")

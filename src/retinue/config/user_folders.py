@@ -1,4 +1,5 @@
-"""Where the files of a user are, by the XDG variables; and which of all files belong to Retinue itself."""
+"""Where the files of a user are, by the XDG variables; and which of all files belong to Retinue
+itself."""
 
 from __future__ import annotations
 
@@ -27,23 +28,35 @@ def config_home(environ: Mapping[str, str]) -> str:
 
 
 def socket_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders in which hosts may listen, beside those of their stores; the last one always can be made."""
+    """The folders in which hosts may listen, beside those of their stores; the last one always can
+    be made."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    own = (os.path.join(runtime, "retinue"),) if os.path.isabs(runtime) and os.path.isdir(runtime) else ()
+    own = (
+        (os.path.join(runtime, "retinue"),)
+        if os.path.isabs(runtime) and os.path.isdir(runtime)
+        else ()
+    )
     return (*own, os.path.join(tempfile.gettempdir(), f"retinue-{os.getuid()}"))
 
 
 def private_places(environ: Mapping[str, str], store: str = "") -> Private:
     """What is ours on this machine. `store` is the file of the runtime that asks."""
     cache = os.path.join(_base(environ, "XDG_CACHE_HOME", ".cache"), "retinue")
-    homes = (data_home(environ), state_home(environ), config_home(environ), cache, *socket_folders(environ))
+    homes = (
+        data_home(environ),
+        state_home(environ),
+        config_home(environ),
+        cache,
+        *socket_folders(environ),
+    )
     temporary = os.path.join(tempfile.gettempdir(), TEMPORARY)
     mine = os.path.abspath(store) if store else ""
     return Private(mine, (temporary, *noted_stores(environ)), tuple(dict.fromkeys(homes)))
 
 
 def note_store(environ: Mapping[str, str], store: str) -> None:
-    """Remember a store that lies somewhere else, so that the runtimes of other projects hide it too."""
+    """Remember a store that lies somewhere else, so that the runtimes of other projects hide it
+    too."""
     folder = Path(state_home(environ), "stores")
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

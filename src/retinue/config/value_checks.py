@@ -1,6 +1,6 @@
-"""What a type cannot say about a value: names of models, variables, rules, addresses, lengths of time. Each check
-returns the value to use or raises `ValueError`. No message quotes what might be a secret.
-"""
+"""What a type cannot say about a value: names of models, variables, rules, addresses, lengths of
+time. Each check returns the value to use or raises `ValueError`. No message quotes what might be a
+secret."""
 
 from __future__ import annotations
 
@@ -41,17 +41,21 @@ def mode(text: str) -> str:
     found = MODE_WORDS.get(text.lower())
     if found is None:
         raise ValueError(
-            f"there is no permission mode {shown(text)!r}.{did_you_mean(text, MODES)} There is: {', '.join(MODES)}"
+            f"there is no permission mode {shown(text)!r}.{did_you_mean(text, MODES)} There is: "
+            f"{', '.join(MODES)}"
         )
     return found
 
 
 def variable(text: str) -> str:
-    """The name of an environment variable. Capitals only: most keys would pass as a name otherwise."""
+    """The name of an environment variable. Capitals only: most keys would pass as a name
+    otherwise."""
     if not _VARIABLE.fullmatch(text) or looks_secret(text):
         raise ValueError(
-            'this must be the name of an environment variable, in capitals, as in "WORK_API_KEY". What stands there '
-            "is not shown: if it is a key, keys are never written into files; take it out and put it into the "
+            'this must be the name of an environment variable, in capitals, as in "WORK_API_KEY". '
+            "What stands there "
+            "is not shown: if it is a key, keys are never written into files; take it out and put "
+            "it into the "
             "environment"
         )
     return text
@@ -60,26 +64,32 @@ def variable(text: str) -> str:
 def rule(text: str) -> str:
     """What stands behind `allow:`, `ask:` or `deny:`."""
     if re.match(r"\s*(allow|ask|deny)\s*:", text):
-        raise ValueError(f"{shown(text)!r} must not name its effect: the key that it stands in does")
+        raise ValueError(
+            f"{shown(text)!r} must not name its effect: the key that it stands in does"
+        )
     try:
         read = read_rule(f"ask: {text.strip()}")
     except ValueError:
         raise ValueError(
-            f"{shown(text)!r} is not a rule: write the name of a tool, and if you like a pattern in parentheses, as in "
+            f"{shown(text)!r} is not a rule: write the name of a tool, and if you like a pattern "
+            "in parentheses, as in "
             '"shell(git log*)"'
         ) from None
     return read.words.removeprefix("ask: ")
 
 
 def model(text: str) -> str:
-    """A model: `provider:model`, `offline/explorer`, `local/...`, an alias, or a chain of them with `|`."""
+    """A model: `provider:model`, `offline/explorer`, `local/...`, an alias, or a chain of them with
+    `|`."""
     from retinue.errors import ConfigError
     from retinue.models.providers import provider_name
 
     if not text.strip() or len(text) > MOST_TEXT or not text.isprintable():
         raise ValueError("this must be the name of a model, as in anthropic:claude-sonnet-4-5")
     if looks_secret(text):
-        raise ValueError("this must be the name of a model; what stands there looks like a key and is not shown")
+        raise ValueError(
+            "this must be the name of a model; what stands there looks like a key and is not shown"
+        )
     for part in text.split("|"):
         head, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and not rest:
@@ -98,10 +108,17 @@ def url(text: str) -> str:
         port = parts.port
     except ValueError:
         raise ValueError("this is not an address: write it like https://example.org/v1") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not text.isprintable():
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or port == 0
+        or not text.isprintable()
+    ):
         raise ValueError("this is not an address: write it like https://example.org/v1")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("an address must not hold a name or password: put what is secret into the environment")
+        raise ValueError(
+            "an address must not hold a name or password: put what is secret into the environment"
+        )
     return text
 
 
@@ -135,7 +152,8 @@ def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]
         if name not in kind.__struct_fields__:
             there = ", ".join(kind.__struct_fields__)
             raise ValueError(
-                f"there is no {shown(name)!r} here.{did_you_mean(name, kind.__struct_fields__)} There is: {there}"
+                f"there is no {shown(name)!r} here.{did_you_mean(name, kind.__struct_fields__)} "
+                f"There is: {there}"
             )
     try:
         msgspec.convert(entry, kind)
@@ -147,7 +165,8 @@ def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]
 
 
 def server(entry: dict[str, Any]) -> dict[str, Any]:
-    """One server of tools in Codex's way. The client checks its types; this only that nothing secret stands in it."""
+    """One server of tools in Codex's way. The client checks its types; this only that nothing
+    secret stands in it."""
     for field in ("env", "http_headers", "headers"):
         given = entry.get(field)
         for name, value in given.items() if isinstance(given, dict) else ():
@@ -158,11 +177,15 @@ def server(entry: dict[str, Any]) -> dict[str, Any]:
                 and (looks_secret(value) or (_SECRET_NAME.search(name) and len(value) >= 8))
             ):
                 raise ValueError(
-                    f"{field}.{shown(name)} looks like a secret, and secrets are never written into files: name the "
+                    f"{field}.{shown(name)} looks like a secret, and secrets are never written "
+                    "into files: name the "
                     "variable that holds it with env_vars, env_http_headers or bearer_token_env_var"
                 )
     args = entry.get("args")
     for text in args if isinstance(args, list) else ():
         if isinstance(text, str) and looks_secret(text):
-            raise ValueError('args hold what looks like a key: name the variable that holds it, as in "${MY_KEY}"')
+            raise ValueError(
+                "args hold what looks like a key: name the variable that holds it, as in "
+                '"${MY_KEY}"'
+            )
     return entry

@@ -13,20 +13,23 @@ from retinue.core.values import NANOS_PER_USD, Budget, OnLimit
 DIMENSIONS = ("tokens", "usd", "turns", "calls")
 Limit = tuple[int | None, int | None, int | None, int | None]
 UNLIMITED: Limit = (None, None, None, None)
-"""Most accounts have no limit: this one object says so, which is quickly seen and not written out in their rows."""
+"""Most accounts have no limit: this one object says so, which is quickly seen and not written out
+in their rows."""
 Funded = tuple[bool, bool, bool, bool]
 UNFUNDED: Funded = (False, False, False, False)
 
 
 Guess = tuple[int, int, int]
-"""Of what was spent: tokens and nano-dollars of which only a bound is known, and tokens whose price is not known."""
+"""Of what was spent: tokens and nano-dollars of which only a bound is known, and tokens whose price
+is not known."""
 SURE: Guess = (0, 0, 0)
 
 
 class Account(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """What one run and its descendants may spend, have spent, and hold, and what prompt caches gave them; `guess` is
-    what of `spent` is not known for sure. `asked` are the limits about which a person was asked last: one question for
-    each limit. Changed only by the ledger, which replaces the lists and never changes one: a copy stays as it is."""
+    """What one run and its descendants may spend, have spent, and hold, and what prompt caches gave
+    them; `guess` is what of `spent` is not known for sure. `asked` are the limits about which a
+    person was asked last: one question for each limit. Changed only by the ledger, which replaces
+    the lists and never changes one: a copy stays as it is."""
 
     id: str
     parent: str = ""
@@ -52,8 +55,8 @@ Chain = tuple[Account, ...]
 
 
 class Draw(NamedTuple):
-    """An account that limits what a run spends, in these amounts. `has_grant`: the run has one, below this account, for
-    which somebody above may wait."""
+    """An account that limits what a run spends, in these amounts. `has_grant`: the run has one,
+    below this account, for which somebody above may wait."""
 
     account: Account
     amounts: tuple[int, ...]
@@ -61,7 +64,8 @@ class Draw(NamedTuple):
     has_grant: bool
 
     def unspent(self, i: int) -> int:
-        """What is left of an amount, held or not. The owner's reserve is in what it asks for itself."""
+        """What is left of an amount, held or not. The owner's reserve is in what it asks for
+        itself."""
         account, limit = self.account, self.account.limit[i]
         assert limit is not None
         return limit - account.spent[i] - (0 if self.is_own else account.reserve[i])

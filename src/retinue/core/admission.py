@@ -1,4 +1,5 @@
-"""Waiting for one's turn: for a slot in a lane, or for what others of the tree hold of the budget."""
+"""Waiting for one's turn: for a slot in a lane, or for what others of the tree hold of the
+budget."""
 
 from __future__ import annotations
 
@@ -72,7 +73,16 @@ def _in_line(run: Run, event: Alike, ctx: StepContext) -> Run:
             return cancel(run, event, ctx)
         case Narrowed() | Granted() | Cleared() | Prolonged():
             return note(run, event, ctx)
-        case Replied() | ModelFailed() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
+        case (
+            Replied()
+            | ModelFailed()
+            | ToolReturned()
+            | Ordered()
+            | Submitted()
+            | Asked()
+            | Answered()
+            | Composed()
+        ):
             raise stale(run, event)
         case Decided():
             raise stale(run, event, "it asks for no permission")
@@ -91,11 +101,15 @@ def queued(run: Run, state: Queued, event: StateEvent, ctx: StepContext) -> Run:
             return _enter_lanes(run, ctx, 0, back=False)
         case Admitted():
             _take_slot(run, state, event, ctx)
-            return _enter_lanes(run, ctx, state.lane + 1, back=state.back, purpose=state.purpose, kept=state.kept)
+            return _enter_lanes(
+                run, ctx, state.lane + 1, back=state.back, purpose=state.purpose, kept=state.kept
+            )
         case Woke():
             return out_of_time(run, ctx) or waited_too_long(run, ctx)
         case Recovered():
-            if state.lane < len(ctx.order.lanes) and ctx.tree.is_waiting(run.id, ctx.order.lanes[state.lane]):
+            if state.lane < len(ctx.order.lanes) and ctx.tree.is_waiting(
+                run.id, ctx.order.lanes[state.lane]
+            ):
                 return again(run, event)
             return stop_recovery(run, event, ctx) or _enter_lanes(
                 again(run, event), ctx, 0, back=state.back, purpose=state.purpose, kept=state.kept
@@ -116,7 +130,13 @@ def _take_slot(run: Run, state: Queued, event: Admitted, ctx: StepContext) -> No
 
 
 def _enter_lanes(
-    run: Run, ctx: StepContext, first: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL
+    run: Run,
+    ctx: StepContext,
+    first: int,
+    *,
+    back: bool,
+    purpose: Purpose = "turn",
+    kept: Kept = NEW_CALL,
 ) -> Run:
     lanes = ctx.order.lanes
     held = ctx.tree.enter(run.id, lanes, first, back=back)
@@ -149,7 +169,9 @@ def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
             ctx.tree.ledger.leave(run.id)
             return resume(run, ctx, state.purpose, kept=state.kept)
         case Woke():
-            return out_of_time(run, ctx) or _unanswered(run, state, ctx) or waited_too_long(run, ctx)
+            return (
+                out_of_time(run, ctx) or _unanswered(run, state, ctx) or waited_too_long(run, ctx)
+            )
         case Recovered():
             if run.id in ctx.tree.ledger.waits:
                 return again(run, event)
@@ -161,7 +183,8 @@ def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
 
 
 def _stand_again(run: Run, state: Short, ctx: StepContext) -> Run:
-    """After a restart: who waits for an answer waits on, no longer than before. Who waited for others asks anew."""
+    """After a restart: who waits for an answer waits on, no longer than before. Who waited for
+    others asks anew."""
     ledger = ctx.tree.ledger
     if not state.asks or ledger.accounts[state.account].on_limit != "ask":
         return resume(run, ctx, state.purpose, kept=state.kept)
@@ -172,11 +195,16 @@ def _stand_again(run: Run, state: Short, ctx: StepContext) -> Run:
 
 
 def _unanswered(run: Run, state: Short, ctx: StepContext) -> Run | None:
-    """Nobody has answered for as long as anybody waits for anything: the limit asks no more, and the work lands. Who
-    stands in line behind whoever asked waits as long as that does."""
+    """Nobody has answered for as long as anybody waits for anything: the limit asks no more, and
+    the work lands. Who stands in line behind whoever asked waits as long as that does."""
     if run.wake_at is None or run.wake_at > ctx.now:
         return None
-    asked = (id for (account, _), runs in ctx.tree.asking.items() if account == state.account for id in runs)
+    asked = (
+        id
+        for (account, _), runs in ctx.tree.asking.items()
+        if account == state.account
+        for id in runs
+    )
     asker = run if state.asks else ctx.tree.runs.get(next(asked, ""))
     if asker is None:
         return None

@@ -1,6 +1,6 @@
-"""An answer with its long texts set apart from its frame. When it is too long as a whole, the long texts share the room
-and the frame stays: it is valid JSON or Markdown whatever is cut, and every row shows its state.
-"""
+"""An answer with its long texts set apart from its frame. When it is too long as a whole, the long
+texts share the room and the frame stays: it is valid JSON or Markdown whatever is cut, and every
+row shows its state."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ SHORT = "[cut]"
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """A text that may be cut. `where` is where the whole of it is already; `most` is all that is shown of it however
-    much room there is; `note` is the word at a cut, if it is another than the usual one."""
+    """A text that may be cut. `where` is where the whole of it is already; `most` is all that is
+    shown of it however much room there is; `note` is the word at a cut, if it is another than the
+    usual one."""
 
     text: str
     where: str = ""
@@ -76,8 +77,8 @@ class Laid:
 
 @dataclass(frozen=True, slots=True)
 class Sheet(Laid):
-    """JSON. `rows` is the key of the list that gives way when not even the frame fits, at its end or, with `newest`, at
-    its beginning; `state` is what is counted of those that are left out."""
+    """JSON. `rows` is the key of the list that gives way when not even the frame fits, at its end
+    or, with `newest`, at its beginning; `state` is what is counted of those that are left out."""
 
     body: Mapping[str, Any]
     rows: str = ""
@@ -98,7 +99,9 @@ class Sheet(Laid):
         first = len(rows) - n if self.newest else 0
         if self.rows:
             body[self.rows] = rows[first : first + n]
-        body["cut"] = _left_out([self.state(r) for r in (*rows[:first], *rows[first + n :])]) | {"whole": where}
+        body["cut"] = _left_out([self.state(r) for r in (*rows[:first], *rows[first + n :])]) | {
+            "whole": where
+        }
         return replace(self, body=body)
 
     def size(self, text: str) -> int:
@@ -116,7 +119,8 @@ class LayoutPart:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPage(Laid):
-    """Markdown: a beginning, then rows with their titles. What a text leaves open, its row closes."""
+    """Markdown: a beginning, then rows with their titles. What a text leaves open, its row
+    closes."""
 
     head: str
     parts: tuple[LayoutPart, ...]
@@ -198,11 +202,14 @@ def _short(n: int, total: int, where: str) -> str:
 
 
 def fitting(laid: Laid, room: int, tidy: Callable[[str], str] = same) -> Generator[str, str, str]:
-    """The answer in at most `room` characters, if its frame leaves any. Yields each text that is to be kept whole and
-    is sent where that is; "" stands for nowhere. `tidy` cleans what will be cut."""
+    """The answer in at most `room` characters, if its frame leaves any. Yields each text that is to
+    be kept whole and is sent where that is; "" stands for nowhere. `tidy` cleans what will be
+    cut."""
     text = laid.whole()
     leaves = laid.leaves()
-    if len(text) <= room and all(leaf.most is None or len(leaf.text) <= leaf.most for leaf in leaves):
+    if len(text) <= room and all(
+        leaf.most is None or len(leaf.text) <= leaf.most for leaf in leaves
+    ):
         return text
     texts = [tidy(clean(leaf.text)) for leaf in leaves]
     wanted = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
@@ -213,7 +220,9 @@ def fitting(laid: Laid, room: int, tidy: Callable[[str], str] = same) -> Generat
     frame = len(laid.render([""] * len(leaves)))
     if frame + sum(map(min, wanted, notes)) <= room:
         shown = []
-        for leaf, t, allowed in zip(leaves, texts, fair_above(wanted, notes, room - frame), strict=True):
+        for leaf, t, allowed in zip(
+            leaves, texts, fair_above(wanted, notes, room - frame), strict=True
+        ):
             where = leaf.where
             if laid.size(laid.seal(t)) > allowed and not where:
                 where = yield t
@@ -236,9 +245,13 @@ def fair_above(wanted: Sequence[int], least: Sequence[int], room: int) -> list[i
 
 
 def _briefly(laid: Laid, room: int, where: str, tidy: Callable[[str], str]) -> str:
-    """Too many rows for a word at each cut: one word about all of them; at last some rows are only counted."""
+    """Too many rows for a word at each cut: one word about all of them; at last some rows are only
+    counted."""
 
-    short = {id(leaf): min(laid.size(laid.seal(tidy(clean(leaf.text)))), len(SHORT)) for leaf in laid.leaves()}
+    short = {
+        id(leaf): min(laid.size(laid.seal(tidy(clean(leaf.text)))), len(SHORT))
+        for leaf in laid.leaves()
+    }
 
     def least(n: int) -> int:
         some = laid.shorter(n, where)
@@ -255,7 +268,9 @@ def _briefly(laid: Laid, room: int, where: str, tidy: Callable[[str], str]) -> s
     wanted = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
     frame = len(laid.render([""] * len(leaves)))
     allowed = fair_above(wanted, [len(SHORT)] * len(leaves), room - frame)
-    shown = [cut(t, a, "", laid.size, laid.seal, _short) for t, a in zip(texts, allowed, strict=True)]
+    shown = [
+        cut(t, a, "", laid.size, laid.seal, _short) for t, a in zip(texts, allowed, strict=True)
+    ]
     return laid.render(shown)
 
 
@@ -271,7 +286,10 @@ def fit_here(laid: Laid, room: int) -> str:
 
 
 async def fit(
-    laid: Laid, room: int, keep: Callable[[str], Awaitable[str]] | None = None, tidy: Callable[[str], str] = same
+    laid: Laid,
+    room: int,
+    keep: Callable[[str], Awaitable[str]] | None = None,
+    tidy: Callable[[str], str] = same,
 ) -> str:
     """`keep` puts a text away and says where."""
     steps = fitting(laid, room, tidy)

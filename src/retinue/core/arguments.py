@@ -1,4 +1,5 @@
-"""The arguments of a call, parsed once and strictly: something a tool can trust, or a sentence the model can use."""
+"""The arguments of a call, parsed once and strictly: something a tool can trust, or a sentence the
+model can use."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ class BadArguments(ValueError):
 def parse(text: str) -> dict[str, Any]:
     """A JSON object without duplicate keys, NaN, lone surrogates or absurd size or depth."""
     if len(text) > MAX_BYTES:
-        raise BadArguments(f"the arguments are {len(text)} characters long; at most {MAX_BYTES} are taken")
+        raise BadArguments(
+            f"the arguments are {len(text)} characters long; at most {MAX_BYTES} are taken"
+        )
     if not text.strip():
         return {}
     if is_deep(text):
@@ -38,12 +41,14 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def is_deep(text: str) -> bool:
-    """Whether JSON is nested deeper than any tool takes; whoever goes through it may run out of stack."""
+    """Whether JSON is nested deeper than any tool takes; whoever goes through it may run out of
+    stack."""
     return text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH
 
 
 def read(text: str) -> dict[str, Any] | None:
-    """The arguments for whoever only looks at a call, as its tool will get them; None when no tool will take them."""
+    """The arguments for whoever only looks at a call, as its tool will get them; None when no tool
+    will take them."""
     try:
         return parse(text)
     except (BadArguments, RecursionError):
@@ -80,7 +85,8 @@ _decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, 
 
 
 def _whole(text: str) -> Any:
-    """What `decode` makes of it. An object without anything around it needs no look at what is around it."""
+    """What `decode` makes of it. An object without anything around it needs no look at what is
+    around it."""
     if text[0] == "{" and text[-1] == "}":
         value, end = _decoder.raw_decode(text)
         if end == len(text):

@@ -1,9 +1,10 @@
-"""The lines of those who wait for budget that others hold: first come, first served, at every account by itself.
+"""The lines of those who wait for budget that others hold: first come, first served, at every
+account by itself.
 
-A ticket says who came first, and is kept until the call is made: whoever has to wait a second time has its old place.
-Two lines form at an account. Runs with a grant of their own do not wait for other grants (see `ledger`), so they do not
-stand behind those who do; the others stand behind everybody.
-"""
+A ticket says who came first, and is kept until the call is made: whoever has to wait a second time
+has its old place. Two lines form at an account. Runs with a grant of their own do not wait for
+other grants (see `ledger`), so they do not stand behind those who do; the others stand behind
+everybody."""
 
 from __future__ import annotations
 

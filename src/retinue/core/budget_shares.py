@@ -17,9 +17,9 @@ def written(i: int, amount: int) -> str:
 def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
     """Divide what a parent has free among the children of one order.
 
-    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by
-    weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide stays with the parent.
-    """
+    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it.
+    `proportional`: by weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does
+    not divide stays with the parent."""
     n = len(weights)
     if policy == "equal":
         return [_each(free, 1, n)] * n
@@ -30,7 +30,9 @@ def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
         return [_each(free, w, total) for w in weights]
     if policy.startswith("fixed:") and policy[6:].isdecimal() and policy.isascii():
         return [(int(policy[6:]), None, None, None)] * n
-    raise ValueError(f"unknown share {policy!r}; use equal, remaining, proportional, fixed:<tokens> or drawn")
+    raise ValueError(
+        f"unknown share {policy!r}; use equal, remaining, proportional, fixed:<tokens> or drawn"
+    )
 
 
 def _each(free: Limit, part: int, whole: int) -> Limit:

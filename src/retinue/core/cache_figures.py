@@ -1,6 +1,6 @@
-"""Prompt caches in figures: what a prompt should cost with the provider's cache and without it, what the cache should
-have given, and what it gave. Tokens and nano-dollars; a price that nobody knows stays unknown.
-"""
+"""Prompt caches in figures: what a prompt should cost with the provider's cache and without it,
+what the cache should have given, and what it gave. Tokens and nano-dollars; a price that nobody
+knows stays unknown."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MOST_PREFIXES = 256
 
 
 class Tag(Value):
-    """What the first prompt of a run is expected to be, said before it is sent: about `prompt` tokens, of which the
-    provider's cache should have `cached`. `nanos` is what it costs so, `plain_nanos` what it would cost without any
-    cache; None where the price is not known."""
+    """What the first prompt of a run is expected to be, said before it is sent: about `prompt`
+    tokens, of which the provider's cache should have `cached`. `nanos` is what it costs so,
+    `plain_nanos` what it would cost without any cache; None where the price is not known."""
 
     prompt: int
     cached: int = 0
@@ -24,10 +24,10 @@ class Tag(Value):
 
 
 class Cached(Value):
-    """What caches were expected to give, and gave. `expected`, `read` and `written` are tokens of prompts.
-    `expected_nanos` is what should have been saved against prompts without any cache, and `saved_nanos` what was: both
-    less what writing to a cache costs more, so that they may be below nothing. `unpriced` of the tokens have no price
-    that is known, and are not in the nanos."""
+    """What caches were expected to give, and gave. `expected`, `read` and `written` are tokens of
+    prompts. `expected_nanos` is what should have been saved against prompts without any cache, and
+    `saved_nanos` what was: both less what writing to a cache costs more, so that they may be below
+    nothing. `unpriced` of the tokens have no price that is known, and are not in the nanos."""
 
     expected: int = 0
     read: int = 0
@@ -80,7 +80,9 @@ def counted(info: ModelInfo, usage: Usage, expected: int) -> Cached:
     if not (expected or read or written):
         return NO_CACHE
     if info.price_in is None:
-        return Cached(expected=expected, read=read, written=written, unpriced=max(expected, read + written))
+        return Cached(
+            expected=expected, read=read, written=written, unpriced=max(expected, read + written)
+        )
     return Cached(
         expected=expected,
         read=read,
@@ -94,7 +96,8 @@ Prefix = tuple[object, ...]
 
 
 class Prefixes:
-    """What was sent lately, or is about to be: whoever sends the same again should find it in the cache."""
+    """What was sent lately, or is about to be: whoever sends the same again should find it in the
+    cache."""
 
     def __init__(self) -> None:
         self._until: dict[Prefix, int] = {}

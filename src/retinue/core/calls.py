@@ -1,15 +1,15 @@
 """The calls of a turn: which are run, which are refused, and what closes each.
 
-A call is open until it has a result. Results of joined children may come early; each is counted once; the turn goes on
-when the last open call is closed.
+A call is open until it has a result. Results of joined children may come early; each is counted
+once; the turn goes on when the last open call is closed.
 
-Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call (`state.Calls`).
-`open` has no result yet. Of the open ones, `tools` are being run, `asks` wait for a person, `woken` are run again
-because what they waited for has come; what is open and none of these waits for children, joined ones (a `Fan` in the
-tree, by the call's number) or those that one of `waits` names. So `open & ~(tools | asks | woken)` is who waits, and a
-turn is over when `open` is zero. `settle` is the one place that turns these bits into a state: tools running is
-`Working`, else a question is `Asking`, else something open is `Waiting`, else the next turn.
-"""
+Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call
+(`state.Calls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait for
+a person, `woken` are run again because what they waited for has come; what is open and none of
+these waits for children, joined ones (a `Fan` in the tree, by the call's number) or those that one
+of `waits` names. So `open & ~(tools | asks | woken)` is who waits, and a turn is over when `open`
+is zero. `settle` is the one place that turns these bits into a state: tools running is `Working`,
+else a question is `Asking`, else something open is `Waiting`, else the next turn."""
 
 from __future__ import annotations
 
@@ -45,16 +45,26 @@ from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Resu
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
-BROKEN_OFF = "The wait was broken off by a message. Those you waited for go on; you will be told when they end."
+BROKEN_OFF = (
+    "The wait was broken off by a message. Those you waited for go on; you will be told "
+    "when they end."
+)
 NOT_ASKED = "Not run: a message came before the question was answered."
-BEYOND = "Not run: the budget of tool calls was spent. If you read this, there is more of it: make the call again."
-ELSEWHERE = "Started {count}: {ids}. Their results stand in the answer to call {call}, with those of the whole turn."
+BEYOND = (
+    "Not run: the budget of tool calls was spent. If you read this, there is more of it: "
+    "make the call again."
+)
+ELSEWHERE = (
+    "Started {count}: {ids}. Their results stand in the answer to call {call}, with those "
+    "of the whole turn."
+)
 MIXED = "{name} was called beside other calls, and must be the only call in a reply"
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
 def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
-    """A reply with calls was taken in: start each call that may run and answer each that may not."""
+    """A reply with calls was taken in: start each call that may run and answer each that may
+    not."""
     calls, definition = said.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
@@ -78,7 +88,10 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
             run, reason = beyond_budget(run, ctx, lack)
         if reason is not None:
-            run = ctx.append(run, Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied))
+            run = ctx.append(
+                run,
+                Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied),
+            )
             continue
         if question is not None:
             questions += (question,)
@@ -98,14 +111,26 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
         and _submitted(ctx, calls)
         and not cut
     ):
-        return finish(run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=_submitted(ctx, calls)))
-    at = Calls(message=message, count=len(calls), open=tools | asks, tools=tools, asks=asks, questions=questions)
+        return finish(
+            run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=_submitted(ctx, calls))
+        )
+    at = Calls(
+        message=message,
+        count=len(calls),
+        open=tools | asks,
+        tools=tools,
+        asks=asks,
+        questions=questions,
+    )
     return settle(run, ctx, at)
 
 
-def _refusal(ctx: StepContext, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str) -> str:
-    """A call that a run may not make, in the words of the tool that started the run. Why it did not lend a tool is
-    told only if it could have: what was taken from somebody above, nobody could lend."""
+def _refusal(
+    ctx: StepContext, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str
+) -> str:
+    """A call that a run may not make, in the words of the tool that started the run. Why it did not
+    lend a tool is told only if it could have: what was taken from somebody above, nobody could
+    lend."""
     is_withheld = tool in words.refused and gate(chain[1:], tool, ctx.now) is None
     text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
     return (
@@ -119,17 +144,25 @@ def beyond_budget(run: Run, ctx: StepContext, lack: str) -> tuple[Run, str]:
     """A call that no account covers. Where the limit asks, it is asked before the next turn."""
     account = ctx.tree.ledger.short_of(run.id, ONE_CALL)
     if account is None or account.on_limit == "land":
-        return run, f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
+        return (
+            run,
+            f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have.",
+        )
     return replace(run, lacks_calls=True), BEYOND
 
 
-def _permission(run: Run, ctx: StepContext, index: int, call: Call) -> tuple[Question | None, str | None]:
+def _permission(
+    run: Run, ctx: StepContext, index: int, call: Call
+) -> tuple[Question | None, str | None]:
     """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
     ruling = ctx.tree.rule_on(run.id, call)
     if ruling.verdict == "allow":
         return None, None
     if ruling.verdict == "deny":
-        return None, f"Denied: {ruling.why}. Do it another way, or say in your result what was not done."
+        return (
+            None,
+            f"Denied: {ruling.why}. Do it another way, or say in your result what was not done.",
+        )
     if ctx.order.questions != "ask":
         why = f"Denied: it needs a permission ({ruling.why}), and nobody is there to give it."
         return None, f"{why} Do it another way, or say in your result what was not done."
@@ -153,7 +186,11 @@ def announce(run: Run, ctx: StepContext, question: Question) -> None:
 
 def start_tool(run: Run, ctx: StepContext, index: int, call: Call, *, again: bool = False) -> None:
     key = f"{run.id}/{run.turn}/{index}"
-    ctx.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=ctx.now, again=again))
+    ctx.perform(
+        CallTool(
+            run=run.id, turn=run.turn, index=index, call=call, key=key, at=ctx.now, again=again
+        )
+    )
 
 
 def start_woken(run: Run, ctx: StepContext, watch: Watch, *, again: bool = False) -> None:
@@ -177,7 +214,9 @@ def keep_waiting(run: Run, ctx: StepContext, calls: Calls, event: Ordered, wait:
     call = Call(id=event.call_id, name=event.name, args=wait.then)
     back = next((w.back for w in calls.waits if w.index == event.index), ())
     until = ctx.now + max(0, wait.timeout_ms)
-    watch = Watch(index=event.index, call=call, runs=wait.runs, first=wait.first, until=until, back=back)
+    watch = Watch(
+        index=event.index, call=call, runs=wait.runs, first=wait.first, until=until, back=back
+    )
     calls = let_rest(calls, event.index)
     calls = replace(calls, waits=(*calls.waits, watch))
     return settle(replace(run, suspicion=None), ctx, wake(run, ctx, calls))
@@ -208,7 +247,10 @@ def remember(run: Run, outcome: ChildOutcome) -> Run:
     """A child that is about to be deleted has ended: whoever waits for it keeps how."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
-            waits = tuple(replace(w, back=(*w.back, outcome)) if outcome.id in w.runs else w for w in calls.waits)
+            waits = tuple(
+                replace(w, back=(*w.back, outcome)) if outcome.id in w.runs else w
+                for w in calls.waits
+            )
             return replace(run, state=replace(run.state, calls=replace(calls, waits=waits)))
         case _:
             return run
@@ -227,20 +269,29 @@ def stir(run: Run, ctx: StepContext) -> Run:
 def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
     """Calls that are answered without being run, by their index."""
     if cut:
-        text = "Not run: your reply was cut off at its length limit, so the call is incomplete. Make it shorter."
+        text = (
+            "Not run: your reply was cut off at its length limit, so the call is incomplete. "
+            "Make it shorter."
+        )
         return dict.fromkeys(range(len(calls)), text)
     submits, ending = ctx.definition.submits, _submitted(ctx, calls)
     if ending:
-        return {i: (ALONE if c.name in submits else NOT_RUN).format(name=ending) for i, c in enumerate(calls)}
+        return {
+            i: (ALONE if c.name in submits else NOT_RUN).format(name=ending)
+            for i, c in enumerate(calls)
+        }
     most = ctx.rules.calls_per_turn
     text = f"Not run: at most {most} calls are run in one reply. Make the rest of them in the next."
     return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
 
 
 def _submitted(ctx: StepContext, calls: tuple[Call, ...]) -> str:
-    """The tool by which a run hands in its result among other calls; "" when there is none, or it stands alone."""
+    """The tool by which a run hands in its result among other calls; "" when there is none, or it
+    stands alone."""
     submits = ctx.definition.submits
-    return next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
+    return (
+        next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
+    )
 
 
 def close_call(run: Run, ctx: StepContext, calls: Calls, index: int, result: Result) -> Run:
@@ -298,7 +349,13 @@ def resume(run: Run, ctx: StepContext, purpose: Purpose = "turn", *, kept: Kept 
 
 
 def queue(
-    run: Run, ctx: StepContext, lane: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL
+    run: Run,
+    ctx: StepContext,
+    lane: int,
+    *,
+    back: bool,
+    purpose: Purpose = "turn",
+    kept: Kept = NEW_CALL,
 ) -> Run:
     """The run waits for a slot in this lane and holds one in each before it."""
     ctx.tree.tickets += 1
@@ -309,7 +366,9 @@ def queue(
     return replace(run, state=state, wake_at=wake_at)
 
 
-def child_joined(run: Run, ctx: StepContext, calls: Calls, index: int, outcome: ChildOutcome) -> Run:
+def child_joined(
+    run: Run, ctx: StepContext, calls: Calls, index: int, outcome: ChildOutcome
+) -> Run:
     """A joined child is back. The caller has checked that it was still out."""
     fan_in = ctx.tree.fans[run.id]
     fan = fan_in.fans[index]
@@ -317,7 +376,9 @@ def child_joined(run: Run, ctx: StepContext, calls: Calls, index: int, outcome: 
     fan.ended.append(outcome)
     if fan.fail_fast and outcome.is_failure:
         for sibling in fan.pending:
-            ctx.tell(sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed", who="system"))
+            ctx.tell(
+                sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed", who="system")
+            )
     if fan.join == "turn":
         fan_in.out -= 1
         return run if fan_in.out or calls.tools or calls.woken else settle(run, ctx, calls)
@@ -330,11 +391,14 @@ def child_joined(run: Run, ctx: StepContext, calls: Calls, index: int, outcome: 
 
 
 def _close_turn(run: Run, ctx: StepContext, calls: Calls) -> tuple[Run, Calls]:
-    """Calls that are joined by turn are ready together, once no tool can add to them and nobody is out."""
+    """Calls that are joined by turn are ready together, once no tool can add to them and nobody is
+    out."""
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is None or fan_in.out or not fan_in.by_turn:
         return run, calls
-    return _close_fans(run, ctx, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "turn"))
+    return _close_fans(
+        run, ctx, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "turn")
+    )
 
 
 def _close_fans(run: Run, ctx: StepContext, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
@@ -344,12 +408,20 @@ def _close_fans(run: Run, ctx: StepContext, calls: Calls, ready: list[int]) -> t
     for index in ready:
         fan = fan_in.fans[index]
         together = fan_in.together(index)
-        long = len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.rules.text_cap
+        long = (
+            len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.rules.text_cap
+        )
         if fan.compose or long or len(together) > 1:
             if not fan.composing and index == together[-1]:
                 outcomes, is_plain = fan_in.outcomes(together), not fan.compose
                 compose.append(
-                    JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=outcomes, plain=is_plain)
+                    JoinedCall(
+                        index=index,
+                        call_id=fan.call_id,
+                        name=fan.name,
+                        outcomes=outcomes,
+                        plain=is_plain,
+                    )
                 )
                 fan.composing = True
                 fan_in.composing += 1
@@ -382,7 +454,9 @@ def close_composed(run: Run, ctx: StepContext, calls: Calls, event: Composed) ->
     return settle(run, ctx, calls)
 
 
-def _point_to(run: Run, ctx: StepContext, calls: Calls, index: int, call_id: str) -> tuple[Run, Calls]:
+def _point_to(
+    run: Run, ctx: StepContext, calls: Calls, index: int, call_id: str
+) -> tuple[Run, Calls]:
     """A call whose results stand in the answer of another says so."""
     fan = ctx.tree.fans[run.id].drop(index)
     _discard(ctx, fan)
@@ -395,13 +469,15 @@ def _point_to(run: Run, ctx: StepContext, calls: Calls, index: int, call_id: str
 
 
 def _gather(run: Run, text: str) -> Run:
-    """The beginning of what children reported: all there is to show if no reply of its own can be paid any more."""
+    """The beginning of what children reported: all there is to show if no reply of its own can be
+    paid any more."""
     room = GATHERED - len(run.gathered)
     return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
 
 
 def _note(run: Run, ctx: StepContext, fan: Fan) -> Run:
-    """What the runtime has to say about these results is a message of its own: their words are their family's."""
+    """What the runtime has to say about these results is a message of its own: their words are
+    their family's."""
     note = note_on(fan.in_order())
     return post(run, Mail(seq=0, text=note, kind="note"), ctx) if note else run
 
@@ -422,22 +498,33 @@ def close_recovered(run: Run, ctx: StepContext, calls: Calls) -> tuple[Run, Call
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is None:
         return run, calls
-    return _close_fans(run, ctx, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending))
+    return _close_fans(
+        run,
+        ctx,
+        calls,
+        sorted(i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending),
+    )
 
 
 def detach(run: Run, ctx: StepContext, calls: Calls) -> Run:
-    """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
+    """A steering message cuts the turn short: tools are stopped, joined children go on and report
+    as news."""
     fan_in = ctx.tree.fans.pop(run.id, None)
     ctx.perform(Abort(run=run.id))
     for watch in calls.waits:
         run = ctx.append(run, Result(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF))
     for asked in calls.questions:
-        run = ctx.append(run, Result(call_id=asked.call_id, name=asked.tool, text=NOT_ASKED, error=True))
+        run = ctx.append(
+            run, Result(call_id=asked.call_id, name=asked.tool, text=NOT_ASKED, error=True)
+        )
     for fan in fan_in.in_order() if fan_in else ():
         _discard(ctx, fan)
         run = _note(run, ctx, fan)
         text = plain_result(fan.in_order())[0] if fan.ended else ""
         if fan.pending:
-            text = f"Still running, you will be told when they end: {', '.join(sorted(fan.pending))}\n{text}"
+            text = (
+                f"Still running, you will be told when they end: "
+                f"{', '.join(sorted(fan.pending))}\n{text}"
+            )
         run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text.strip()))
     return resume(run, ctx)

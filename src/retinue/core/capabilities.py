@@ -1,6 +1,6 @@
-"""Capabilities only shrink. `derive` is the only way to make a child's set; `gate` is asked again at every call,
-against the run and all its ancestors as they are now, so that a revocation flows down; `explain` names the rule.
-"""
+"""Capabilities only shrink. `derive` is the only way to make a child's set; `gate` is asked again
+at every call, against the run and all its ancestors as they are now, so that a revocation flows
+down; `explain` names the rule."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ EXECUTES = Guard()
 
 @lru_cache(maxsize=4096)
 def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
-    """The meet of what the parent has and what is asked for: the child never has more, whatever was asked."""
+    """The meet of what the parent has and what is asked for: the child never has more, whatever was
+    asked."""
     fields: dict[str, object] = {
-        name: (_within if name in PATHS else _meet)(getattr(parent, name), getattr(request, name)) for name in SETS
+        name: (_within if name in PATHS else _meet)(getattr(parent, name), getattr(request, name))
+        for name in SETS
     }
     return Capabilities(
         **fields,  # type: ignore[arg-type]
@@ -44,8 +46,11 @@ def narrow(held: Capabilities, request: Capabilities) -> Capabilities:
 
 
 @lru_cache(maxsize=4096)
-def lend(held: Capabilities, asked: Capabilities, reach: tuple[str, ...], crew: tuple[str, ...]) -> Capabilities:
-    """What a parent that holds `held` gives to a child whose agent can reach these tools and agents."""
+def lend(
+    held: Capabilities, asked: Capabilities, reach: tuple[str, ...], crew: tuple[str, ...]
+) -> Capabilities:
+    """What a parent that holds `held` gives to a child whose agent can reach these tools and
+    agents."""
     return derive(narrow(held, Capabilities(tools=reach, agents=crew)), asked)
 
 
@@ -54,7 +59,8 @@ def allows(held: Capabilities, tool: str) -> bool:
 
 
 def gate(chain: Iterable[tuple[str, Capabilities]], tool: str, now: int) -> str | None:
-    """Why `tool` may not be called, or None. `chain` is the run and its ancestors, each with its name."""
+    """Why `tool` may not be called, or None. `chain` is the run and its ancestors, each with its
+    name."""
     for name, held in chain:
         if held.expires is not None and held.expires <= now:
             return f"the capabilities of {name} have expired"
@@ -79,7 +85,9 @@ def explain(
     reason = gate(chain, tool, now)
     if reason:
         return f"refused: {reason}"
-    ruling = permits.rule_on(chain, Call(id="", name=tool, args=args), guard, default=default, cwds=cwds)
+    ruling = permits.rule_on(
+        chain, Call(id="", name=tool, args=args), guard, default=default, cwds=cwds
+    )
     if ruling.verdict == "allow":
         return f"allowed: nobody from the run up to its root withholds {tool!r}; {ruling.why}"
     return f"{'asked about' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"
@@ -91,7 +99,9 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
         mine, theirs = getattr(child, name), getattr(parent, name)
         if theirs is None:
             continue
-        if mine is None or not all(_covers(p, theirs) if name in PATHS else p in theirs for p in mine):
+        if mine is None or not all(
+            _covers(p, theirs) if name in PATHS else p in theirs for p in mine
+        ):
             return name
     for name in ("deny", "rules"):
         if not set(getattr(parent, name)) <= set(getattr(child, name)):
@@ -108,7 +118,8 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
 
 
 def covers(path: str, cwd: str, held: Capabilities) -> bool:
-    """Whether a run that works in `cwd` may send a child to `path`. Without a directory of its own it has no bounds."""
+    """Whether a run that works in `cwd` may send a child to `path`. Without a directory of its own
+    it has no bounds."""
     return not cwd or _covers(path, (cwd, *(held.read or ()), *(held.write or ())))
 
 
@@ -119,16 +130,20 @@ def _meet(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ..
 
 
 def _within(roots: tuple[str, ...] | None, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Paths are kept when a root of the parent covers them, and a parent's root when an asked path covers it."""
+    """Paths are kept when a root of the parent covers them, and a parent's root when an asked path
+    covers it."""
     if roots is None or asked is None:
         only = roots if asked is None else asked
-        return None if only is None else tuple(sorted({p for p in only if ".." not in p.split("/")}))
+        return (
+            None if only is None else tuple(sorted({p for p in only if ".." not in p.split("/")}))
+        )
     kept = {p for p in asked if _covers(p, roots)} | {r for r in roots if _covers(r, asked)}
     return tuple(sorted(kept))
 
 
 def _covers(path: str, roots: Iterable[str]) -> bool:
-    """Literal prefixes of whole components; resolving links is the sandbox's task. `..` is never covered."""
+    """Literal prefixes of whole components; resolving links is the sandbox's task. `..` is never
+    covered."""
     if ".." in path.split("/"):
         return False
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)

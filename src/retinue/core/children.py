@@ -1,5 +1,6 @@
-"""Between runs: a child's end reaches its parent, joined or as news; messages reach a mailbox; failures are counted.
-And what somebody else wants of a run: that it ends, may do less, or may do something it asked about."""
+"""Between runs: a child's end reaches its parent, joined or as news; messages reach a mailbox;
+failures are counted. And what somebody else wants of a run: that it ends, may do less, or may do
+something it asked about."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from retinue.core.calls import child_joined, remember
 from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
 from retinue.core.ending import finish
-from retinue.core.events import CancelAsked, ChildEnded, Cleared, Granted, Narrowed, Prolonged, RunEvent
+from retinue.core.events import (
+    CancelAsked,
+    ChildEnded,
+    Cleared,
+    Granted,
+    Narrowed,
+    Prolonged,
+    RunEvent,
+)
 from retinue.core.notices import is_known, of_parent, skipped, tell
 from retinue.core.provenance import add, is_dismissed, note_of
 from retinue.core.spec import Spec
@@ -40,7 +49,8 @@ def child_at_calls(run: Run, calls: Calls, event: ChildEnded, ctx: StepContext) 
 
 
 def _outcome(run: Run, event: ChildEnded, ctx: StepContext) -> ChildOutcome:
-    """The child's end, from its own row. A child that is unknown, or was counted before, is refused."""
+    """The child's end, from its own row. A child that is unknown, or was counted before, is
+    refused."""
     child, spec = ctx.tree.runs.get(event.child), ctx.tree.specs.get(event.child)
     if child is None or spec is None or spec.parent != run.id or not isinstance(child.state, Ended):
         raise stale(run, event, f"{event.child} is not an ended child that is still to be counted")
@@ -65,7 +75,8 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
 
 
 def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
-    """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to, or has ended it."""
+    """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to,
+    or has ended it."""
     outcome = _outcome(run, event, ctx)
     child, row = ctx.tree.specs[event.child], ctx.tree.runs[event.child]
     run = _count(run, child, outcome, ctx)
@@ -73,7 +84,9 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     if child.order.retention == "delete":
         run = remember(run, outcome)
         ctx.tree.discard(child.id, child.path)
-    if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):
+    if child.order.join == "none" and (
+        not child.order.news or skipped(child.order, outcome.ending)
+    ):
         return run
     if is_known(outcome.ending):
         return run
@@ -81,7 +94,15 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     text = tell(words.notice, child, row, outcome.ending, ctx.rules.mail_cap)
     note, announced = note_of(outcome.ending), child.order.announce
     by_age = child.order.results == "creation"
-    mail = Mail(seq=0, text=text, sender=event.child, kind="news", note=note, announced=announced, by_age=by_age)
+    mail = Mail(
+        seq=0,
+        text=text,
+        sender=event.child,
+        kind="news",
+        note=note,
+        announced=announced,
+        by_age=by_age,
+    )
     return post(run, mail, ctx)
 
 
@@ -94,8 +115,8 @@ def _count(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Ru
 
 
 def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Run:
-    """Equal failures in a row open the breaker; any other end closes it. What went out in one call was sent before
-    anybody could learn from the first failure: it counts once."""
+    """Equal failures in a row open the breaker; any other end closes it. What went out in one call
+    was sent before anybody could learn from the first failure: it counts once."""
     ending = outcome.ending
     if ending.state != "failed":
         return run if run.breaker is None else replace(run, breaker=None)
@@ -113,13 +134,23 @@ def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContex
 
 def stale(run: Run, event: RunEvent, why: str = "") -> InvalidTransition:
     state = type(run.state).__name__
-    return InvalidTransition(f"{type(event).__name__} cannot reach a run that is {state}{': ' + why if why else ''}")
+    return InvalidTransition(
+        f"{type(event).__name__} cannot reach a run that is {state}{': ' + why if why else ''}"
+    )
 
 
 def cancel(run: Run, event: CancelAsked, ctx: StepContext) -> Run:
     who: Who = event.who or ("parent" if event.by else "user")
     error = event.reason or f"cancelled by {event.by or ('the user' if who == 'user' else who)}"
-    return finish(run, ctx, "cancelled", "cancelled", error=error, by=who, along=event.by if event.along else "")
+    return finish(
+        run,
+        ctx,
+        "cancelled",
+        "cancelled",
+        error=error,
+        by=who,
+        along=event.by if event.along else "",
+    )
 
 
 def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, ctx: StepContext) -> Run:
@@ -129,7 +160,11 @@ def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, ctx: StepCon
             ctx.tree.narrowed = True
             return replace(run, access=narrow(ctx.access(run), event.access))
         case Granted():
-            return run if event.grant in run.grants else replace(run, grants=(*run.grants, event.grant))
+            return (
+                run
+                if event.grant in run.grants
+                else replace(run, grants=(*run.grants, event.grant))
+            )
         case Cleared():
             return run if run.suspicion is None else replace(run, suspicion=cleared(run))
         case Prolonged():

@@ -1,4 +1,5 @@
-"""An announcement on its way out: pending, sent, then acked; or, after bounded tries, dead, which a person can undo."""
+"""An announcement on its way out: pending, sent, then acked; or, after bounded tries, dead, which a
+person can undo."""
 
 from __future__ import annotations
 
@@ -12,12 +13,16 @@ from retinue.core.values import Delivery, Rules
 from retinue.errors import InvalidTransition
 
 
-def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, rules: Rules) -> Delivery:
+def step(
+    delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, rules: Rules
+) -> Delivery:
     match event:
         case Sent():
             _must(delivery, event, "pending", "sent")
             text, note = delivery.text or event.text, delivery.note or event.note
-            return replace(delivery, state="sent", text=text, note=note, attempts=delivery.attempts + 1)
+            return replace(
+                delivery, state="sent", text=text, note=note, attempts=delivery.attempts + 1
+            )
         case Acked():
             _must(delivery, event, "sent")
             return replace(delivery, state="acked", error="")
@@ -27,7 +32,9 @@ def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped,
             delivery = replace(delivery, bounces=delivery.bounces + 1, error=event.error)
             if delivery.bounces >= rules.delivery_tries:
                 return replace(delivery, state="dead")
-            ceiling = min(rules.delivery_cap_ms, rules.delivery_base_ms << min(delivery.attempts, 20))
+            ceiling = min(
+                rules.delivery_cap_ms, rules.delivery_base_ms << min(delivery.attempts, 20)
+            )
             wait = int(digest(delivery.key, delivery.attempts)[:8], 16) % (max(0, ceiling) + 1)
             return replace(delivery, state="pending", next_at=at + wait)
         case Requeued():

@@ -1,7 +1,8 @@
-"""What the machine asks the world to do, in the imperative. Performed only after the step that asked was committed.
+"""What the machine asks the world to do, in the imperative. Performed only after the step that
+asked was committed.
 
-Keys name the logical act and never the attempt, so that a repeated act can be recognised by whoever receives it.
-"""
+Keys name the logical act and never the attempt, so that a repeated act can be recognised by whoever
+receives it."""
 
 from __future__ import annotations
 
@@ -43,12 +44,15 @@ class ChildOutcome(Value):
     def is_failure(self) -> bool:
         """Whether nothing came of it; one that stopped early with a text is none."""
         ending = self.ending
-        return ending.state != "completed" and not (ending.state == "incomplete" and ending.text.strip())
+        return ending.state != "completed" and not (
+            ending.state == "incomplete" and ending.text.strip()
+        )
 
 
 class CallTool(Value):
-    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat). `woken`:
-    it has asked to wait, and the wait is over; `back` are the ends of children that were not kept."""
+    """Run one tool call. `again`: an earlier process may have started it (its class allows to look
+    or repeat). `woken`: it has asked to wait, and the wait is over; `back` are the ends of children
+    that were not kept."""
 
     run: str
     turn: int
@@ -62,8 +66,9 @@ class CallTool(Value):
 
 
 class JoinedCall(Value):
-    """One open call whose children have all ended, in the order that its family asked for. `plain`: its family has no
-    words of its own, but what there is to say is too long to be said without keeping the whole elsewhere."""
+    """One open call whose children have all ended, in the order that its family asked for. `plain`:
+    its family has no words of its own, but what there is to say is too long to be said without
+    keeping the whole elsewhere."""
 
     index: int
     call_id: str
@@ -81,15 +86,16 @@ class Compose(Value):
 
 
 class Abort(Value):
-    """Stop whatever is under way for a run: its tools, and its model call. With an `attempt` there was one: `Aborted`
-    says whether it had left, and what it has cost."""
+    """Stop whatever is under way for a run: its tools, and its model call. With an `attempt` there
+    was one: `Aborted` says whether it had left, and what it has cost."""
 
     run: str
     attempt: int = 0
 
 
 class AskSlot(Value):
-    """Ask for a slot in a lane that trees share. `Admitted` with the same ticket is the answer, now or later."""
+    """Ask for a slot in a lane that trees share. `Admitted` with the same ticket is the answer, now
+    or later."""
 
     run: str
     lane: Lane
@@ -98,7 +104,8 @@ class AskSlot(Value):
 
 
 class FreeSlot(Value):
-    """The run wants its slot in a lane that trees share, or its place in the queue for one, no more."""
+    """The run wants its slot in a lane that trees share, or its place in the queue for one, no
+    more."""
 
     run: str
     lane: Lane

@@ -1,4 +1,5 @@
-"""The end of a run: children are told or kept, holds go back, slots are freed, whoever waits is told, once."""
+"""The end of a run: children are told or kept, holds go back, slots are freed, whoever waits is
+told, once."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ from retinue.formats.fair_cut import clip
 NO_HELPERS = Helpers()
 ENDED_BY: dict[End, Who] = {"timed_out": "limit", "incomplete": "limit", "interrupted": "system"}
 BACK = "What had come back by then:"
-GONE = "Whoever you asked has ended. Go on with your best judgement, and say in your result what you assumed."
+GONE = (
+    "Whoever you asked has ended. Go on with your best judgement, and say in your result what "
+    "you assumed."
+)
 
 
 def finish(
@@ -77,7 +81,8 @@ def finish(
     for child in ctx.children(run):
         if ctx.tree.specs[child].order.questions == "deny" and asks(ctx.tree.runs[child]):
             ctx.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
-    # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
+    # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them
+    # alone.
     cancelled = state in ("cancelled", "timed_out")
     live = list(ctx.tree.below(run.id)) if cancelled else ctx.bound(run)
     for child in live:
@@ -88,18 +93,23 @@ def finish(
 
 
 def _so_far(run: Run, ctx: StepContext) -> str:
-    """What there is to show of a run that was cut short. Results of joined children that it had no turn to read are
-    part of it, for nobody else is told of them."""
+    """What there is to show of a run that was cut short. Results of joined children that it had no
+    turn to read are part of it, for nobody else is told of them."""
     fan_in = ctx.tree.fans.get(run.id)
-    back = tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
+    back = (
+        tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
+    )
     text = run.said or run.gathered
     room = max(ctx.rules.text_cap - len(text) - len(BACK) - 4, ctx.rules.text_cap // 2)
     return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
 
 def take_along(run: Run, ending: Ending) -> CancelAsked:
-    """Whoever is below a run that ends, and may not outlive it, ends by the hand of whoever ended that."""
-    return CancelAsked(by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True)
+    """Whoever is below a run that ends, and may not outlive it, ends by the hand of whoever ended
+    that."""
+    return CancelAsked(
+        by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True
+    )
 
 
 def let_go(run: Run, ctx: StepContext) -> Run:
@@ -118,13 +128,18 @@ def let_go(run: Run, ctx: StepContext) -> Run:
 
 
 def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
-    """Stop a model call. What was never begun is not paid for; else it is heard what it has cost."""
+    """Stop a model call. What was never begun is not paid for; else it is heard what it has
+    cost."""
     if state.retry_at is not None:
         ctx.tree.ledger.release(run.id, state.hold)
         return run
     ctx.perform(Abort(run=run.id, attempt=state.attempt))
     return replace(
-        run, broken_off=(*run.broken_off, BrokenOff(attempt=state.attempt, hold=state.hold, expected=state.expected))
+        run,
+        broken_off=(
+            *run.broken_off,
+            BrokenOff(attempt=state.attempt, hold=state.hold, expected=state.expected),
+        ),
     )
 
 
@@ -132,13 +147,19 @@ def pay_for_broken_off(run: Run, ctx: StepContext, event: Aborted) -> Run:
     """It is heard what a stopped call has cost. The run may end only after that."""
     found = next((b for b in run.broken_off if b.attempt == event.attempt), None)
     if found is None:
-        raise InvalidTransition(f"Aborted for {run.id}: attempt {event.attempt} was not stopped, or is paid for")
+        raise InvalidTransition(
+            f"Aborted for {run.id}: attempt {event.attempt} was not stopped, or is paid for"
+        )
     run = replace(run, broken_off=tuple(b for b in run.broken_off if b is not found))
     run = pay(run, ctx, found, event.usage) if event.sent else run
     if not event.sent:
         ctx.tree.ledger.release(run.id, found.hold)
     state = run.state
-    if isinstance(state, Stopping) and not run.broken_off and not ctx.holds_back(run, all=state.all):
+    if (
+        isinstance(state, Stopping)
+        and not run.broken_off
+        and not ctx.holds_back(run, all=state.all)
+    ):
         return conclude(run, ctx, state.ending)
     return run
 
@@ -149,12 +170,15 @@ def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run
     if usage is None:
         return book_estimate(run, ctx, hold)
     used = within(charged(ctx.model, usage), hold, turns=hold[2])
-    ctx.tree.ledger.settle(run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, ctx))
+    ctx.tree.ledger.settle(
+        run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, ctx)
+    )
     return reckon(replace(run, usage=run.usage.plus(used)), ctx, used, call.expected)
 
 
 def charged(model: ModelInfo, usage: Usage) -> Usage:
-    """What was counted with its cost, where that is not told with it. What was estimated is told apart."""
+    """What was counted with its cost, where that is not told with it. What was estimated is told
+    apart."""
     nanos = max(0, usage.nanos) or model.cost(usage.input + usage.estimated, usage.output)
     if not usage.estimated and not usage.nanos_estimated and nanos == usage.nanos:
         return usage
@@ -165,7 +189,9 @@ def charged(model: ModelInfo, usage: Usage) -> Usage:
 def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:
     """What a call that came to nothing has cost: no more than was held for it."""
     nanos = min(hold[1], usage.nanos)
-    return replace(usage, nanos=nanos, nanos_estimated=min(nanos, usage.nanos_estimated), turns=turns, calls=0)
+    return replace(
+        usage, nanos=nanos, nanos_estimated=min(nanos, usage.nanos_estimated), turns=turns, calls=0
+    )
 
 
 def guess(usage: Usage, ctx: StepContext) -> Guess:
@@ -174,7 +200,8 @@ def guess(usage: Usage, ctx: StepContext) -> Guess:
 
 
 def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:
-    """A call that was sent and never answered: nobody knows what it cost, so the bound is booked."""
+    """A call that was sent and never answered: nobody knows what it cost, so the bound is
+    booked."""
     tokens, nanos, turns, calls = hold
     used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)
     ctx.tree.ledger.settle(run.id, hold, hold, guess(used, ctx))
@@ -228,19 +255,23 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
 
 
 def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
-    """Whoever started the run has ended. Its result goes to the nearest run above that is live, to the one that goes on
-    in the conversation of its root, or to the channel that asked for the work."""
+    """Whoever started the run has ended. Its result goes to the nearest run above that is live, to
+    the one that goes on in the conversation of its root, or to the channel that asked for the
+    work."""
     order = ctx.order
     if is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news):
         return
     text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.rules.mail_cap)
-    mail = Mail(seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce)
+    mail = Mail(
+        seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce
+    )
     send_on(ctx, mail)
 
 
 def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
-    """News of this run, or that it will not read any more: the nearest run above that is live reads it, or the one that
-    goes on in the conversation of the root; else the channel that asked is told, unless the work was called off."""
+    """News of this run, or that it will not read any more: the nearest run above that is live reads
+    it, or the one that goes on in the conversation of the root; else the channel that asked is
+    told, unless the work was called off."""
     above = ctx.tree.nearest(ctx.spec.parent)
     if above:
         ctx.tell(above, Posted(mail=mail))
@@ -255,7 +286,11 @@ def _is_called_off(ctx: StepContext) -> bool:
     above = ctx.tree.specs.get(ctx.spec.parent)
     while above is not None:
         run = ctx.tree.runs.get(above.id)
-        if run is not None and isinstance(run.state, Stopping) and run.state.ending.state == "cancelled":
+        if (
+            run is not None
+            and isinstance(run.state, Stopping)
+            and run.state.ending.state == "cancelled"
+        ):
             return True
         above = ctx.tree.specs.get(above.parent)
     return False

@@ -1,8 +1,7 @@
 """What can happen, in the past tense. An event with its time and its run is one row of the log.
 
-The first group concerns the whole store, the second a tree as a whole, the third one run. Nothing else changes state:
-the fold of the log through `Trees.fold` is the state.
-"""
+The first group concerns the whole store, the second a tree as a whole, the third one run. Nothing
+else changes state: the fold of the log through `Trees.fold` is the state."""
 
 from __future__ import annotations
 
@@ -64,9 +63,10 @@ class Described(OfStore):
 
 
 class Requested(OfTree):
-    """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes` ended; `base` then says
-    from which message on it is visible, and of how many. `tag` is what its first prompt was expected to cost. `news`
-    are the ends of those whom earlier runs of the conversation have left, and of which nobody has heard."""
+    """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes`
+    ended; `base` then says from which message on it is visible, and of how many. `tag` is what its
+    first prompt was expected to cost. `news` are the ends of those whom earlier runs of the
+    conversation have left, and of which nobody has heard."""
 
     id: str
     order: Order
@@ -119,15 +119,16 @@ class Dropped(OfTree):
 
 
 class Broken(OfTree):
-    """A step of the tree failed by a defect of ours, and the tree was set aside. Whoever takes it up tries again."""
+    """A step of the tree failed by a defect of ours, and the tree was set aside. Whoever takes it
+    up tries again."""
 
     error: str
 
 
 class LimitChanged(OfTree):
-    """A person has raised the limits of a run's budget by `add` (tokens, nano-dollars, turns, tool calls) and its
-    deadline by `more_ms`, or has changed what happens at its limits. With `question` it answers that, and nothing
-    else."""
+    """A person has raised the limits of a run's budget by `add` (tokens, nano-dollars, turns, tool
+    calls) and its deadline by `more_ms`, or has changed what happens at its limits. With `question`
+    it answers that, and nothing else."""
 
     add: tuple[int, int, int, int] = (0, 0, 0, 0)
     more_ms: int = 0
@@ -142,18 +143,20 @@ class Enlisted(Event):
 
 
 class Admitted(Event):
-    """The run was given the slot that it waits for; with its ticket, if the lane is one that trees share."""
+    """The run was given the slot that it waits for; with its ticket, if the lane is one that trees
+    share."""
 
     ticket: int = 0
 
 
 class Afforded(Event):
-    """What the run waits for in the ledger came back; or so much was spent that there is nothing to wait for."""
+    """What the run waits for in the ledger came back; or so much was spent that there is nothing to
+    wait for."""
 
 
 class Replied(Event):
-    """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an over-long text, `work`
-    is what an isolated run has done until now."""
+    """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an
+    over-long text, `work` is what an isolated run has done until now."""
 
     attempt: int
     reply: Reply
@@ -162,7 +165,8 @@ class Replied(Event):
 
 
 class ModelFailed(Event):
-    """Attempt `attempt` came to nothing. `usage` is what it has cost all the same, as far as it is known."""
+    """Attempt `attempt` came to nothing. `usage` is what it has cost all the same, as far as it is
+    known."""
 
     attempt: int
     kind: str
@@ -173,7 +177,8 @@ class ModelFailed(Event):
 
 
 class Aborted(Event):
-    """A model call was stopped. It had left, or not; `usage` is what it has cost, None when nobody knows."""
+    """A model call was stopped. It had left, or not; `usage` is what it has cost, None when nobody
+    knows."""
 
     attempt: int
     sent: bool = True
@@ -194,8 +199,8 @@ class ToolReturned(Event):
 
 
 class Ordered(Event):
-    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the children's names.
-    `place` is where the run really works, when that is not where it was sent."""
+    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the
+    children's names. `place` is where the run really works, when that is not where it was sent."""
 
     turn: int
     index: int
@@ -240,8 +245,8 @@ class Answered(Event):
 
 
 class Decided(Event):
-    """Somebody permitted an open call, or did not. `call` is what was shown; with `always`, equal calls in this tree
-    are permitted from now on."""
+    """Somebody permitted an open call, or did not. `call` is what was shown; with `always`, equal
+    calls in this tree are permitted from now on."""
 
     question: str
     turn: int
@@ -280,8 +285,8 @@ class Posted(Event):
 
 
 class CancelAsked(Event):
-    """Somebody wants the run and everything below it to end. `by` is the run that asks for it, if one does; `along`: it
-    has ended itself."""
+    """Somebody wants the run and everything below it to end. `by` is the run that asks for it, if
+    one does; `along`: it has ended itself."""
 
     by: str = ""
     reason: str = ""
@@ -296,15 +301,16 @@ class Narrowed(Event):
 
 
 class Prolonged(Event):
-    """The deadline was moved: that of the run whose limit it is, and of everybody below it who has it from there."""
+    """The deadline was moved: that of the run whose limit it is, and of everybody below it who has
+    it from there."""
 
     deadline: int
     until: int
 
 
 class Woke(Event):
-    """The time that the run had asked for has come; or, `early`, there is a reason not to wait for its provider any
-    longer: another key was brought, or a person says so."""
+    """The time that the run had asked for has come; or, `early`, there is a reason not to wait for
+    its provider any longer: another key was brought, or a person says so."""
 
     early: bool = False
 
@@ -318,9 +324,10 @@ class OpenCall(Value):
 
 
 class Recovered(Event):
-    """A new process found the run open, at this turn and with this attempt as its last: news that reached it since then
-    may have moved it on. `clean`: the process before it has not died. `alone`: of all who are suspected of having
-    killed it, only this run is taken up now. `unsent` are attempts that are known never to have left."""
+    """A new process found the run open, at this turn and with this attempt as its last: news that
+    reached it since then may have moved it on. `clean`: the process before it has not died.
+    `alone`: of all who are suspected of having killed it, only this run is taken up now. `unsent`
+    are attempts that are known never to have left."""
 
     epoch: int
     turn: int = 0
@@ -366,8 +373,8 @@ AnyEvent = StoreEvent | TreeEvent | RunEvent
 
 
 class LogEntry(Value):
-    """One row of the log. `tree` is the root of the tree that it belongs to, "" for what concerns the whole store.
-    `stale` events were refused by the machine and changed nothing."""
+    """One row of the log. `tree` is the root of the tree that it belongs to, "" for what concerns
+    the whole store. `stale` events were refused by the machine and changed nothing."""
 
     run: str
     at: int

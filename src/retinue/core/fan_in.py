@@ -11,7 +11,8 @@ from retinue.core.spec import Order, Spec
 
 @dataclass(slots=True)
 class Fan:
-    """The joined children of one open call: who is still out, and the outcomes of those who are back."""
+    """The joined children of one open call: who is still out, and the outcomes of those who are
+    back."""
 
     join: str
     call_id: str
@@ -27,8 +28,8 @@ class Fan:
     ended: list[ChildOutcome] = field(default_factory=list)
 
     def in_order(self) -> tuple[ChildOutcome, ...]:
-        """Those who are back, as the family asked: by item, or by time of end (ties by id, so that a restart gives the
-        same order)."""
+        """Those who are back, as the family asked: by item, or by time of end (ties by id, so that
+        a restart gives the same order)."""
         if self.results == "completion":
             return by_end(self.ended)
         return tuple(sorted(self.ended, key=lambda o: o.item))
@@ -54,8 +55,9 @@ def fan_of(order: Order, call_id: str, name: str) -> Fan:
 
 @dataclass(slots=True)
 class FanIn:
-    """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn, `out` their children
-    that are not back, `composing` those whose results are being put into words."""
+    """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn,
+    `out` their children that are not back, `composing` those whose results are being put into
+    words."""
 
     fans: dict[int, Fan] = field(default_factory=dict)
     by_turn: int = 0
@@ -75,7 +77,9 @@ class FanIn:
         fan = self.fans[index]
         if fan.aggregate == "call":
             return [index]
-        return sorted(i for i, f in self.fans.items() if (f.aggregate, f.name) == (fan.aggregate, fan.name))
+        return sorted(
+            i for i, f in self.fans.items() if (f.aggregate, f.name) == (fan.aggregate, fan.name)
+        )
 
     def outcomes(self, indices: list[int]) -> tuple[ChildOutcome, ...]:
         """Those who are back of these calls, in the order that they asked for."""
@@ -86,7 +90,10 @@ class FanIn:
     @property
     def refuses_mail(self) -> bool:
         """Whether nobody may write to the run before its children are back."""
-        return any(fan.while_waiting == "refuse" and (fan.pending or fan.composing) for fan in self.fans.values())
+        return any(
+            fan.while_waiting == "refuse" and (fan.pending or fan.composing)
+            for fan in self.fans.values()
+        )
 
     def drop(self, index: int) -> Fan:
         fan = self.fans.pop(index)

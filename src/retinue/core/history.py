@@ -1,8 +1,8 @@
 """Conversations in memory, and what a model is shown of them.
 
-A fork shares its prefix with the conversation it came from: it is a pointer and a length, never a copy. What a dialect
-makes of a message is made once and kept beside it, so that a turn costs what is new in it.
-"""
+A fork shares its prefix with the conversation it came from: it is a pointer and a length, never a
+copy. What a dialect makes of a message is made once and kept beside it, so that a turn costs what
+is new in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,17 @@ OUR_ID = "call_r"
 class Conversation:
     """The messages of one conversation, the last of them its own."""
 
-    __slots__ = ("__weakref__", "_n_named", "_names", "_renamed", "base", "base_length", "encoded", "own", "viewed")
+    __slots__ = (
+        "__weakref__",
+        "_n_named",
+        "_names",
+        "_renamed",
+        "base",
+        "base_length",
+        "encoded",
+        "own",
+        "viewed",
+    )
 
     def __init__(self, base: Conversation | None = None, base_length: int = 0) -> None:
         self.base = base
@@ -43,7 +53,8 @@ class Conversation:
         self.own: list[Message] = []
         self.encoded: dict[str, Encoded] | None = None
         self.viewed: tuple[int, int, list[Message]] | None = None
-        """What was shown last from a place on, up to another where a unit begins: nothing can be added before that."""
+        """What was shown last from a place on, up to another where a unit begins: nothing can be
+        added before that."""
         self._names: dict[str, int] = {}
         self._renamed: dict[int, tuple[str, ...]] = {}
         self._n_named = base_length
@@ -68,12 +79,13 @@ class Conversation:
         yield from self.own[max(0, start - first) : max(0, stop - first)]
 
     def settled(self, first: int, unit: Sequence[Message]) -> list[Message]:
-        """The unit that begins at `first`, with a result for each call, and with ids that nothing before it has.
+        """The unit that begins at `first`, with a result for each call, and with ids that nothing
+        before it has.
 
-        A server may call each turn's call `call_0`, and another that goes on with the conversation refuses that. The
-        first that has an id keeps it, so that what was sent before stays the same; the names of others depend on their
-        place alone, so that they are the same after a restart and in every fork.
-        """
+        A server may call each turn's call `call_0`, and another that goes on with the conversation
+        refuses that. The first that has an id keeps it, so that what was sent before stays the
+        same; the names of others depend on their place alone, so that they are the same after a
+        restart and in every fork."""
         whole = settled(unit)
         if len(whole) <= 1:
             return whole
@@ -87,7 +99,11 @@ class Conversation:
         head, results = whole[0], whole[1:]
         assert isinstance(head, Assistant)
         calls = tuple(replace(call, id=id) for call, id in zip(head.calls, ids, strict=True))
-        named = [replace(r, call_id=id) for r, id in zip(results, ids, strict=True) if isinstance(r, Result)]
+        named = [
+            replace(r, call_id=id)
+            for r, id in zip(results, ids, strict=True)
+            if isinstance(r, Result)
+        ]
         return [replace(head, calls=calls), *named]
 
     def _ids(self, at: int) -> tuple[str, ...] | None:
@@ -123,7 +139,8 @@ class Conversation:
         return False
 
     def encode(self, dialect: str, start: int, stop: int, encode: Encode) -> list[bytes]:
-        """The units from `start` to `stop` as a dialect writes them, in pieces that can be joined."""
+        """The units from `start` to `stop` as a dialect writes them, in pieces that can be
+        joined."""
         out: list[bytes] = []
         if self.base is not None and start < self.base_length:
             shared = self.base.prefix(dialect, start, min(stop, self.base_length), encode)
@@ -152,12 +169,13 @@ class Conversation:
 
 
 class Encoded:
-    """The own units of a conversation as one dialect writes them: a message that is no result, and its results.
+    """The own units of a conversation as one dialect writes them: a message that is no result, and
+    its results.
 
-    `starts` and `sizes` tell of each unit its first message and its bytes; `n` is how many messages have been taken. A
-    unit is taken once nothing can be added to it. The first `n_joined` units are kept joined, in `chunks`, so that a
-    long conversation is a few pieces; `firsts` are the chunks' first units. The last unit always stands alone.
-    """
+    `starts` and `sizes` tell of each unit its first message and its bytes; `n` is how many messages
+    have been taken. A unit is taken once nothing can be added to it. The first `n_joined` units are
+    kept joined, in `chunks`, so that a long conversation is a few pieces; `firsts` are the chunks'
+    first units. The last unit always stands alone."""
 
     __slots__ = (
         "_loose_size",
@@ -201,7 +219,13 @@ class Encoded:
             out = self.chunks[self._cut(first) : self._cut(last)]
         if open_at is not None and open_at >= start:
             base = self.conversation.base_length
-            out.append(encode(self.conversation.settled(open_at, self.conversation.own[open_at - base : stop - base])))
+            out.append(
+                encode(
+                    self.conversation.settled(
+                        open_at, self.conversation.own[open_at - base : stop - base]
+                    )
+                )
+            )
         return out
 
     def _take(self, stop: int, encode: Encode) -> int | None:
@@ -216,7 +240,11 @@ class Encoded:
             end = at + 1
             while end < len(own) and isinstance(own[end], Result):
                 end += 1
-            if end == len(own) and isinstance(head, Assistant) and not _is_paid(head, own[at + 1 : end]):
+            if (
+                end == len(own)
+                and isinstance(head, Assistant)
+                and not _is_paid(head, own[at + 1 : end])
+            ):
                 return self.n
             if self._loose_size >= CHUNK:
                 self._join()
@@ -235,7 +263,8 @@ class Encoded:
         self.loose, self._loose_size = [], 0
 
     def _cut(self, unit: int) -> int:
-        """The chunk that begins with this unit; where none does, one is cut in two, once and for all."""
+        """The chunk that begins with this unit; where none does, one is cut in two, once and for
+        all."""
         n = bisect_right(self.firsts, unit) - 1
         first = self.firsts[n]
         if first == unit:
@@ -254,7 +283,8 @@ def as_history(messages: Sequence[Message]) -> History:
 
 
 class History(Sequence[Message]):
-    """What a run's model is shown: a part of a conversation, made a list only if somebody wants one."""
+    """What a run's model is shown: a part of a conversation, made a list only if somebody wants
+    one."""
 
     __slots__ = ("_list", "conversation", "is_cut", "start", "stop")
 
@@ -283,8 +313,8 @@ class History(Sequence[Message]):
         return iter(self.shown)
 
     def encode(self, dialect: str, encode: Encode) -> list[bytes]:
-        """What is shown, as a dialect writes it. If it `is_cut`, the first piece says so; the last unit of the whole
-        conversation is a piece of its own."""
+        """What is shown, as a dialect writes it. If it `is_cut`, the first piece says so; the last
+        unit of the whole conversation is a piece of its own."""
         pieces = self.conversation.encode(dialect, self.start, self.stop, encode)
         if self.is_cut:
             kept = self.conversation.of_dialect(dialect)
@@ -301,12 +331,12 @@ class History(Sequence[Message]):
 
 
 def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
-    """What a provider accepts: it begins with a user's message; each call has one result, right behind it, in the order
-    of the calls; nothing else has.
+    """What a provider accepts: it begins with a user's message; each call has one result, right
+    behind it, in the order of the calls; nothing else has.
 
-    Crashes, cancels and steering leave calls without a result; they get one here that says so. What was cut because it
-    was too long, or to show only the last messages, may begin with a reply; that is said in front of it.
-    """
+    Crashes, cancels and steering leave calls without a result; they get one here that says so. What
+    was cut because it was too long, or to show only the last messages, may begin with a reply; that
+    is said in front of it."""
     viewed = conversation.viewed
     if viewed is not None and viewed[0] == start and viewed[1] <= stop:
         _, first, out = viewed
@@ -315,7 +345,11 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
     known, new = first, list[Message]()
     unit: list[Message] = []
     base = conversation.base_length
-    read = conversation.read(first, stop) if first < base else conversation.own[first - base : max(0, stop - base)]
+    read = (
+        conversation.read(first, stop)
+        if first < base
+        else conversation.own[first - base : max(0, stop - base)]
+    )
     for n, message in enumerate(read, first):
         if not isinstance(message, Result):
             new += conversation.settled(first, unit)
@@ -350,7 +384,8 @@ def _is_paid(head: Assistant, results: Sequence[Message]) -> bool:
 
 
 def settled(unit: Sequence[Message]) -> list[Message]:
-    """A message and the results of its calls: one each, in their order. Results without a call are left out."""
+    """A message and the results of its calls: one each, in their order. Results without a call are
+    left out."""
     if not unit or isinstance(unit[0], Result):
         return []
     head = unit[0]
@@ -367,7 +402,10 @@ def settled(unit: Sequence[Message]) -> list[Message]:
         waiting = owed.get(result.call_id)
         if waiting:
             paid[id(waiting.pop())] = result
-    missing = [paid.get(id(c)) or Result(call_id=c.id, name=c.name, text=MISSING, error=True) for c in head.calls]
+    missing = [
+        paid.get(id(c)) or Result(call_id=c.id, name=c.name, text=MISSING, error=True)
+        for c in head.calls
+    ]
     return [head, *missing]
 
 

@@ -6,12 +6,14 @@ import hashlib
 
 
 def digest(*parts: object) -> str:
-    """A stable 128-bit name for a tuple of values: the same parts give the same name in every process."""
+    """A stable 128-bit name for a tuple of values: the same parts give the same name in every
+    process."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def run_id(at: int, *parts: object, count: int | None = None) -> str:
-    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable and repeatable.
+    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable
+    and repeatable.
 
     `count` orders those of the same millisecond.
     """
@@ -22,6 +24,7 @@ def run_id(at: int, *parts: object, count: int | None = None) -> str:
 
 
 def moment(at: int, turn: int, index: int) -> int:
-    """The time in the ids of those whom a call starts. The calls of a run count as made one after the other, however
-    fast it was, so that no two of its children are named after the same millisecond."""
+    """The time in the ids of those whom a call starts. The calls of a run count as made one after
+    the other, however fast it was, so that no two of its children are named after the same
+    millisecond."""
     return at + (max(0, turn - 1) << 6) + index

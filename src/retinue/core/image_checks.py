@@ -1,6 +1,6 @@
-"""Whether a picture is one: its kind by its first bytes, its size from its header, nothing missing at its end. One bad
-picture costs the whole request in which it is sent, and every later one of the same conversation.
-"""
+"""Whether a picture is one: its kind by its first bytes, its size from its header, nothing missing
+at its end. One bad picture costs the whole request in which it is sent, and every later one of the
+same conversation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def look_at(data: bytes) -> Looks:
             except (struct.error, IndexError):
                 size = None
             if size is None:
-                return Looks(n_bytes=len(data), wrong=f"it begins like {kind} and is damaged or cut off")
+                return Looks(
+                    n_bytes=len(data), wrong=f"it begins like {kind} and is damaged or cut off"
+                )
             if not (0 < size[0] <= MAX_SIDE and 0 < size[1] <= MAX_SIDE):
                 return Looks(n_bytes=len(data), wrong=f"it measures {size[0]} x {size[1]}")
             return Looks(media_type=kind, width=size[0], height=size[1], n_bytes=len(data))
@@ -58,14 +60,19 @@ def look_at(data: bytes) -> Looks:
 
 
 def taken_in(text: str, images: tuple[Image, ...]) -> tuple[str, tuple[Image, ...]]:
-    """A text and its pictures as they come from a tool: each picture under its real kind, or words in its place."""
+    """A text and its pictures as they come from a tool: each picture under its real kind, or words
+    in its place."""
     kept = []
     for image in images:
         looks = look(image)
         if looks.wrong:
             text = f"{text}\n{in_words(image, looks.wrong)}".lstrip("\n")
         else:
-            kept.append(image if image.media_type == looks.media_type else replace(image, media_type=looks.media_type))
+            kept.append(
+                image
+                if image.media_type == looks.media_type
+                else replace(image, media_type=looks.media_type)
+            )
     return text, tuple(kept)
 
 

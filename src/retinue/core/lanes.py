@@ -1,6 +1,5 @@
-"""Lanes: who holds slots, and who waits for one. A tree keeps its own; those that trees share are kept beside them,
-asked for by an effect and granted by an event.
-"""
+"""Lanes: who holds slots, and who waits for one. A tree keeps its own; those that trees share are
+kept beside them, asked for by an effect and granted by an event."""
 
 from __future__ import annotations
 
@@ -12,7 +11,8 @@ from retinue.core.spec import Lane
 
 @dataclass(slots=True)
 class LaneState:
-    """Who holds slots, and who waits: those who come back from a wait of their own go before those who are new."""
+    """Who holds slots, and who waits: those who come back from a wait of their own go before those
+    who are new."""
 
     size: int
     held: int = 0
@@ -87,8 +87,8 @@ class Lanes:
 
 
 class SharedLanes:
-    """The lanes that trees share. Every slot has the name of the run that holds it: to free one twice, or one that was
-    never given, changes nothing."""
+    """The lanes that trees share. Every slot has the name of the run that holds it: to free one
+    twice, or one that was never given, changes nothing."""
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -110,7 +110,8 @@ class SharedLanes:
         return True
 
     def free(self, id: str, lane: Lane) -> tuple[str, int] | None:
-        """The run wants its slot, or its place in the queue, no more; returns who has the slot now, and its ticket."""
+        """The run wants its slot, or its place in the queue, no more; returns who has the slot now,
+        and its ticket."""
         if (id, lane.name) not in self.holders:
             self.lanes.leave(id, lane)
             return None

@@ -1,21 +1,23 @@
-"""Who holds what. An account covers a run and everything below it; a hold is taken from the run and all its ancestors
-before anything is spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
+"""Who holds what. An account covers a run and everything below it; a hold is taken from the run and
+all its ancestors before anything is spent, and settled after, so that no fan-out can spend one unit
+more than the tree was given.
 
-What others hold is not spent: much of it comes back. So whoever finds too little free waits in line at that account,
-and goes on when enough came back; only when what is *spent* leaves too little, there is nothing to wait for. Who waits
-holds nothing but what it was granted, and those who come later wait behind it.
+What others hold is not spent: much of it comes back. So whoever finds too little free waits in line
+at that account, and goes on when enough came back; only when what is *spent* leaves too little,
+there is nothing to wait for. Who waits holds nothing but what it was granted, and those who come
+later wait behind it.
 
-Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided: it is a deadline that
-children inherit.) An account is *funded* in an amount when its limit was taken from its parent at spawn; then the
-parents already hold it and a hold stops there.
-`reserve` is what only the owner's last turn may touch.
+Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided:
+it is a deadline that children inherit.) An account is *funded* in an amount when its limit was
+taken from its parent at spawn; then the parents already hold it and a hold stops there. `reserve`
+is what only the owner's last turn may touch.
 
-Nobody waits in a circle. What is held is held for calls, which end, or was granted to a child, and comes back when
-everybody below that child has ended. A run that has a grant itself, or is below one, waits at the accounts above that
-grant only for calls, never for other grants: those who have these may wait for something else that its own grant
-holds. So whoever waits for a grant waits for runs that wait only for what is deeper in the tree. A grant also does not
-come back while everybody below it waits for mail; then it is not waited for.
-"""
+Nobody waits in a circle. What is held is held for calls, which end, or was granted to a child, and
+comes back when everybody below that child has ended. A run that has a grant itself, or is below
+one, waits at the accounts above that grant only for calls, never for other grants: those who have
+these may wait for something else that its own grant holds. So whoever waits for a grant waits for
+runs that wait only for what is deeper in the tree. A grant also does not come back while everybody
+below it waits for mail; then it is not waited for."""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Ledger:
         self._askers: dict[str, dict[str, None]] = {}
         self._again: dict[str, None] = {}
 
-    def open(self, id: str, parent: str, limit: Limit, funded: Funded, on_limit: OnLimit = "land") -> None:
+    def open(
+        self, id: str, parent: str, limit: Limit, funded: Funded, on_limit: OnLimit = "land"
+    ) -> None:
         if funded == UNFUNDED:
             funded = UNFUNDED
         account = Account(id=id, parent=parent, limit=limit, funded=funded, on_limit=on_limit)
@@ -88,7 +92,8 @@ class Ledger:
                 self._grants.setdefault((giver.id, i), {})[account.id] = account
 
     def _givers(self, account: Account, i: int) -> list[Account]:
-        """From whose limits a grant was taken: those above it, up to the first who was granted it himself."""
+        """From whose limits a grant was taken: those above it, up to the first who was granted it
+        himself."""
         givers = []
         for above in self.chain(account.parent) if account.funded[i] else ():
             if above.limit[i] is not None:
@@ -103,7 +108,8 @@ class Ledger:
         return {id: replace(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
-        """The account of `id` and of everybody above it; the order never changes while they are open."""
+        """The account of `id` and of everybody above it; the order never changes while they are
+        open."""
         try:
             return self._chains[id]
         except KeyError:
@@ -138,8 +144,13 @@ class Ledger:
         return None
 
     def least(self, id: str, i: int) -> tuple[str, int]:
-        """Which of the accounts that a call of `id` is paid from has the least left of amount `i`, and how much."""
-        found = [(draw.account.id, max(0, self.left(draw, i))) for draw in self.draws(id) if i in draw.amounts]
+        """Which of the accounts that a call of `id` is paid from has the least left of amount `i`,
+        and how much."""
+        found = [
+            (draw.account.id, max(0, self.left(draw, i)))
+            for draw in self.draws(id)
+            if i in draw.amounts
+        ]
         return min(found, key=lambda one: one[1], default=(id, 0))
 
     # waiting
@@ -152,7 +163,9 @@ class Ledger:
             for n, account in enumerate(self.chain(id)):
                 if account.limit is UNLIMITED and account.funded is UNFUNDED:
                     continue
-                amounts = tuple(i for i in _RANGE if account.limit[i] is not None and not covered[i])
+                amounts = tuple(
+                    i for i in _RANGE if account.limit[i] is not None and not covered[i]
+                )
                 if amounts:
                     made.append(Draw(account, amounts, n == 0, has_grant))
                 covered = [c or f for c, f in zip(covered, account.funded, strict=True)]
@@ -161,8 +174,8 @@ class Ledger:
         return found
 
     def left(self, draw: Draw, i: int, *, no_grants: bool = False) -> int:
-        """What is left of an amount for a new hold, if everything came back that is waited for, or only what is held
-        for calls (`no_grants`)."""
+        """What is left of an amount for a new hold, if everything came back that is waited for, or
+        only what is held for calls (`no_grants`)."""
         left = draw.unspent(i)
         grants = self._grants.get((draw.account.id, i))
         for id, grant in grants.items() if grants else ():
@@ -185,7 +198,8 @@ class Ledger:
         return found
 
     def _is_late(self, draw: Draw, ticket: int) -> bool:
-        """Whether somebody came before. Who waits for grants does not keep up those who have one."""
+        """Whether somebody came before. Who waits for grants does not keep up those who have
+        one."""
         account = draw.account.id
         first = self.lines.first(account, has_grant=True)
         if first is not None and first[1] < ticket:
@@ -198,7 +212,8 @@ class Ledger:
         )
 
     def _waits_for_grants(self, id: str, account: str) -> bool:
-        """Whether what is held for calls is not all that the first in line at an account waits for."""
+        """Whether what is held for calls is not all that the first in line at an account waits
+        for."""
         ask, _, verdict = self.waits[id]
         if verdict.account != account:
             return True
@@ -206,7 +221,8 @@ class Ledger:
         return any(self.left(draw, i, no_grants=True) < _need(draw, ask, i) for i in draw.amounts)
 
     def wait(self, id: str, ask: HoldRequest, ticket: int, verdict: Verdict) -> None:
-        """Stand in line at the account that has too little, and at those before it, where the run has its turn next."""
+        """Stand in line at the account that has too little, and at those before it, where the run
+        has its turn next."""
         self.waits[id] = (ask, ticket, verdict)
         if ask.asked:
             self._askers.setdefault(verdict.account, {})[id] = None
@@ -232,13 +248,14 @@ class Ledger:
         return not self.lines.eased and not self._again
 
     def ease(self, account: str) -> None:
-        """There may be more left at an account than before: the first in line there look again, and whoever has asked
-        about it, wherever it stands: nobody asks for what there is."""
+        """There may be more left at an account than before: the first in line there look again, and
+        whoever has asked about it, wherever it stands: nobody asks for what there is."""
         self.lines.ease(account)
         self._again.update(self._askers.get(account, ()))
 
     def due(self) -> str | None:
-        """The next who has to look again: it can go, there is nothing to wait for, or it lacks something else."""
+        """The next who has to look again: it can go, there is nothing to wait for, or it lacks
+        something else."""
         while (first := self.lines.changed()) is not None:
             for id in first:
                 if self._must_look(id):
@@ -253,10 +270,13 @@ class Ledger:
     def _must_look(self, id: str) -> bool:
         ask, ticket, verdict = self.waits[id]
         found = self.look(id, ask, ticket)
-        return (found.word, found.account) != (verdict.word, verdict.account) or self._is_answered(ask, found)
+        return (found.word, found.account) != (verdict.word, verdict.account) or self._is_answered(
+            ask, found
+        )
 
     def _is_answered(self, ask: HoldRequest, found: Verdict) -> bool:
-        """Whether who is short has no answer to wait for: it lacks something else, or what it lacks was decided."""
+        """Whether who is short has no answer to wait for: it lacks something else, or what it lacks
+        was decided."""
         if found.word != "short":
             return False
         is_asked = found.lack == ask.asked and self.accounts[found.account].on_limit == "ask"
@@ -286,10 +306,13 @@ class Ledger:
         self.changed(account)
 
     def raise_limit(self, id: str, add: Amounts) -> None:
-        """By so much more; what of it was taken from those above is held there (ask `limits.cannot_raise` first)."""
+        """By so much more; what of it was taken from those above is held there (ask
+        `limits.cannot_raise` first)."""
         account = self.accounts[id]
         self.hold(account.parent, funded(account, add))
-        a, b, c, d = (None if m is None else m + more for m, more in zip(account.limit, add, strict=True))
+        a, b, c, d = (
+            None if m is None else m + more for m, more in zip(account.limit, add, strict=True)
+        )
         account.limit = (a, b, c, d)
         self.changed(account)
 
@@ -312,7 +335,8 @@ class Ledger:
     # moving
 
     def stir(self, chain: Chain, n: int) -> None:
-        """A run begins (1) or ceases (-1) to go on by itself; grants in which nobody does are not waited for."""
+        """A run begins (1) or ceases (-1) to go on by itself; grants in which nobody does are not
+        waited for."""
         for account in chain:
             if account.id not in self.accounts:
                 continue
@@ -346,7 +370,8 @@ class Ledger:
             self.touched[account.id] = account
 
     def _move(self, chain: Chain, hold: Amounts, spent: Amounts, sign: int) -> None:
-        """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
+        """Up to the first funded account the hold moves; above it the grant shrinks by what was
+        spent."""
         if hold == NOTHING == spent:
             return
         touched, is_held, is_spent = self.touched, hold != NOTHING, spent != NOTHING
@@ -371,14 +396,17 @@ class Ledger:
         account = self.accounts[id]
         if account.limit is UNLIMITED:
             return
-        kept = [r if limit is not None else 0 for r, limit in zip(reserve, account.limit, strict=True)]
+        kept = [
+            r if limit is not None else 0 for r, limit in zip(reserve, account.limit, strict=True)
+        ]
         if kept != account.reserve:
             account.reserve = kept
             self.touched[id] = account
             self.ease(id)
 
     def close(self, id: str) -> None:
-        """The run ended. While something below it is open its account stays, as the pool of those that outlive it."""
+        """The run ended. While something below it is open its account stays, as the pool of those
+        that outlive it."""
         account = self.accounts[id]
         account.reserve = [0, 0, 0, 0]
         account.closed = True
@@ -418,7 +446,8 @@ class Ledger:
 
 
 def _need(draw: Draw, ask: HoldRequest, i: int) -> int:
-    """What an account must have for a call; whoever owns the limit must be able to pay a last turn after it."""
+    """What an account must have for a call; whoever owns the limit must be able to pay a last turn
+    after it."""
     return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
 
 

@@ -1,15 +1,15 @@
 """Limits that a person decides about: the one question of an account, and what an answer changes.
 
-An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for somebody's next turn. Who
-needs more, its owner or anybody below it, stands in line there, holds neither slots nor budget, and has the question in
-its own row (`Short.asks`); the tree keeps who asks about which account and amount. So it is one question, however many
-wait; it survives a restart with the rows; and its id names the limit that was reached: a raised limit is another one,
-and an answer to the old question counts for nothing.
+An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for
+somebody's next turn. Who needs more, its owner or anybody below it, stands in line there, holds
+neither slots nor budget, and has the question in its own row (`Short.asks`); the tree keeps who
+asks about which account and amount. So it is one question, however many wait; it survives a restart
+with the rows; and its id names the limit that was reached: a raised limit is another one, and an
+answer to the old question counts for nothing.
 
-An answer is `LimitChanged`, an event of the tree and not of a run: an account may outlive its run, and what is changed
-belongs to everybody below it. A limit can be raised, or what it does can be changed, also when nobody asked. No tool
-can do either: only those outside post this event.
-"""
+An answer is `LimitChanged`, an event of the tree and not of a run: an account may outlive its run,
+and what is changed belongs to everybody below it. A limit can be raised, or what it does can be
+changed, also when nobody asked. No tool can do either: only those outside post this event."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MOST = (1 << 63) - 1
 
 
 class LimitQuestion(NamedTuple):
-    """What is asked about an account: which amount is short, in which words, who stands in line there (also for other
-    amounts, or behind those who asked), and what a plain yes adds."""
+    """What is asked about an account: which amount is short, in which words, who stands in line
+    there (also for other amounts, or behind those who asked), and what a plain yes adds."""
 
     id: str
     account: str
@@ -46,7 +46,8 @@ class LimitQuestion(NamedTuple):
 
 
 def question_id(account: Account, lack: str) -> str:
-    """Names exactly this limit: once it is raised, an answer to the old question counts for nothing."""
+    """Names exactly this limit: once it is raised, an answer to the old question counts for
+    nothing."""
     return digest(account.id, lack, account.limit[DIMENSIONS.index(lack)])[:16]
 
 
@@ -62,13 +63,16 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
         kept = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
         last = ", a last one after it included" if draw.is_own and ask.last[i] else ""
         used = written(i, account.spent[i]).removesuffix(" tokens").removesuffix(" turns")
-        spent = f"{used} of {written(i, limit)} spent{held}{kept}; one more turn may need {written(i, need)}{last}."
+        spent = (
+            f"{used} of {written(i, limit)} spent{held}{kept}; one more turn may need "
+            f"{written(i, need)}{last}."
+        )
     return f"{spent} Add to the limit, let the work land, or end it?"
 
 
 def needed_more(tree: Tree, draw: Draw, lack: str, asks: Sequence[HoldRequest]) -> int:
-    """What to add usually: as much as the limit was at first, or what two more turns like these would need if that is
-    more. (For one turn exactly enough would soon be too little.)"""
+    """What to add usually: as much as the limit was at first, or what two more turns like these
+    would need if that is more. (For one turn exactly enough would soon be too little.)"""
     i = DIMENSIONS.index(lack)
     began = limits_of(tree.specs[draw.account.id].order.budget)[i] or 0
     need = sum(ask.need[i] + (ask.last[i] if draw.is_own else 0) for ask in asks)
@@ -82,7 +86,11 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
         account = tree.ledger.accounts[id]
         if account.on_limit != "ask":
             continue  # who asked has not heard of it yet
-        line = {r.id: r.state for r in tree.runs.values() if isinstance(r.state, Short) and r.state.account == id}
+        line = {
+            r.id: r.state
+            for r in tree.runs.values()
+            if isinstance(r.state, Short) and r.state.account == id
+        }
         order = sorted(line, key=lambda run: (line[run].kept.ticket, run))
         first = next(run for run in order if run in asking)
         draw = next(draw for draw in tree.ledger.draws(first) if draw.account is account)
@@ -90,7 +98,11 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
         asks = [HoldRequest(line[run].need, line[run].last) for run in asking]
         add[DIMENSIONS.index(lack)] = needed_more(tree, draw, lack, asks)
         suggested = (add[0], add[1], add[2], add[3])
-        out.append(LimitQuestion(question_id(account, lack), id, lack, line[first].asks, tuple(order), suggested))
+        out.append(
+            LimitQuestion(
+                question_id(account, lack), id, lack, line[first].asks, tuple(order), suggested
+            )
+        )
     return out
 
 
@@ -99,11 +111,14 @@ def budget_of(spec: Spec, account: Account) -> Budget:
     tokens, nanos, turns, calls = account.limit
     usd = None if nanos is None else nanos / NANOS_PER_USD
     seconds, on_limit = spec.order.budget.seconds, account.on_limit
-    return Budget(tokens=tokens, usd=usd, turns=turns, calls=calls, seconds=seconds, on_limit=on_limit)
+    return Budget(
+        tokens=tokens, usd=usd, turns=turns, calls=calls, seconds=seconds, on_limit=on_limit
+    )
 
 
 def with_budget_of_now(tree: Tree, spec: Spec) -> Spec:
-    """The order as its tools should see it: a limit that was raised is not the one that was ordered."""
+    """The order as its tools should see it: a limit that was raised is not the one that was
+    ordered."""
     account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.order.budget)
     if ordered is UNLIMITED:
         return spec
@@ -114,8 +129,8 @@ def with_budget_of_now(tree: Tree, spec: Spec) -> Spec:
 
 
 def cannot_raise(ledger: Ledger, id: str, add: Amounts) -> str:
-    """Why the limits of an account cannot be raised by so much, or "". What was taken from the accounts above it when
-    it was opened must also be there for more."""
+    """Why the limits of an account cannot be raised by so much, or "". What was taken from the
+    accounts above it when it was opened must also be there for more."""
     account = ledger.accounts[id]
     if not any(add) or min(add) < 0:
         return "a limit is raised by an amount above zero"
@@ -129,7 +144,8 @@ def cannot_raise(ledger: Ledger, id: str, add: Amounts) -> str:
         free = ledger.free(account.parent, i) if more else None
         if free is not None and free < more:
             return (
-                f"{written(i, more)} more would be taken from the run above it, which has {written(i, free)} free; "
+                f"{written(i, more)} more would be taken from the run above it, which has "
+                f"{written(i, free)} free; "
                 "raise that first"
             )
     return ""
@@ -154,7 +170,9 @@ def cannot_change(tree: Tree, id: str, event: LimitChanged) -> str:
 
 
 def _is_no_answer(tree: Tree, id: str, event: LimitChanged) -> str:
-    asked = next((q for q in open_questions(tree) if q.id == event.question and q.account == id), None)
+    asked = next(
+        (q for q in open_questions(tree) if q.id == event.question and q.account == id), None
+    )
     if asked is None:
         return "this is not asked any more; somebody else may have answered"
     if event.then not in ("land", "stop") and not event.add[DIMENSIONS.index(asked.lack)]:

@@ -1,9 +1,9 @@
-"""One door to a tree: an event goes in, the tree changes, and what must be written and done is left in `tree.changes`.
+"""One door to a tree: an event goes in, the tree changes, and what must be written and done is left
+in `tree.changes`.
 
-`take` takes one event; `settle` then takes the news that it caused, each as a step of its own in the same transaction,
-and as many at once as the caller allows. Folding a log is calling `fold` for each of its rows: the news is in the log,
-so it is not taken again.
-"""
+`take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
+the same transaction, and as many at once as the caller allows. Folding a log is calling `fold` for
+each of its rows: the news is in the log, so it is not taken again."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from retinue.errors import InvalidTransition, Refused
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
-    """Take the news for other runs until there is none: all of it belongs to this transaction. Who waits for what
-    others held in the ledger is told too, one at a time, for each takes from what came back. Returns how many steps
-    were taken; with `most` of them there may be more."""
+    """Take the news for other runs until there is none: all of it belongs to this transaction. Who
+    waits for what others held in the ledger is told too, one at a time, for each takes from what
+    came back. Returns how many steps were taken; with `most` of them there may be more."""
     for n in range(most):
         if not tree.tells:
             due = tree.ledger.due()
@@ -89,11 +89,15 @@ def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
-    """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is passed on. So is
-    news for a run that has ended since it was sent."""
+    """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is
+    passed on. So is news for a run that has ended since it was sent."""
     if isinstance(event, Posted) and event.mail.kind == "news" and id in tree.specs:
         send_on(StepContext(tree, tree.specs[id], at), event.mail)
-    if not isinstance(event, ChildEnded) or event.child not in tree.runs or tree.is_live(event.child):
+    if (
+        not isinstance(event, ChildEnded)
+        or event.child not in tree.runs
+        or tree.is_live(event.child)
+    ):
         return
     spec, run = tree.specs[event.child], tree.runs[event.child]
     if not tree.is_live(spec.parent) and isinstance(run.state, Ended):
@@ -114,7 +118,9 @@ def _run_step(tree: Tree, id: str, at: int, event: RunEvent) -> None:
     if was_moving != (type(now) in MOVING or tree.is_moving(after)):
         tree.ledger.stir(chain, -1 if was_moving else 1)
     tree.runs[id] = tree.changes.runs[id] = after
-    if (type(before) not in QUIET and has_questions(before)) or (type(now) not in QUIET and has_questions(now)):
+    if (type(before) not in QUIET and has_questions(before)) or (
+        type(now) not in QUIET and has_questions(now)
+    ):
         tree.ask_about(run, after)
     if isinstance(now, Ended) and not tree.is_live(spec.parent):
         tree.dismiss(id)
@@ -143,7 +149,10 @@ def refuse_request(shared: Shared, event: Requested) -> None:
         raise Refused("agent", f"no agent {order.agent!r} is known; known: {known}")
     model = order.model or definition.model
     if model not in shared.models:
-        raise Refused("model", f"no model {model!r} is known; known: {', '.join(sorted(shared.models)) or 'none'}")
+        raise Refused(
+            "model",
+            f"no model {model!r} is known; known: {', '.join(sorted(shared.models)) or 'none'}",
+        )
     if order.budget.usd is not None and not shared.models[model].priced:
         raise Refused("price", spawn.UNPRICED.format(model=model))
     spawn.check_rules(order.access)
@@ -177,7 +186,9 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
 def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dropped) -> None:
     delivery = tree.deliveries.get(event.key)
     if delivery is None:
-        raise InvalidTransition(f"{type(event).__name__} for delivery {event.key}, which is not open")
+        raise InvalidTransition(
+            f"{type(event).__name__} for delivery {event.key}, which is not open"
+        )
     delivery = outbox.step(delivery, event, at, tree.shared.rules)
     tree.changes.deliveries[event.key] = delivery
     tree.keep_delivery(delivery)

@@ -1,6 +1,5 @@
-"""How an end is put into words: by the templates of the tool that started the run, or plainly. What stands in them is
-what the runtime saw, never what a model said of itself.
-"""
+"""How an end is put into words: by the templates of the tool that started the run, or plainly. What
+stands in them is what the runtime saw, never what a model said of itself."""
 
 from __future__ import annotations
 
@@ -33,7 +32,9 @@ def of_parent(definition: Definition | None, child: Spec) -> Words:
 
 def skipped(order: Order, ending: Ending) -> bool:
     """Whether a run that was to tell its result has said that there is nothing to tell."""
-    is_asked = order.report == "announce" or (order.report == "text" and ending.state == "completed")
+    is_asked = order.report == "announce" or (
+        order.report == "text" and ending.state == "completed"
+    )
     return bool(order.skip_token) and is_asked and ending.text.strip() in order.skip_token.split()
 
 
@@ -42,7 +43,9 @@ def is_known(ending: Ending) -> bool:
     return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
 
 
-def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:
+def tell(
+    templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0
+) -> str:
     """A child's end in the words that its parent's tool has for it, at most `cap` long."""
     names = (f"{ending.state}/{ending.stop}", ending.state, "")
     template = next((templates[name] for name in names if name in templates), None)
@@ -54,7 +57,9 @@ def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: i
         known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
     frame = len(fill(template, {**known, "text": ""}))
     where = _where(ending) or f"run {spec.id}"
-    known["text"] = cut(known["text"], max(0, cap - frame), where, note=_note(ending, known["text"]))
+    known["text"] = cut(
+        known["text"], max(0, cap - frame), where, note=_note(ending, known["text"])
+    )
     return clip(fill(template, known), cap)
 
 
@@ -64,7 +69,8 @@ def _where(ending: Ending) -> str:
 
 
 def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
-    """The word at a cut of `text`, which ends with what the run said: it counts what that left out too."""
+    """The word at a cut of `text`, which ends with what the run said: it counts what that left out
+    too."""
     return missing_in(text) if ending.is_cut else missing
 
 
@@ -91,7 +97,9 @@ def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]
         "cost": bound(f"{usage.usd:.4f}", is_bound=not usage.cost_is_known),
         "model": run.model_used or spec.model,
         "calls": str(usage.calls),
-        "nothing": f"(no output; it made {usage.calls} tool calls)" if usage.calls else "(no output)",
+        "nothing": f"(no output; it made {usage.calls} tool calls)"
+        if usage.calls
+        else "(no output)",
         "group": order.group,
         "done": str(done),
         "size": str(order.group_size),
@@ -124,20 +132,27 @@ def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     """What a parent reads when no family has words of its own."""
     if len(outcomes) == 1:
         (one,) = outcomes
-        return describe(shown(one.label), one.ending, ANY), one.ending.state not in ("completed", "incomplete")
+        return describe(shown(one.label), one.ending, ANY), one.ending.state not in (
+            "completed",
+            "incomplete",
+        )
     return listed(outcomes), False
 
 
 def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> LayoutPage:
-    """The ends of several children in plain words, each under its name and state. `kept`: what is cut is not put away,
-    for it is kept with the child's own run."""
+    """The ends of several children in plain words, each under its name and state. `kept`: what is
+    cut is not put away, for it is kept with the child's own run."""
     parts = []
     for one in outcomes:
         name, ending = shown(one.label), one.ending
         where = _where(ending) or (f"run {one.id}" if kept else "")
         text = describe(name, ending, ANY)
         parts.append(
-            LayoutPart(f"## {name} ({ending.state})", Long(text, where, note=_note(ending, text)), ending.state)
+            LayoutPart(
+                f"## {name} ({ending.state})",
+                Long(text, where, note=_note(ending, text)),
+                ending.state,
+            )
         )
     return LayoutPage("", tuple(parts))
 

@@ -1,4 +1,5 @@
-"""What is left to do in a tree: whoever is still at work in it, and what is still to be announced of it."""
+"""What is left to do in a tree: whoever is still at work in it, and what is still to be announced
+of it."""
 
 from __future__ import annotations
 
@@ -17,5 +18,7 @@ def is_announcing(tree: Tree) -> bool:
 
 
 def _is_idle_host(tree: Tree, run: Run) -> bool:
-    is_idle = isinstance(run.state, Waiting) and run.state.calls is None and not tree.has_mail(run.id)
+    is_idle = (
+        isinstance(run.state, Waiting) and run.state.calls is None and not tree.has_mail(run.id)
+    )
     return is_idle and tree.specs[run.id].order.host and not tree.n_live(run.id)

@@ -1,8 +1,8 @@
 """May this call be made: yes, only if somebody says so, or no.
 
-Rules and modes are looked at in the run and in all its ancestors, and the strictest of them decides: a run can add a
-rule for those below it, and nobody can take one away. A person's grant answers a question; it never lifts a denial.
-"""
+Rules and modes are looked at in the run and in all its ancestors, and the strictest of them
+decides: a run can add a rule for those below it, and nobody can take one away. A person's grant
+answers a question; it never lifts a denial."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ DOMAIN = "domain:"
 
 
 class Ruling(Value):
-    """What holds for one call, and the rule that says so. `is_granted`: a person has permitted just this."""
+    """What holds for one call, and the rule that says so. `is_granted`: a person has permitted just
+    this."""
 
     verdict: Verdict
     why: str
@@ -54,15 +55,21 @@ class Rule(Value):
 
     @property
     def words(self) -> str:
-        return f"{self.effect}: {self.tool}" + (f"({self.pattern})" if self.pattern is not None else "")
+        return f"{self.effect}: {self.tool}" + (
+            f"({self.pattern})" if self.pattern is not None else ""
+        )
 
 
 @lru_cache(maxsize=4096)
 def read_rule(text: str) -> Rule:
-    """A rule as people write it: `deny: shell(rm *)`, `allow: edit(src/**)`, `ask: fetch(domain:example.org)`."""
+    """A rule as people write it: `deny: shell(rm *)`, `allow: edit(src/**)`, `ask:
+    fetch(domain:example.org)`."""
     found = _RULE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is not a rule; write for example 'allow: shell(git log*)' or 'deny: edit(.env)'")
+        raise ValueError(
+            f"{text!r} is not a rule; write for example 'allow: shell(git log*)' or 'deny: "
+            "edit(.env)'"
+        )
     effect, tool, pattern = found.groups()
     return Rule(effect=effect, tool=tool, pattern=pattern)  # type: ignore[arg-type]
 
@@ -79,8 +86,9 @@ def _literal(text: str) -> str:
 
 
 def subject_of(call: Call, guard: Guard, cwd: str = "") -> str | None:
-    """What the call is about: the argument that the tool has named for it, or all of them. A path is told whole, from
-    the directory of the run; None stands for paths that cannot be told from here (those in a patch)."""
+    """What the call is about: the argument that the tool has named for it, or all of them. A path
+    is told whole, from the directory of the run; None stands for paths that cannot be told from
+    here (those in a patch)."""
     try:
         args = parse(call.args)
     except BadArguments:
@@ -101,15 +109,18 @@ def rule_on(
     default: str = "manual",
     cwds: Sequence[str] = (),
 ) -> Ruling:
-    """The strictest word of the run and everybody above it; a grant turns a question into a yes. A root without a mode
-    has the `default` one. `cwds` are the directories of the run and its ancestors, in which their rules are meant."""
+    """The strictest word of the run and everybody above it; a grant turns a question into a yes. A
+    root without a mode has the `default` one. `cwds` are the directories of the run and its
+    ancestors, in which their rules are meant."""
     own = cwds[0] if cwds else ""
     subject = subject_of(call, guard, own)
     ruling = Ruling(verdict="allow", why="no rule speaks of it")
     levels = list(chain)
     for n, (name, held) in enumerate(levels):
         mode = held.mode or (default if n == len(levels) - 1 else "")
-        said = _level(name, held, mode, call.name, guard, subject, cwds[n] if n < len(cwds) else own)
+        said = _level(
+            name, held, mode, call.name, guard, subject, cwds[n] if n < len(cwds) else own
+        )
         if said is not None and STRICTNESS[said.verdict] >= STRICTNESS[ruling.verdict]:
             ruling = said
             if said.verdict == "deny":
@@ -117,14 +128,17 @@ def rule_on(
     if ruling.verdict == "ask" and subject is not None:
         for grant in grants:
             if grant.cwd == own and matches(read_rule(grant.rule), call.name, guard, subject, own):
-                return Ruling(verdict="allow", why=f"granted for this run: {grant.rule}", is_granted=True)
+                return Ruling(
+                    verdict="allow", why=f"granted for this run: {grant.rule}", is_granted=True
+                )
     return ruling
 
 
 def _level(
     name: str, held: Capabilities, mode: str, tool: str, guard: Guard, subject: str | None, cwd: str
 ) -> Ruling | None:
-    """What one run's rules and mode say: a denial before a question before a permission before the mode."""
+    """What one run's rules and mode say: a denial before a question before a permission before the
+    mode."""
     best: Rule | None = None
     for text in held.rules:
         rule = read_rule(text)
@@ -138,7 +152,8 @@ def _level(
 
 
 def _mode(mode: str, guard: Guard, name: str) -> Ruling | None:
-    """What a mode says of a kind of tool. Functions of the program itself are not asked about, but plans stay plans."""
+    """What a mode says of a kind of tool. Functions of the program itself are not asked about, but
+    plans stay plans."""
     if guard.risk in ("read", "spawn") or (not guard.guarded and mode != "plan"):
         return None
     why = f"the mode {mode!r} of {name} for tools that {WORDS[guard.risk]}"
@@ -149,8 +164,9 @@ WORDS = {"write": "write files", "execute": "execute", "network": "use the netwo
 
 
 def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str = "") -> bool:
-    """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a pattern never says
-    yes; a question is asked, and a denial is left to the tool, which sees every path."""
+    """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a
+    pattern never says yes; a question is asked, and a denial is left to the tool, which sees every
+    path."""
     if not _glob(rule.tool).fullmatch(tool):
         return False
     if rule.pattern is None:
@@ -159,7 +175,11 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str =
         return rule.effect == "ask"
     if guard.subject == "path":
         # What is denied or asked about wherever it is, is so in every root of the run.
-        far = rule.effect != "allow" and rule.pattern.startswith("**") and _path_matches(f"/{rule.pattern}", subject)
+        far = (
+            rule.effect != "allow"
+            and rule.pattern.startswith("**")
+            and _path_matches(f"/{rule.pattern}", subject)
+        )
         return far or _path_matches(_whole(_literal(cwd), rule.pattern), subject)
     if guard.subject == "url" and rule.pattern.startswith(DOMAIN):
         return _in_domain(subject, rule.pattern.removeprefix(DOMAIN))
@@ -176,36 +196,51 @@ def barred_path(
     written: str = "",
     cwd: str = "",
 ) -> str:
-    """The rule that keeps tools of these names from a path, or "". For tools, which alone know where a link leads.
-    `bounds` are the directories and rules of the run and its ancestors. A rule that asks counts like a denial, for
-    nobody was asked; unless it spoke of the call itself: `tool`, with the path `written` in `cwd` ("": a patch)."""
+    """The rule that keeps tools of these names from a path, or "". For tools, which alone know
+    where a link leads. `bounds` are the directories and rules of the run and its ancestors. A rule
+    that asks counts like a denial, for nobody was asked; unless it spoke of the call itself:
+    `tool`, with the path `written` in `cwd` ("": a patch)."""
     guard = Guard(risk="write", subject="path")
     asked = _whole(cwd, written) if written.strip() else None
     rules = [(own, text, read_rule(text)) for own, texts in bounds for text in texts]
     for name in names:
         for own, text, rule in rules:
-            if rule.effect == "allow" or rule.pattern is None or not matches(rule, name, guard, _whole(own, path), own):
+            if (
+                rule.effect == "allow"
+                or rule.pattern is None
+                or not matches(rule, name, guard, _whole(own, path), own)
+            ):
                 continue
             if rule.effect == "deny" or not (tool and matches(rule, tool, guard, asked, own)):
                 return text
     return ""
 
 
-def patterns_below(bounds: Iterable[tuple[str, tuple[str, ...]]], names: Sequence[str], top: str) -> list[str]:
-    """The patterns of the rules that keep tools of these names from a path, each as seen from the directory `top`."""
+def patterns_below(
+    bounds: Iterable[tuple[str, tuple[str, ...]]], names: Sequence[str], top: str
+) -> list[str]:
+    """The patterns of the rules that keep tools of these names from a path, each as seen from the
+    directory `top`."""
     found: dict[str, None] = {}
     for own, texts in bounds:
         for rule in map(read_rule, texts):
-            if rule.effect == "allow" or rule.pattern is None or not any(_glob(rule.tool).fullmatch(n) for n in names):
+            if (
+                rule.effect == "allow"
+                or rule.pattern is None
+                or not any(_glob(rule.tool).fullmatch(n) for n in names)
+            ):
                 continue
             far = rule.pattern.startswith("**")
             whole = f"/{rule.pattern}" if far else _whole(_literal(own), rule.pattern)
-            found.update(dict.fromkeys(_seen_from(whole.split("/")[1:], [p for p in top.split("/") if p])))
+            found.update(
+                dict.fromkeys(_seen_from(whole.split("/")[1:], [p for p in top.split("/") if p]))
+            )
     return list(found)
 
 
 def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
-    """What is left of a pattern behind the directories of `top`, in each way that it can match them."""
+    """What is left of a pattern behind the directories of `top`, in each way that it can match
+    them."""
     reached = {0}
     for name in [*top, None]:
         for i in sorted(reached):
@@ -213,7 +248,11 @@ def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
                 reached.add(i + 1)
         if name is not None:
             stay = {i for i in reached if i < len(pattern) and pattern[i] == "**"}
-            step = {i + 1 for i in reached - stay if i < len(pattern) and _glob(pattern[i]).fullmatch(name)}
+            step = {
+                i + 1
+                for i in reached - stay
+                if i < len(pattern) and _glob(pattern[i]).fullmatch(name)
+            }
             reached = stay | step
     return ["/".join(pattern[i:]) for i in sorted(reached) if i < len(pattern)]
 
@@ -221,7 +260,9 @@ def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
 def denied_tool(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str) -> bool:
     """Whether a rule denies the tool whatever it is called with."""
     rules = [read_rule(text) for _, texts in bounds for text in texts]
-    return any(r.effect == "deny" and r.pattern is None and _glob(r.tool).fullmatch(tool) for r in rules)
+    return any(
+        r.effect == "deny" and r.pattern is None and _glob(r.tool).fullmatch(tool) for r in rules
+    )
 
 
 def stricter(a: str, b: str) -> str:
@@ -240,8 +281,8 @@ def question_text(call: Call, guard: Guard) -> str:
 
 @lru_cache(maxsize=4096)
 def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` match anything, a backslash takes the meaning away. What lies between two stars is looked for once,
-    from left to right, so that no pattern can make a match take long."""
+    """`*` and `?` match anything, a backslash takes the meaning away. What lies between two stars
+    is looked for once, from left to right, so that no pattern can make a match take long."""
     parts, literal, i = [], "", 0
     while i < len(pattern):
         c = pattern[i]
@@ -261,7 +302,8 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def _path_matches(pattern: str, path: str) -> bool:
-    """By directories: `*` stays within one, `**` stands for any number of them (at the end for one at least)."""
+    """By directories: `*` stays within one, `**` stands for any number of them (at the end for one
+    at least)."""
     wanted, given = pattern.split("/"), path.split("/")
     reached = {0}
     for n, part in enumerate(wanted):
@@ -277,7 +319,8 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 
 def _whole(cwd: str, path: str) -> str:
-    """A path from the top, without `.`, doubled slashes and inner `..`, so that one file has one name here."""
+    """A path from the top, without `.`, doubled slashes and inner `..`, so that one file has one
+    name here."""
     path = path if path.startswith("/") or not cwd else f"{cwd}/{path}"
     out: list[str] = []
     for part in path.split("/"):

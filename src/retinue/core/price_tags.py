@@ -1,10 +1,9 @@
 """Price tags: what the first prompt of a new run should cost, and what came of what was expected.
 
-Siblings share a prefix: their instructions and tools, and what a fork has from another conversation. The first that
-sends it gives it to the provider's cache, the others read it there; so does whoever forks a run whose last prompt that
-cache still has. All of it is an estimate: of a conversation that a provider has counted by its count, of anything else
-by its bytes.
-"""
+Siblings share a prefix: their instructions and tools, and what a fork has from another
+conversation. The first that sends it gives it to the provider's cache, the others read it there; so
+does whoever forks a run whose last prompt that cache still has. All of it is an estimate: of a
+conversation that a provider has counted by its count, of anything else by its bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +11,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from retinue.core.cache_figures import BYTES_PER_TOKEN, LASTS_MS, NO_CACHE, Prefix, Tag, counted, tag
+from retinue.core.cache_figures import (
+    BYTES_PER_TOKEN,
+    LASTS_MS,
+    NO_CACHE,
+    Prefix,
+    Tag,
+    counted,
+    tag,
+)
 from retinue.core.shared import Shared
 from retinue.core.spec import Base, Order, Spec
 from retinue.core.state import Run, calls_of
@@ -29,8 +36,8 @@ class PrefixSource(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A prompt that is to be sent to `info`. Siblings share `shared` tokens of it, by the name of `prefix`; `warm`
-    tokens are in the cache already, whoever is first; `own` are its own."""
+    """A prompt that is to be sent to `info`. Siblings share `shared` tokens of it, by the name of
+    `prefix`; `warm` tokens are in the cache already, whoever is first; `own` are its own."""
 
     info: ModelInfo
     prefix: Prefix
@@ -50,13 +57,27 @@ class Expected(NamedTuple):
 
 
 def expect(
-    shared: Shared, order: Order, model: str, now: int, source: PrefixSource | None, lent: Prefix = ()
+    shared: Shared,
+    order: Order,
+    model: str,
+    now: int,
+    source: PrefixSource | None,
+    lent: Prefix = (),
 ) -> Expected:
-    """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same tools."""
+    """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same
+    tools."""
     head = _head(shared, order)
-    tokens, warm = (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
+    tokens, warm = (
+        (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
+    )
     is_fork = source is not None and source.spec.order.agent == order.agent
-    prefix = (model, order.agent, order.instructions, () if is_fork else lent, None if source is None else source.base)
+    prefix = (
+        model,
+        order.agent,
+        order.instructions,
+        () if is_fork else lent,
+        None if source is None else source.base,
+    )
     own = size(order.task) + size(order.context.text)
     return Expected(shared.models[model], prefix, tokens, warm, own // BYTES_PER_TOKEN)
 
@@ -66,19 +87,31 @@ def _head(shared: Shared, order: Order) -> int:
     definition = shared.definitions.get(order.agent)
     if definition is None:
         return 0
-    other = 0 if order.instructions is None else size(order.instructions) - size(definition.instructions)
+    other = (
+        0
+        if order.instructions is None
+        else size(order.instructions) - size(definition.instructions)
+    )
     return max(0, definition.size + other) // BYTES_PER_TOKEN
 
 
-def _inherited(shared: Shared, order: Order, model: str, now: int, source: PrefixSource, head: int) -> tuple[int, int]:
-    """Tokens of the conversation that a fork goes on from, with the head, and how many of them are in the cache: those
-    of the last prompt of that run, if the fork sends it again as it was."""
+def _inherited(
+    shared: Shared, order: Order, model: str, now: int, source: PrefixSource, head: int
+) -> tuple[int, int]:
+    """Tokens of the conversation that a fork goes on from, with the head, and how many of them are
+    in the cache: those of the last prompt of that run, if the fork sends it again as it was."""
     spec, run, base = source
     calls = calls_of(run)
     counted_to = run.length if calls is None else calls.message
-    total = run.prompt if calls is not None and run.prompt else run.context + run.fresh // BYTES_PER_TOKEN
+    total = (
+        run.prompt
+        if calls is not None and run.prompt
+        else run.context + run.fresh // BYTES_PER_TOKEN
+    )
     is_whole = base.start == run.start and base.length >= counted_to
-    is_alike = order.agent == spec.order.agent and _instructions(shared, order) == _instructions(shared, spec.order)
+    is_alike = order.agent == spec.order.agent and _instructions(shared, order) == _instructions(
+        shared, spec.order
+    )
     if is_whole and is_alike:
         is_warm = model == spec.model and run.warm_until > now
         return total, min(run.prompt, total) if is_warm else 0
@@ -88,19 +121,30 @@ def _inherited(shared: Shared, order: Order, model: str, now: int, source: Prefi
 
 def _instructions(shared: Shared, order: Order) -> str:
     definition = shared.definitions.get(order.agent)
-    return order.instructions if order.instructions is not None else definition.instructions if definition else ""
+    return (
+        order.instructions
+        if order.instructions is not None
+        else definition.instructions
+        if definition
+        else ""
+    )
 
 
 def tagged(spec: Spec, parent: Run, ctx: StepContext) -> Spec:
-    """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes later knows."""
+    """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes
+    later knows."""
     order, held = spec.order, spec.capabilities
     if order.context.kind == "run":
         info = ctx.shared.models[spec.model]
         known = max(_head(ctx.shared, order), order.context.tokens)
         return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
-    if spec.base is None and not ctx.shared.models[spec.model].shared_tokens:  # nobody waits for it, nothing is warm
+    if (
+        spec.base is None and not ctx.shared.models[spec.model].shared_tokens
+    ):  # nobody waits for it, nothing is warm
         own = (size(order.task) + size(order.context.text)) // BYTES_PER_TOKEN
-        return replace(spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0))
+        return replace(
+            spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0)
+        )
     source = None if spec.base is None else PrefixSource(ctx.spec, parent, spec.base)
     expected = expect(ctx.shared, order, spec.model, ctx.now, source, (held.tools, held.deny))
     is_first, prefixes = True, ctx.tree.prefixes
@@ -111,15 +155,16 @@ def tagged(spec: Spec, parent: Run, ctx: StepContext) -> Spec:
 
 
 def expected_of_cache(run: Run, ctx: StepContext) -> int:
-    """Tokens of the next prompt that the provider's cache should have: a run's last prompt is the beginning of its
-    next; before the first, its tag says so."""
+    """Tokens of the next prompt that the provider's cache should have: a run's last prompt is the
+    beginning of its next; before the first, its tag says so."""
     if run.prompt:
         return run.prompt if run.warm_until > ctx.now else 0
     return ctx.spec.tag.cached if ctx.spec.tag is not None and not run.turn else 0
 
 
 def reckon(run: Run, ctx: StepContext, used: Usage, expected: int) -> Run:
-    """A call is paid for: what its cache was to give and gave is counted, for the run and everybody above it."""
+    """A call is paid for: what its cache was to give and gave is counted, for the run and everybody
+    above it."""
     first = ctx.spec.tag
     if expected and first is not None and not run.prompt:
         # The tag went by bytes, where nobody had counted: now it is known how many tokens they are.
@@ -132,5 +177,6 @@ def reckon(run: Run, ctx: StepContext, used: Usage, expected: int) -> Run:
 
 
 def warm_until(ctx: StepContext, used: Usage) -> int:
-    """What a provider has just read it has at hand for a while, if it is long enough for its cache."""
+    """What a provider has just read it has at hand for a while, if it is long enough for its
+    cache."""
     return ctx.now + LASTS_MS if 0 < ctx.model.cache_tokens <= used.input else 0

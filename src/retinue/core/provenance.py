@@ -1,12 +1,12 @@
-"""Whose work a result rests on: counted by the runtime, told in words of its own, so that no model can make it up or
-leave it out.
+"""Whose work a result rests on: counted by the runtime, told in words of its own, so that no model
+can make it up or leave it out.
 
-A run counts what its children came back with. Whoever has returned hands up its own count with its result, so the count
-reaches the top through all levels; of whoever did not return only that is said. A child that its parent has called off
-is not missing. What is told stands beside a child's text and never in it: in a message of the runtime's own, behind the
-fence of the mail, in a field of the outcome or of the delivery. Of what models wrote, only labels are told, and these
-are cut down to one word or stand in quotes.
-"""
+A run counts what its children came back with. Whoever has returned hands up its own count with its
+result, so the count reaches the top through all levels; of whoever did not return only that is
+said. A child that its parent has called off is not missing. What is told stands beside a child's
+text and never in it: in a message of the runtime's own, behind the fence of the mail, in a field of
+the outcome or of the delivery. Of what models wrote, only labels are told, and these are cut down
+to one word or stand in quotes."""
 
 from __future__ import annotations
 
@@ -34,22 +34,27 @@ def add(so_far: Helpers, label: str, id: str, ending: Ending) -> Helpers:
     if ending.state == "completed":
         return _join(so_far, label, ending.helpers)
     if ending.state == "incomplete":
-        so_far = _name(so_far, Lost(path=(_short(label),), id=id, state="incomplete", stop=ending.stop))
+        so_far = _name(
+            so_far, Lost(path=(_short(label),), id=id, state="incomplete", stop=ending.stop)
+        )
         return _join(so_far, label, ending.helpers)
     stop = "parent_ended" if ending.along else ending.stop
-    return _name(so_far, Lost(path=(_short(label),), id=id, state=ending.state, stop=stop, by=ending.by))
+    return _name(
+        so_far, Lost(path=(_short(label),), id=id, state=ending.state, stop=stop, by=ending.by)
+    )
 
 
 def is_dismissed(order: Order, ending: Ending) -> bool:
-    """Whether a child is not missing although it did not return: its parent has called it off, or it lived for messages
-    until its parent ended."""
+    """Whether a child is not missing although it did not return: its parent has called it off, or
+    it lived for messages until its parent ended."""
     if ending.along:
         return order.host
     return ending.state == "cancelled" and ending.by == "parent"
 
 
 def total(so_far: Helpers, n_children: int, still_out: Iterable[tuple[str, str]]) -> Helpers:
-    """The count at the end of a run: its children too, and those (label and id) who are still at work then."""
+    """The count at the end of a run: its children too, and those (label and id) who are still at
+    work then."""
     for label, id in still_out:
         so_far = _name(so_far, Lost(path=(_short(label),), id=id, state="open"))
     if not n_children:
@@ -114,7 +119,9 @@ def _how(one: Lost) -> str:
             return "still at work"
         case "cancelled":
             is_along = one.stop == "parent_ended"
-            return "stopped when its parent ended" if is_along else f"cancelled{_BY.get(one.by, '')}"
+            return (
+                "stopped when its parent ended" if is_along else f"cancelled{_BY.get(one.by, '')}"
+            )
         case "timed_out":
             return "timed out" if one.stop == "deadline" else f"timed out: {one.stop}"
         case "incomplete":
@@ -124,14 +131,19 @@ def _how(one: Lost) -> str:
 
 
 def _quoted(label: str) -> str:
-    """A label is what a model wrote: it stands for itself if it is one word, else in quotes that it cannot close."""
+    """A label is what a model wrote: it stands for itself if it is one word, else in quotes that it
+    cannot close."""
     return label if _PLAIN.fullmatch(label) else '"' + label.replace('"', "'") + '"'
 
 
 def note_on(outcomes: Sequence[ChildOutcome]) -> str:
-    """What the runtime says about results that are read together, "" when there is nothing to say."""
+    """What the runtime says about results that are read together, "" when there is nothing to
+    say."""
     lacking = [o for o in outcomes if not o.ending.helpers.is_whole]
-    lines = [f"Behind the result of {_quoted(_short(o.label))}: {tell(o.ending.helpers)}." for o in lacking[:NAMED]]
+    lines = [
+        f"Behind the result of {_quoted(_short(o.label))}: {tell(o.ending.helpers)}."
+        for o in lacking[:NAMED]
+    ]
     if len(lacking) > NAMED:
         lines.append(f"So it is with {len(lacking) - NAMED} more of these {len(outcomes)} results.")
     return HEAD + "\n".join(lines) if lines else ""

@@ -1,15 +1,23 @@
-"""Questions: what a tool asks, and what needs a permission. Each names exactly one call; the first answer closes it.
+"""Questions: what a tool asks, and what needs a permission. Each names exactly one call; the first
+answer closes it.
 
-A permission is given by a person, never by another run. What a tool asks may be answered by the parent when no person
-is there, unless the parent is waiting for this very run.
-"""
+A permission is given by a person, never by another run. What a tool asks may be answered by the
+parent when no person is there, unless the parent is waiting for this very run."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from retinue.core import permissions as permits
-from retinue.core.calls import ONE_CALL, announce, beyond_budget, close_call, let_rest, settle, start_tool
+from retinue.core.calls import (
+    ONE_CALL,
+    announce,
+    beyond_budget,
+    close_call,
+    let_rest,
+    settle,
+    start_tool,
+)
 from retinue.core.capabilities import gate
 from retinue.core.children import stale
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted
@@ -21,7 +29,10 @@ from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
 from retinue.formats.fair_cut import clip
 
 TEXT = 4_000
-NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in your result what you assumed."
+NOBODY = (
+    "Nobody is there to answer. Go on with your best judgement, and say in your result what "
+    "you assumed."
+)
 ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 
@@ -29,12 +40,16 @@ def ask(run: Run, calls: Calls, event: Asked, ctx: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
     text = clip(event.question, TEXT)
     if not ctx.order.may_ask:
-        result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
+        result = Result(
+            call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
+        )
         return close_call(run, ctx, calls, event.index, result)
     if ctx.order.questions == "deny":
         parent = ctx.spec.parent
         if _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, parent) is not None:
-            result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
+            result = Result(
+                call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
+            )
             return close_call(run, ctx, calls, event.index, result)
         words = ASKS.format(label=ctx.order.name, text=text, id=run.id)
         ctx.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
@@ -42,7 +57,9 @@ def ask(run: Run, calls: Calls, event: Asked, ctx: StepContext) -> Run:
     id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]
     question = Question(index=event.index, id=id, call_id=event.call_id, text=text, tool=event.name)
     announce(run, ctx, question)
-    calls = replace(calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question))
+    calls = replace(
+        calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question)
+    )
     return settle(run, ctx, calls)
 
 
@@ -63,13 +80,21 @@ def answer(run: Run, calls: Calls, event: Answered, ctx: StepContext) -> Run:
 
 
 def hear_parent(run: Run, calls: Calls, mail: Mail, ctx: StepContext) -> Run | None:
-    """Mail from the parent answers the oldest question that was put to it; otherwise it is only mail."""
-    if ctx.order.questions != "deny" or not mail.sender or mail.sender != ctx.spec.parent or mail.steer:
+    """Mail from the parent answers the oldest question that was put to it; otherwise it is only
+    mail."""
+    if (
+        ctx.order.questions != "deny"
+        or not mail.sender
+        or mail.sender != ctx.spec.parent
+        or mail.steer
+    ):
         return None
     asked = next((q for q in calls.questions if q.kind == "question"), None)
     if asked is None:
         return None
-    return close_call(run, ctx, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text))
+    return close_call(
+        run, ctx, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text)
+    )
 
 
 def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
@@ -82,7 +107,9 @@ def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
     guard = ctx.definition.guards.get(call.name, Guard())
     refusal = None
     if not event.allow:
-        refusal = f"Denied by {event.by or 'the user'}." + (f" {event.reason}" if event.reason else "")
+        refusal = f"Denied by {event.by or 'the user'}." + (
+            f" {event.reason}" if event.reason else ""
+        )
     elif (why := gate(ctx.tree.ancestry(run.id), call.name, ctx.now)) is not None:
         refusal = f"Refused: {why}."
     elif (ruling := _rule_now(run, ctx, call, guard)).verdict == "deny":
@@ -107,4 +134,6 @@ def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
 
 
 def _rule_now(run: Run, ctx: StepContext, call: Call, guard: Guard) -> permits.Ruling:
-    return permits.rule_on(ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id))
+    return permits.rule_on(
+        ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id)
+    )

@@ -1,7 +1,8 @@
-"""Known secret values are taken out of what is written: as they are, and in the forms that encoders give them.
+"""Known secret values are taken out of what is written: as they are, and in the forms that encoders
+give them.
 
-Everything is done in bytes. Clean data costs one look for a long row of letters and digits, and one plain search for
-each secret that has no such row; what is found there says which forms to look for.
+Everything is done in bytes. Clean data costs one look for a long row of letters and digits, and one
+plain search for each secret that has no such row; what is found there says which forms to look for.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from retinue.core import secret_forms
 from retinue.core.secret_forms import Units
 
 LEAST = 8
-"""Shorter values are not taken: they occur in ordinary text ("true", "admin", "3306"), and each mark left in such a
-place would tell a reader what the secret is."""
+"""Shorter values are not taken: they occur in ordinary text ("true", "admin", "3306"), and each
+mark left in such a place would tell a reader what the secret is."""
 PIECE = 256
-"""A longer value is looked for in pieces of this length: any text with the whole of it has all of them."""
+"""A longer value is looked for in pieces of this length: any text with the whole of it has all of
+them."""
 GRAM = 8
 RUN = 2 * GRAM - 1
-"""So many letters and digits in a row are rare in clean text and common in keys and their encodings. Wherever one that
-is longer is divided into parts of `GRAM`, one of them lies inside of it."""
+"""So many letters and digits in a row are rare in clean text and common in keys and their
+encodings. Wherever one that is longer is divided into parts of `GRAM`, one of them lies inside of
+it."""
 
 FILLED = 32
-"""Behind so many times the longest form, with something between its letters, its beginning is not looked for."""
+"""Behind so many times the longest form, with something between its letters, its beginning is not
+looked for."""
 DENSE = 1_024
-"""With more than one such row in so many bytes, one look at all bytes is faster than one at each row."""
+"""With more than one such row in so many bytes, one look at all bytes is faster than one at each
+row."""
 
 _CLASSES = bytes(120 if i < 128 and chr(i).isalnum() else 32 for i in range(256))
 _ROW = b" " + b"x" * RUN
@@ -36,8 +41,8 @@ _PASS = "surrogatepass"
 
 
 class Redactor:
-    """Replaces secrets by `[redacted:NAME]`, or by `[redacted]` when they were given without names. It may learn more
-    of them while it is in use."""
+    """Replaces secrets by `[redacted:NAME]`, or by `[redacted]` when they were given without names.
+    It may learn more of them while it is in use."""
 
     def __init__(self, values: Mapping[str, str] | Iterable[str] = ()) -> None:
         self._named: dict[str, str] = {}
@@ -53,7 +58,12 @@ class Redactor:
     def learn(self, values: Mapping[str, str] | Iterable[str]) -> None:
         """Know these too, from now on. What is known is never forgotten."""
         pairs = values.items() if isinstance(values, Mapping) else (("", value) for value in values)
-        new = {piece: name for name, value in pairs for piece in pieces(value) if piece not in self._named}
+        new = {
+            piece: name
+            for name, value in pairs
+            for piece in pieces(value)
+            if piece not in self._named
+        }
         if new:
             self._named = {**self._named, **new}
             self._matcher = _Matcher(self._named)
@@ -79,8 +89,8 @@ class Redactor:
         return [self.clean_tree(v) for v in value] if isinstance(value, list) else value
 
     def suspects_json(self, data: bytes) -> bool:
-        """False for nearly all JSON that is clean, and for none that is not: escaped twice or thrice, or with colours
-        between its letters, a secret still shows."""
+        """False for nearly all JSON that is clean, and for none that is not: escaped twice or
+        thrice, or with colours between its letters, a secret still shows."""
         return self._matcher.suspects(data) or b"\\u00" in data
 
     def stream(self) -> Stream:
@@ -93,7 +103,8 @@ class Redactor:
 
 
 class ByteStream:
-    """Holds back the end of what it was fed as long as that may be the beginning of a secret, and no more."""
+    """Holds back the end of what it was fed as long as that may be the beginning of a secret, and
+    no more."""
 
     __slots__ = ("_data", "_n_shown", "_redactor")
 
@@ -141,7 +152,11 @@ class _Matcher:
 
     def __init__(self, named: Mapping[str, str]) -> None:
         marks = {name: _mark(name.partition(" ")[0], named).encode() for name in named.values()}
-        forms = [(marks[name], units) for value, name in named.items() for units in secret_forms.forms(value)]
+        forms = [
+            (marks[name], units)
+            for value, name in named.items()
+            for units in secret_forms.forms(value)
+        ]
         self._forms = sorted(forms, key=lambda form: -len(form[1]))
         self._grams: dict[bytes, set[int]] = {}
         self._needles: dict[bytes, set[int]] = {}
@@ -168,7 +183,8 @@ class _Matcher:
                 self._needles.setdefault(spelling, set()).add(n)
 
     def _candidates(self, data: bytes) -> tuple[set[int], bool]:
-        """The forms that may be in the data, all of them if any is; and whether there may be wrapped base64."""
+        """The forms that may be in the data, all of them if any is; and whether there may be
+        wrapped base64."""
         found: set[int] = set()
         for needle, forms in self._needles.items():
             if needle in data:
@@ -187,18 +203,26 @@ class _Matcher:
         return found, is_maybe and secret_forms.is_wrapped(data)
 
     def _is_free(self, data: bytes) -> bool:
-        """Whether no gram stands in the data at every `GRAM`th place, and so none of the long rows in full."""
+        """Whether no gram stands in the data at every `GRAM`th place, and so none of the long rows
+        in full."""
         return self._numbers.isdisjoint(memoryview(data)[: len(data) // GRAM * GRAM].cast("Q"))
 
     def _spans(self, data: bytes, start: int) -> Iterator[tuple[int, int, int]]:
-        """Where forms stand from `start` on, and which it is; of those that begin at the same place, the longest."""
+        """Where forms stand from `start` on, and which it is; of those that begin at the same
+        place, the longest."""
         found, filled = self._suspected(data)
         if not found:
             return
-        spans = [(m.start(), -m.end(), n) for n in found for m in self._pattern(n).finditer(data, start)]
+        spans = [
+            (m.start(), -m.end(), n) for n in found for m in self._pattern(n).finditer(data, start)
+        ]
         if filled:
             whole = secret_forms.Squeezed(data, start)
-            seen = ((m.start(), m.end(), n) for n in found for m in self._pattern(n).finditer(whole.data))
+            seen = (
+                (m.start(), m.end(), n)
+                for n in found
+                for m in self._pattern(n).finditer(whole.data)
+            )
             spans += [(whole.place(begin), -whole.place(end - 1) - 1, n) for begin, end, n in seen]
         at = start
         for begin, minus_end, n in sorted(spans):
@@ -213,7 +237,8 @@ class _Matcher:
         return self._patterns[n]
 
     def _suspected(self, data: bytes) -> tuple[set[int], bool]:
-        """The forms that may be in the data, and whether there may be something between their characters."""
+        """The forms that may be in the data, and whether there may be something between their
+        characters."""
         found, is_wrapped = self._candidates(data)
         if not self._forms or not (is_wrapped or secret_forms.has_unseen(data)):
             return found, False
@@ -224,7 +249,8 @@ class _Matcher:
         return bool(self._suspected(data)[0])
 
     def clean(self, data: bytes) -> bytes:
-        # What a mark joins may be a secret in its turn, though nobody but an attacker has such a one.
+        # What a mark joins may be a secret in its turn, though nobody but an attacker has such a
+        # one.
         for _ in range(LEAST):
             cleaned, _ = self.clean_part(data, 0, len(data))
             if cleaned is data:
@@ -233,7 +259,8 @@ class _Matcher:
         return data
 
     def clean_part(self, data: bytes, start: int, stop: int) -> tuple[bytes, int]:
-        """Cleaned from `start` to `stop`, or to the end of a secret that began before it; and where that is."""
+        """Cleaned from `start` to `stop`, or to the end of a secret that began before it; and where
+        that is."""
         out: list[bytes] = []
         for begin, end, n in self._spans(data, start):
             if begin >= stop:
@@ -247,7 +274,8 @@ class _Matcher:
         return b"".join([*out, data[start:stop]]), stop
 
     def open_at(self, data: bytes, start: int) -> int:
-        """The first place from which on the data may be the beginning of a form; its length when there is none."""
+        """The first place from which on the data may be the beginning of a form; its length when
+        there is none."""
         if not self._forms:
             return len(data)
         first = max(start, len(data) - 2 * self._longest)
@@ -256,16 +284,21 @@ class _Matcher:
         tail = data[wide:]
         if not secret_forms.has_unseen(tail):
             wide = first
-        elif not secret_forms.is_wrapped(tail) and self._begun(bare := secret_forms.bare(tail)) == len(bare):
+        elif not secret_forms.is_wrapped(tail) and self._begun(
+            bare := secret_forms.bare(tail)
+        ) == len(bare):
             return opened
         end = secret_forms.Squeezed(data, wide, is_open=True)
         at = self._begun(end.data)
         return min(opened, end.place(at)) if at < len(end.data) else opened
 
     def _begun(self, tail: bytes) -> int:
-        """The first place from which on it may be the beginning of a form; its length when there is none."""
+        """The first place from which on it may be the beginning of a form; its length when there is
+        none."""
         for at in range(max(0, len(tail) - self._longest), len(tail)):
-            if any(_may_begin(units, tail, at) for units in self._by_start.get(tail[at : at + 2], ())):
+            if any(
+                _may_begin(units, tail, at) for units in self._by_start.get(tail[at : at + 2], ())
+            ):
                 return at
         return len(tail)
 
@@ -277,8 +310,8 @@ def _starts(units: Units) -> set[bytes]:
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where letters and digits stand in long rows. From the end: so it is the space that is looked for first, which is
-    twice as fast."""
+    """Where letters and digits stand in long rows. From the end: so it is the space that is looked
+    for first, which is twice as fast."""
     classes = data.translate(_CLASSES)
     stop = len(classes)
     while (at := classes.rfind(_ROW, 0, stop)) >= 0:
@@ -308,7 +341,8 @@ def _may_begin(units: Units, data: bytes, at: int) -> bool:
 
 
 def pieces(value: str) -> Iterator[str]:
-    """What is looked for: the lines of a value, since logs are written by lines, and no more than `PIECE` at once."""
+    """What is looked for: the lines of a value, since logs are written by lines, and no more than
+    `PIECE` at once."""
     lines = [line.strip() for line in value.splitlines()]
     long_enough = [line for line in lines if len(line) >= LEAST and not _ARMOUR.fullmatch(line)]
     for line in long_enough or [value.strip()]:

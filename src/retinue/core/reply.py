@@ -1,4 +1,5 @@
-"""A reply, or the lack of one, is taken in: it is paid for, written down, and decides what the run does next."""
+"""A reply, or the lack of one, is taken in: it is paid for, written down, and decides what the run
+does next."""
 
 from __future__ import annotations
 
@@ -131,11 +132,16 @@ def _take_silence(run: Run, state: Thinking, ctx: StepContext) -> Run:
     if run.empty >= ctx.rules.empty_replies or state.purpose == "final":
         return finish(run, ctx, "failed", "empty", error="the model returned no text")
     run = replace(run, empty=run.empty + 1)
-    return think(ctx.append(run, User(text="Your reply was empty. Answer now.", kind="nudge")), ctx, state.purpose)
+    return think(
+        ctx.append(run, User(text="Your reply was empty. Answer now.", kind="nudge")),
+        ctx,
+        state.purpose,
+    )
 
 
 def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> Run:
-    """The run has nothing more to do, unless news waits, its report is a turn of its own, or it must stay."""
+    """The run has nothing more to do, unless news waits, its report is a turn of its own, or it
+    must stay."""
     order, text = ctx.order, event.reply.message.text
     if event.reply.stop == "length":
         return finish(run, ctx, "incomplete", "length", text=text)
@@ -163,12 +169,17 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
 
 
 def _remind(run: Run, ctx: StepContext) -> Run:
-    """A text is not the typed result that was asked for: the run is reminded, then it has not done its task."""
+    """A text is not the typed result that was asked for: the run is reminded, then it has not done
+    its task."""
     if run.reminded >= ctx.rules.empty_replies:
-        return finish(run, ctx, "incomplete", "not_submitted", error="the result was never handed in")
+        return finish(
+            run, ctx, "incomplete", "not_submitted", error="the result was never handed in"
+        )
     run = replace(run, reminded=run.reminded + 1)
     names = " or ".join(ctx.definition.submits)
-    return next_turn(ctx.append(run, User(text=f"Hand in your result by calling {names}.", kind="nudge")), ctx)
+    return next_turn(
+        ctx.append(run, User(text=f"Hand in your result by calling {names}.", kind="nudge")), ctx
+    )
 
 
 def _rest(run: Run, ctx: StepContext, *, all: bool = False) -> Run:
@@ -183,11 +194,14 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
         wait = _before_next_try(run, state, event, ctx, tries)
         if wait is not None:
             at, why = wait
-            until = ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
+            until = (
+                ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
+            )
             kind = event.kind if why else ""
             again = replace(state, tries=tries, retry_at=at, waits_for=why, waits_kind=kind)
             if why:
-                # Nobody knows how long its provider keeps it: what the call may cost is held anew when it is made.
+                # Nobody knows how long its provider keeps it: what the call may cost is held anew
+                # when it is made.
                 ctx.tree.ledger.release(run.id, again.hold)
                 again = replace(again, hold=NOTHING)
             again = replace(again, patient_until=until if why else None)
@@ -200,15 +214,23 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
         return finish(run, ctx, "failed", event.kind, error=error)
     if state.purpose not in ("turn", "compact") or run.length - run.start <= 4:
         return finish(run, ctx, "failed", "context_exhausted", error=event.message)
-    # What was too long stays too long: only the younger half is shown to be summed up, and if need be half of that.
-    run = replace(run, start=run.start + (run.length - run.start) // 2, context=0, prompt=0, warm_until=0)
+    # What was too long stays too long: only the younger half is shown to be summed up, and if need
+    # be half of that.
+    run = replace(
+        run, start=run.start + (run.length - run.start) // 2, context=0, prompt=0, warm_until=0
+    )
     if state.purpose == "turn":
-        run = ctx.append(run, User(text=f"{COMPACT}\n\n{CUT}{clip(ctx.order.task, MOST_OF_TASK)}", kind="nudge"))
+        run = ctx.append(
+            run, User(text=f"{COMPACT}\n\n{CUT}{clip(ctx.order.task, MOST_OF_TASK)}", kind="nudge")
+        )
     return think(run, ctx, "compact")
 
 
-def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext) -> tuple[Run, Thinking]:
-    """An answer that broke off has cost something. It is taken from what the call holds; the next try holds it anew."""
+def _pay_for_failure(
+    run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
+) -> tuple[Run, Thinking]:
+    """An answer that broke off has cost something. It is taken from what the call holds; the next
+    try holds it anew."""
     usage = event.usage
     if usage is None or not usage.tokens:
         return run, state
@@ -223,12 +245,13 @@ def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepCon
 def _before_next_try(
     run: Run, state: Thinking, event: ModelFailed, ctx: StepContext, tries: int
 ) -> tuple[int, str] | None:
-    """When it is tried again, and what is waited for if that is long; None when it is not tried again.
+    """When it is tried again, and what is waited for if that is long; None when it is not tried
+    again.
 
-    An account that is refused is not cured by asking: there the patience begins at once. It ends with the longest wait.
-    A key that is refused stays so until another is brought, which wakes the run; whoever has it from others (it comes
-    with a time to wait) asks again itself. What was refused without a reason is not waited for.
-    """
+    An account that is refused is not cured by asking: there the patience begins at once. It ends
+    with the longest wait. A key that is refused stays so until another is brought, which wakes the
+    run; whoever has it from others (it comes with a time to wait) asks again itself. What was
+    refused without a reason is not waited for."""
     retry = ctx.order.retry
     if tries < retry.attempts and event.kind not in REFUSALS:
         ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))

@@ -1,4 +1,5 @@
-"""Time and restarts: what a run does when a deadline passes, or when a new process finds it open."""
+"""Time and restarts: what a run does when a deadline passes, or when a new process finds it
+open."""
 
 from __future__ import annotations
 
@@ -22,27 +23,40 @@ UNKNOWN = (
 def again(run: Run, event: Recovered) -> Run:
     """Taken up by a new process. A defect that an earlier one met is tried again."""
     suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
-    return replace(run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect="")
+    return replace(
+        run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect=""
+    )
 
 
 def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
-    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
+    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it
+    keeps killing us."""
     rules, order = ctx.rules, ctx.order
     if order.on_restart == "fail":
-        return finish(run, ctx, "interrupted", "restart", error="the process died while the run was open")
+        return finish(
+            run, ctx, "interrupted", "restart", error="the process died while the run was open"
+        )
     if ctx.now - ctx.spec.created_at > rules.max_age_ms:
-        return finish(run, ctx, "interrupted", "too_old", error="the run was too old to be taken up again")
+        return finish(
+            run, ctx, "interrupted", "too_old", error="the run was too old to be taken up again"
+        )
     if run.restarts >= rules.max_restarts:
-        return finish(run, ctx, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
+        return finish(
+            run, ctx, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times"
+        )
     if is_in_flight(run) and is_guilty(run, event, rules):
         n = run.suspicion.alone + 1 if run.suspicion is not None else 1
-        error = f"the process died {n} times in a row as soon as this run was taken up, and not without it"
+        error = (
+            f"the process died {n} times in a row as soon as this run was taken up, and not "
+            "without it"
+        )
         return finish(run, ctx, "interrupted", "quarantined", error=error)
     return None
 
 
 def recover_calls(run: Run, calls: Calls, event: Recovered, ctx: StepContext) -> Run:
-    """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
+    """Tools that were under way are repeated, looked after, or reported as unknown: by their class,
+    never by luck."""
     stopped = stop_recovery(run, event, ctx)
     if stopped is not None:
         return stopped
@@ -66,7 +80,11 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, ctx: StepContext) ->
 
 def waiting_for_provider(tree: Tree) -> list[str]:
     """The runs of a tree that wait for their provider."""
-    return [id for id, run in tree.runs.items() if isinstance(run.state, Thinking) and run.state.retry_at is not None]
+    return [
+        id
+        for id, run in tree.runs.items()
+        if isinstance(run.state, Thinking) and run.state.retry_at is not None
+    ]
 
 
 def out_of_time(run: Run, ctx: StepContext) -> Run | None:
@@ -76,11 +94,16 @@ def out_of_time(run: Run, ctx: StepContext) -> Run | None:
 
 
 def waited_too_long(run: Run, ctx: StepContext) -> Run:
-    """Every wait has an end. (A timer that comes early, or late for an older wait, changes nothing.)"""
+    """Every wait has an end. (A timer that comes early, or late for an older wait, changes
+    nothing.)"""
     if run.wake_at is None or run.wake_at > ctx.now:
         return run
     if isinstance(run.state, Waiting) and run.state.calls is None and run.said:
         return finish(run, ctx, "completed", "idle")
     return finish(
-        run, ctx, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed"
+        run,
+        ctx,
+        "timed_out",
+        "waited_too_long",
+        error="nothing came within the longest wait that is allowed",
     )

@@ -1,21 +1,22 @@
 """One run: a function for each state, each of which takes every event or refuses it.
 
-Theory of operation. A run is always in one of eight states. `Queued` and `Short` wait for their turn: for slots in
-lanes, or for budget that others hold. `Thinking` has a model call under way (or one that is tried again at `retry_at`).
-A reply with calls leads to `Working`, while any of its tools runs; to `Asking`, while none runs and a person has to
-answer; to `Waiting`, while only children are out, or while there is nothing to do until mail comes. A reply without
-calls leads to the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended` is
-final.
+Theory of operation. A run is always in one of eight states. `Queued` and `Short` wait for their
+turn: for slots in lanes, or for budget that others hold. `Thinking` has a model call under way (or
+one that is tried again at `retry_at`). A reply with calls leads to `Working`, while any of its
+tools runs; to `Asking`, while none runs and a person has to answer; to `Waiting`, while only
+children are out, or while there is nothing to do until mail comes. A reply without calls leads to
+the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended`
+is final.
 
 *Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that gave its slots back
-while it waited for a permission. `step_context.seated` is the moment between two acts of such a run: an idle `Thinking`
-that holds nothing. An event carries what fences it off from older ones: the attempt for model calls, turn and index for
-tools, a ticket for slots.
+while it waited for a permission. `step_context.seated` is the moment between two acts of such a
+run: an idle `Thinking` that holds nothing. An event carries what fences it off from older ones: the
+attempt for model calls, turn and index for tools, a ticket for slots.
 
-Rules of this file: it decides and never acts; a check that can refuse stands before the first change; an event that a
-state does not take raises `InvalidTransition`, which the engine records as stale. There are no wildcard arms: a new
-event does not type-check until every state has decided about it.
-"""
+Rules of this file: it decides and never acts; a check that can refuse stands before the first
+change; an event that a state does not take raises `InvalidTransition`, which the engine records as
+stale. There are no wildcard arms: a new event does not type-check until every state has decided
+about it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ from msgspec.structs import replace
 from retinue.core import questions as asking
 from retinue.core import spawn
 from retinue.core.admission import queued, short
-from retinue.core.calls import close_call, close_composed, detach, keep_waiting, let_rest, resume, settle, stir
+from retinue.core.calls import (
+    close_call,
+    close_composed,
+    detach,
+    keep_waiting,
+    let_rest,
+    resume,
+    settle,
+    stir,
+)
 from retinue.core.children import cancel, child_at_calls, news, note, stale
 from retinue.core.ending import book_estimate, conclude, finish, pay_for_broken_off, take_along
 from retinue.core.events import (
@@ -122,7 +132,9 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
-            return take_reply(run if event.work is None else replace(run, work=event.work), state, event, ctx)
+            return take_reply(
+                run if event.work is None else replace(run, work=event.work), state, event, ctx
+            )
         case ModelFailed():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
@@ -174,7 +186,9 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
     if state.retry_at is not None:
         # A new process may have been given another key.
         stopped, is_refused = stop_recovery(run, event, ctx), account_refusal(run) == "auth"
-        return stopped or (try_again(again(run, event), ctx, state) if is_refused else again(run, event))
+        return stopped or (
+            try_again(again(run, event), ctx, state) if is_refused else again(run, event)
+        )
     stopped = stop_recovery(run, event, ctx)
     if stopped is not None:
         return stopped
@@ -182,7 +196,8 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
     if state.attempt in event.unsent:
         ctx.tree.ledger.release(run.id, state.hold)
     else:
-        # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
+        # The lost attempt may have been paid for: its bound is booked, and the new one is held
+        # beside it.
         run = book_estimate(run, ctx, state.hold)
     return think(seated(run, ctx.now), ctx, state.purpose)
 
@@ -196,7 +211,11 @@ def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Ru
             if event.spilled is not None:
                 run = replace(run, last_tool=event.name)
             result = Result(
-                call_id=event.call_id, name=event.name, text=event.text, error=event.error, images=event.images
+                call_id=event.call_id,
+                name=event.name,
+                text=event.text,
+                error=event.error,
+                images=event.images,
             )
             return close_call(run, ctx, calls, event.index, result)
         case Ordered():
@@ -255,11 +274,19 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Ru
         planned = spawn.plan(run, ctx, event)
         spawn.check_words(run, ctx, orders.sends, orders.cancels)
     except Refused as refusal:
-        text = orders.refusals.get(refusal.limit) or orders.refusals.get("") or "Refused ({limit}): {why}"
+        text = (
+            orders.refusals.get(refusal.limit)
+            or orders.refusals.get("")
+            or "Refused ({limit}): {why}"
+        )
         quoted = json.dumps(str(refusal), ensure_ascii=False)[1:-1]
         text = fill(text, {"limit": refusal.limit, "why": str(refusal), "json": quoted})
         return close_call(
-            run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
+            run,
+            ctx,
+            calls,
+            event.index,
+            Result(call_id=event.call_id, name=event.name, text=text, error=True),
         )
     spawn.speak(run, ctx, event)
     calls = replace(calls, pause=calls.pause or orders.pause)
@@ -271,7 +298,9 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Ru
         return keep_waiting(run, ctx, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = orders.answer if orders.answer is not None else f"Started: {ids}" if ids else "Done."
-    return close_call(run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text))
+    return close_call(
+        run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text)
+    )
 
 
 def _take_submission(run: Run, event: Submitted, ctx: StepContext) -> Run:
@@ -307,7 +336,10 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             stopped = stop_recovery(run, event, ctx)
             if stopped is not None:
                 return stopped
-            found, is_silent = again(run, event), not ctx.tree.has_mail(run.id) or (state.all and ctx.stays(run))
+            found, is_silent = (
+                again(run, event),
+                not ctx.tree.has_mail(run.id) or (state.all and ctx.stays(run)),
+            )
             return found if is_silent else resume(found, ctx)
         case (
             Enlisted()

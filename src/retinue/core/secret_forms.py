@@ -1,8 +1,8 @@
-"""How encoders write a secret. A form is a row of units, each the spellings of one character, in UTF-8.
+"""How encoders write a secret. A form is a row of units, each the spellings of one character, in
+UTF-8.
 
-What prints text may put something between its characters that nobody reads: colours, NUL bytes (that is UTF-16), the
-line breaks of wrapped base64. These are fillers, and no part of a form.
-"""
+What prints text may put something between its characters that nobody reads: colours, NUL bytes
+(that is UTF-16), the line breaks of wrapped base64. These are fillers, and no part of a form."""
 
 from __future__ import annotations
 
@@ -15,28 +15,59 @@ from collections.abc import Iterator
 Units = tuple[tuple[bytes, ...], ...]
 
 _HTML = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-_JSON = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+_JSON = {
+    "\n": "n",
+    "\r": "r",
+    "\t": "t",
+    "\b": "b",
+    "\f": "f",
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+    "/": "/",
+}
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_URLSAFE = {"+": ("+", "-", "%2B", "%2b", r"\u002b", r"\u002B"), "/": ("/", "_", "%2F", "%2f", r"\/", r"\u002f")}
+_URLSAFE = {
+    "+": ("+", "-", "%2B", "%2b", r"\u002b", r"\u002B"),
+    "/": ("/", "_", "%2F", "%2f", r"\/", r"\u002f"),
+}
 
-# A break counts only behind a line that is as long as wrapped base64 makes them: else every line end would be one.
-_BREAK = rb"(?<=[A-Za-z0-9+/]{56}\r)\n[ \t]*|(?<=[A-Za-z0-9+/]{56}\n)[ \t]*|(?<=[A-Za-z0-9+/]{56}\\)n[ \t]*"
+# A break counts only behind a line that is as long as wrapped base64 makes them: else every line
+# end would be one.
+_BREAK = (
+    rb"(?<=[A-Za-z0-9+/]{56}\r)\n[ \t]*|(?<=[A-Za-z0-9+/]{56}\n)[ "
+    rb"\t]*|(?<=[A-Za-z0-9+/]{56}\\)n[ \t]*"
+)
 _STRING = rb"[^\x00-\x1f\\\x7f\x9c]{0,4096}(?:\x07|\\u0007|(?:\x1b|\\u001[bB])\\{1,2}|\xc2\x9c)"
 _CODE = rb"[0-?]*[ -/]*[@-~]"
 _AFTER_ESC = rb"(?:\[" + _CODE + rb"|[\]PX^_]" + _STRING + rb"|[\]PX^_]|[ -/]*[0-Z^-~])"
-# As `core.display` takes them away: sequences whole, then what nobody sees. A lone byte 0x9b is CSI on old terminals,
-# and the end of a letter in UTF-8. The first byte stands in front of everything else: so the search is many times as
-# fast.
+# As `core.display` takes them away: sequences whole, then what nobody sees. A lone byte 0x9b is CSI
+# on old terminals, and the end of a letter in UTF-8. The first byte stands in front of everything
+# else: so the search is many times as fast.
 _UNBROKEN = (
-    rb"(?<=\x1b)" + _AFTER_ESC + rb"|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f])[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]*"
-    rb"|(?<=\\)u(?:001[bB]" + _AFTER_ESC + rb"|009[bB]" + _CODE + rb"|00(?:0[0-8eEfF]|1[0-9acdefACDEF]|7[fF]|[aA][dD])"
+    rb"(?<=\x1b)"
+    + _AFTER_ESC
+    + rb"|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f])[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]*"
+    rb"|(?<=\\)u(?:001[bB]"
+    + _AFTER_ESC
+    + rb"|009[bB]"
+    + _CODE
+    + rb"|00(?:0[0-8eEfF]|1[0-9acdefACDEF]|7[fF]|[aA][dD])"
     rb"|20(?:0[b-fB-F]|2[a-eA-E]|6[0-9a-fA-F])|[fF][eE](?:0[0-9a-fA-F]|[fF]{2})|[dD][bB]40\\u[dD][c-dC-D][0-9a-fA-F]{2})"
-    rb"|(?<=\xc2)(?:\x9b" + _CODE + rb"|[\x90\x98\x9d-\x9f]" + _STRING + rb"|[\x80-\x84\x86-\x8f\x91-\x9f\xad])"
+    rb"|(?<=\xc2)(?:\x9b"
+    + _CODE
+    + rb"|[\x90\x98\x9d-\x9f]"
+    + _STRING
+    + rb"|[\x80-\x84\x86-\x8f\x91-\x9f\xad])"
     rb"|(?<=\xe2)(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xaf])|(?<=\xef)(?:\xbb\xbf|\xb8[\x80-\x8f])"
     rb"|(?<=\xf3)\xa0[\x80-\x87][\x80-\xbf]|(?<=\xcd)\x8f|(?<=\x9b)(?<![\x80-\xff]\x9b)" + _CODE
 )
 _FILLERS = re.compile(
-    rb"[\x00-\x08\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3\x9b\r\n](?:" + _UNBROKEN + rb"|" + _BREAK + rb")"
+    rb"[\x00-\x08\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3\x9b\r\n](?:"
+    + _UNBROKEN
+    + rb"|"
+    + _BREAK
+    + rb")"
 )
 _WITHIN = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3\x9b](?:" + _UNBROKEN + rb")")
 _CONTROLS = tuple(bytes([c]) for c in (*range(32), 127) if c not in (9, 10, 11, 12, 13))
@@ -53,7 +84,8 @@ WIDTH = 400
 """So much of what stands before it decides what a filler is."""
 _OPEN = re.compile(
     rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x00-\x1f\\\x7f\x9c]{0,4096}\x1b?|[ -/]*)?"
-    rb"|(?:\xc2\x9b|(?<![\x80-\xff])\x9b)[0-?]*[ -/]*|\xc2[\x90\x98\x9d-\x9f][^\x00-\x1f\\\x7f\x9c]{0,4096}"
+    rb"|(?:\xc2\x9b|(?<![\x80-\xff])\x9b)[0-?]*[ "
+    rb"-/]*|\xc2[\x90\x98\x9d-\x9f][^\x00-\x1f\\\x7f\x9c]{0,4096}"
     rb"|\xc2|\xe2[\x80\x81]?|\xef[\xb8\xbb]?|\xf3(?:\xa0[\x80-\x87]?)?|\xcd|\r)\Z"
 )
 """The beginning of a filler at the end of what has come so far."""
@@ -67,8 +99,8 @@ _FULL = re.compile(rb"[A-Za-z0-9+/]{56}")
 
 
 class Squeezed:
-    """Data from `start` on without fillers, and without the beginning of one at its end. `is_open`: more will come, and
-    may make one of what is there."""
+    """Data from `start` on without fillers, and without the beginning of one at its end. `is_open`:
+    more will come, and may make one of what is there."""
 
     def __init__(self, data: bytes, start: int = 0, *, is_open: bool = False) -> None:
         opened = _OPEN.search(data, max(start, len(data) - 4200))
@@ -80,7 +112,11 @@ class Squeezed:
             at = filler.end()
             if (line_end := _LINE_END.match(filler[0])) is not None:
                 before = _before(data, filler.start())
-                again = _alike(before).match(data, filler.start() + line_end.end(), stop) if before else None
+                again = (
+                    _alike(before).match(data, filler.start() + line_end.end(), stop)
+                    if before
+                    else None
+                )
                 if again is not None:
                     at = again.end()
                 elif before and is_open and stop - at <= len(before) + 8:
@@ -98,7 +134,8 @@ class Squeezed:
 
 
 def bare(data: bytes) -> bytes:
-    """What `Squeezed` makes of data, without the places: for a first look, and many times as fast."""
+    """What `Squeezed` makes of data, without the places: for a first look, and many times as
+    fast."""
     if is_wrapped(data):
         return Squeezed(data).data
     opened = _OPEN.search(data, max(0, len(data) - 4200))
@@ -106,7 +143,8 @@ def bare(data: bytes) -> bytes:
 
 
 def _before(data: bytes, end: int) -> bytes:
-    """What stands in a line before its base64: the sign of a diff, a number, a name, the columns of `git blame`."""
+    """What stands in a line before its base64: the sign of a diff, a number, a name, the columns of
+    `git blame`."""
     least = max(0, end - WIDTH)
     start = max(data.rfind(b"\n", least, end) + 1, least)
     if data[end : end + 1] == b"\\":
@@ -119,25 +157,34 @@ def _before(data: bytes, end: int) -> bytes:
 
 @functools.lru_cache(64)
 def _alike(prefix: bytes) -> re.Pattern[bytes]:
-    """Prefixes of the same shape: other words and numbers, as many, with the same signs between them."""
+    """Prefixes of the same shape: other words and numbers, as many, with the same signs between
+    them."""
     if len(prefix) > MOST_PREFIX:
         return re.compile(rb"(?!)")
     kinds = [
-        b"[A-Za-z0-9^]+" if p[:1].isalnum() or p[:1] == b"^" else b"[ \t]+" if p.isspace() else re.escape(p)
+        b"[A-Za-z0-9^]+"
+        if p[:1].isalnum() or p[:1] == b"^"
+        else b"[ \t]+"
+        if p.isspace()
+        else re.escape(p)
         for p in _SHAPES.findall(prefix)
     ]
     return re.compile(b"".join(kinds))
 
 
 def has_unseen(data: bytes) -> bool:
-    """Whether it has fillers other than line breaks: written out, or escaped where all of it is JSON."""
+    """Whether it has fillers other than line breaks: written out, or escaped where all of it is
+    JSON."""
     if any(one in data for one in _CONTROLS) or (data[:1] in (b"{", b"[") and b"\\u" in data):
         return True
-    return not data.isascii() and any(one in data and sign.search(data) is not None for one, sign in _UNSEEN)
+    return not data.isascii() and any(
+        one in data and sign.search(data) is not None for one, sign in _UNSEEN
+    )
 
 
 def may_wrap(data: bytes, stop: int) -> bool:
-    """Whether a row of letters and digits that ends at `stop` can be part of a full line of base64."""
+    """Whether a row of letters and digits that ends at `stop` can be part of a full line of
+    base64."""
     after = data[stop : stop + 1]
     return after in (b"+", b"/") or (
         after in (b"\r", b"\n", b"\\") and _FULL.match(data, max(0, stop - 56)) is not None
@@ -150,11 +197,15 @@ def is_wrapped(data: bytes) -> bool:
 
 
 def regex(units: Units) -> bytes:
-    return b"".join(re.escape(u[0]) if len(u) == 1 else b"(?:" + b"|".join(map(re.escape, u)) + b")" for u in units)
+    return b"".join(
+        re.escape(u[0]) if len(u) == 1 else b"(?:" + b"|".join(map(re.escape, u)) + b")"
+        for u in units
+    )
 
 
 def forms(value: str) -> Iterator[Units]:
-    """Written out (also for URLs, JSON, HTML, shells and the like, in any mixture), in hexadecimal, and in base64."""
+    """Written out (also for URLs, JSON, HTML, shells and the like, in any mixture), in hexadecimal,
+    and in base64."""
     data = value.encode("utf-8", "surrogateescape")
     yield tuple(_spellings(c) for c in value)
     for digits in (data.hex(), data.hex().upper()):
@@ -175,7 +226,9 @@ def _spellings(c: str) -> tuple[bytes, ...]:
     if c == "=":
         out.append("=3D")
     escapes = [f"\\{_JSON[c]}"] if c in _JSON else []
-    if c.isascii() and c.isprintable():  # as shells, regular expressions, Markdown and strings of programs have it
+    if (
+        c.isascii() and c.isprintable()
+    ):  # as shells, regular expressions, Markdown and strings of programs have it
         escapes += [f"\\{c}", f"\\x{ord(c):02x}", f"\\x{ord(c):02X}"]
     if c == "'":
         out += ["'\\''", "'\"'\"'"]
@@ -185,25 +238,33 @@ def _spellings(c: str) -> tuple[bytes, ...]:
     out += escapes
     # JSON inside of JSON: what was escaped is escaped again.
     out += [one.replace("\\", "\\\\").replace('"', '\\"') for one in escapes]
-    out += [f"&{name};" for name in (_HTML.get(c), f"#{ord(c)}", f"#x{ord(c):x}", f"#x{ord(c):X}") if name]
+    out += [
+        f"&{name};"
+        for name in (_HTML.get(c), f"#{ord(c)}", f"#x{ord(c):x}", f"#x{ord(c):X}")
+        if name
+    ]
     # A text keeps a byte that is none as half a surrogate pair; written out, it is that byte.
     found = {one.encode("ascii") for one in out} | {octets, c.encode("utf-8", "surrogatepass")}
     return tuple(sorted(found, key=lambda one: (-len(one), one)))
 
 
 def _base64(data: bytes, n_before: int) -> Units:
-    """What base64 makes of the data when `n_before` bytes (mod 3) stand before it, whatever stands around.
+    """What base64 makes of the data when `n_before` bytes (mod 3) stand before it, whatever stands
+    around.
 
-    The first character that also depends on what stands before is left out; the last one, which also depends on what
-    follows, is taken along in every spelling that it can have.
-    """
+    The first character that also depends on what stands before is left out; the last one, which
+    also depends on what follows, is taken along in every spelling that it can have."""
     text = base64.b64encode(bytes(n_before) + data).decode().rstrip("=")
     whole = (n_before + len(data)) * 8 // 6
-    units: list[tuple[str, ...]] = [_URLSAFE.get(c, (c,)) for c in text[(0, 2, 3)[n_before] : whole]]
+    units: list[tuple[str, ...]] = [
+        _URLSAFE.get(c, (c,)) for c in text[(0, 2, 3)[n_before] : whole]
+    ]
     if len(text) > whole:
         known = _ALPHABET.index(text[whole])
         spread = 16 if (n_before + len(data)) % 3 == 1 else 4
-        units.append(tuple(s for c in _ALPHABET[known : known + spread] for s in _URLSAFE.get(c, (c,))))
+        units.append(
+            tuple(s for c in _ALPHABET[known : known + spread] for s in _URLSAFE.get(c, (c,)))
+        )
     return tuple(tuple(one.encode() for one in unit) for unit in units)
 
 

@@ -1,6 +1,5 @@
-"""Which values are secrets: of an environment, of headers, of an address, of a command line. By their names where they
-have one, and by their shape.
-"""
+"""Which values are secrets: of an environment, of headers, of an address, of a command line. By
+their names where they have one, and by their shape."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"(?:_(?:FILE|PATH|DIR|SOCK|HOME|NAME|HOST|PORT)|(?<!WEBHOOK)_UR[IL]|MAX_?TOKENS|TOKENS?_?LIMIT)$", re.IGNORECASE
+    r"(?:_(?:FILE|PATH|DIR|SOCK|HOME|NAME|HOST|PORT)|(?<!WEBHOOK)_UR[IL]|MAX_?TOKENS|TOKENS?_?LIMIT)$",
+    re.IGNORECASE,
 )
 _IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/?#\s]*))?@")
 _IN_PAIRS = re.compile(
@@ -39,9 +39,11 @@ _LIKE_A_KEY = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?=.*[A-Za-z0-9]{12})[\w+/=~
 _DEFAULT = re.compile(r"\$\{([^}:]+):-([^}]*)\}")
 _HEADER_LINE = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?::\s+|=)(.+)", re.DOTALL)
 _HARMLESS_HEADER = re.compile(
-    r"accept.*|content-.*|user-agent|host|origin|referer|cache-control|connection|.*-version", re.IGNORECASE
+    r"accept.*|content-.*|user-agent|host|origin|referer|cache-control|connection|.*-version",
+    re.IGNORECASE,
 )
-# What is no secret in the settings of a server though it is long: paths, hosts, addresses (these are looked into).
+# What is no secret in the settings of a server though it is long: paths, hosts, addresses (these
+# are looked into).
 _PLAIN = re.compile(r"[/~.]|[A-Za-z]:[\\/]|\S*://|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?$", re.ASCII)
 _MIXED = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{6,}")
 LONG, SHORT = 16, 10
@@ -49,14 +51,16 @@ MOST_JSON = 64 << 10
 
 
 def secret_names(environ: Mapping[str, str]) -> list[str]:
-    """The variables of an environment that hold a secret, or an address or settings with one in them."""
+    """The variables of an environment that hold a secret, or an address or settings with one in
+    them."""
     return sorted({name.partition(" ")[0] for name in secrets_of(environ)})
 
 
 def secrets_of(environ: Mapping[str, str], *, like_keys: bool = False) -> dict[str, str]:
-    """The secret values of an environment, or of headers, by their names. Of an address it is the password, or the user
-    when there is no password; of a list of settings the values of those that are named so. With `like_keys` a value
-    counts also when it only looks like a key, as commit hashes do too."""
+    """The secret values of an environment, or of headers, by their names. Of an address it is the
+    password, or the user when there is no password; of a list of settings the values of those that
+    are named so. With `like_keys` a value counts also when it only looks like a key, as commit
+    hashes do too."""
     found: dict[str, str] = {}
     for name, value in environ.items():
         is_named = _is_named(name)
@@ -76,12 +80,20 @@ def secrets_of_server(
     url: str = "",
     args: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Those of a server whose settings are written for it alone. There a header is a secret unless its name says
-    otherwise, and a variable when it is long and is no path or host: too much is hidden rather than too little."""
+    """Those of a server whose settings are written for it alone. There a header is a secret unless
+    its name says otherwise, and a variable when it is long and is no path or host: too much is
+    hidden rather than too little."""
     env, headers = env or {}, headers or {}
     taken = {n: v for n, v in env.items() if _is_long(v)}
-    taken |= {n: v for n, v in headers.items() if not _HARMLESS_HEADER.fullmatch(n) and any(pieces(v))}
-    defaults = [d for v in (*env.values(), *headers.values(), *args) for _, d in _DEFAULT.findall(v) if _is_long(d)]
+    taken |= {
+        n: v for n, v in headers.items() if not _HARMLESS_HEADER.fullmatch(n) and any(pieces(v))
+    }
+    defaults = [
+        d
+        for v in (*env.values(), *headers.values(), *args)
+        for _, d in _DEFAULT.findall(v)
+        if _is_long(d)
+    ]
     return {
         **taken,
         **{f"{name}_default {n}": one for n, one in enumerate(defaults)},
@@ -94,12 +106,22 @@ def secrets_of_server(
 
 def secrets_of_entry(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
     """The same of a server as a file has it, whatever its dialect calls things."""
-    maps = {k: {n: v for n, v in m.items() if isinstance(v, str)} for k, m in entry.items() if isinstance(m, Mapping)}
-    lists = {k: [v for v in m if isinstance(v, str)] for k, m in entry.items() if isinstance(m, (list, tuple))}
+    maps = {
+        k: {n: v for n, v in m.items() if isinstance(v, str)}
+        for k, m in entry.items()
+        if isinstance(m, Mapping)
+    }
+    lists = {
+        k: [v for v in m if isinstance(v, str)]
+        for k, m in entry.items()
+        if isinstance(m, (list, tuple))
+    }
     found = dict[str, str]()
     for key, values in maps.items():
         is_headers = "header" in key.lower()
-        own = secrets_of_server(f"{name} {key}", env={} if is_headers else values, headers=values if is_headers else {})
+        own = secrets_of_server(
+            f"{name} {key}", env={} if is_headers else values, headers=values if is_headers else {}
+        )
         found |= {f"{name} {key} {n}": one for n, one in own.items()}
     for key, words in lists.items():
         found |= secrets_of_server(f"{name} {key}", args=words)
@@ -111,7 +133,8 @@ def secrets_of_entry(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def secrets_of_address(name: str, url: str) -> dict[str, str]:
-    """Passwords in an address, what its query says under a name of a secret, and parts of its path like keys."""
+    """Passwords in an address, what its query says under a name of a secret, and parts of its path
+    like keys."""
     found = [*_inside(url, like_keys=True)]
     return {f"{name} {n}": one for n, one in enumerate(found) if any(pieces(one))}
 
@@ -121,7 +144,11 @@ def secrets_of_command(name: str, args: Sequence[str]) -> dict[str, str]:
     found: list[str] = []
     for before, word in zip(("", *args), args, strict=False):
         option, sign, value = word.partition("=")
-        if before.startswith("-") and "=" not in before and _SECRET.search(before.replace("-", "_")):
+        if (
+            before.startswith("-")
+            and "=" not in before
+            and _SECRET.search(before.replace("-", "_"))
+        ):
             found.append(word)
         elif option.startswith("-") and sign and _SECRET.search(option.replace("-", "_")):
             found.append(value)
@@ -146,7 +173,8 @@ def _is_long(value: str) -> bool:
 
 
 def _inside(value: str, *, like_keys: bool = False) -> Iterator[str]:
-    """Passwords inside of addresses, of settings, of headers and of JSON, as they stand there and decoded."""
+    """Passwords inside of addresses, of settings, of headers and of JSON, as they stand there and
+    decoded."""
     for user, password in _IN_URL.findall(value):
         one = password or user
         yield one
@@ -158,7 +186,11 @@ def _inside(value: str, *, like_keys: bool = False) -> Iterator[str]:
         yield header[2]
         if header[1].lower() == "basic":
             with contextlib.suppress(ValueError):
-                yield base64.b64decode(header[2], validate=True).decode("utf-8", "replace").partition(":")[2]
+                yield (
+                    base64.b64decode(header[2], validate=True)
+                    .decode("utf-8", "replace")
+                    .partition(":")[2]
+                )
     for known in _WELL_KNOWN.finditer(value):
         yield known[0]
     for name, default in _DEFAULT.findall(value):
@@ -176,7 +208,9 @@ def _in_address(url: str) -> Iterator[str]:
     except ValueError:
         return
     yield from (v for k, v in query if _SECRET.search(k.replace("-", "_")))
-    yield from (one for part in parts.path.split("/") if _LIKE_A_KEY.fullmatch(one := unquote(part)))
+    yield from (
+        one for part in parts.path.split("/") if _LIKE_A_KEY.fullmatch(one := unquote(part))
+    )
 
 
 def _in_json(text: str, *, like_keys: bool) -> Iterator[str]:
@@ -189,7 +223,9 @@ def _in_json(text: str, *, like_keys: bool) -> Iterator[str]:
     while todo:
         value = todo.pop()
         if isinstance(value, dict):
-            yield from secrets_of({k: v for k, v in value.items() if isinstance(v, str)}, like_keys=like_keys).values()
+            yield from secrets_of(
+                {k: v for k, v in value.items() if isinstance(v, str)}, like_keys=like_keys
+            ).values()
             todo += [v for v in value.values() if not isinstance(v, str)]
         elif isinstance(value, list):
             yield from secrets_of_command("", [v for v in value if isinstance(v, str)]).values()

@@ -20,6 +20,11 @@ def shortage(run: Run, ctx: StepContext, prompt: int, lack: str) -> str:
         return f"one more turn is needed; {whose} has {left} left"
     parts, reply = f"{prompt:,} of prompt, {model.max_output:,} of reply", model.max_output
     if lack == "tokens":
-        return f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {left:,} left"
+        return (
+            f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {left:,} left"
+        )
     need = money(model.cost(prompt, reply) / NANOS_PER_USD)
-    return f"one turn needs up to {need} ({parts}, in tokens); {whose} has {money(left / NANOS_PER_USD)} left"
+    return (
+        f"one turn needs up to {need} ({parts}, in tokens); {whose} has "
+        f"{money(left / NANOS_PER_USD)} left"
+    )

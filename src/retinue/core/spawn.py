@@ -1,7 +1,7 @@
 """Orders become children: every limit is asked first, then all of them exist, or none.
 
-In one transaction: the child's row, its capabilities, its share of the budget, its task message, and the parent's call.
-"""
+In one transaction: the child's row, its capabilities, its share of the budget, its task message,
+and the parent's call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from retinue.errors import Refused
 from retinue.formats.money import money
 
 UNPRICED = (
-    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model that has a price, "
+    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model "
+    "that has a price, "
     "or declare one"
 )
 
@@ -39,7 +40,9 @@ def plan(run: Run, ctx: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]
     grants = _grants(run, ctx, orders)
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
-        slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
+        slot = Slot(
+            turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name
+        )
         spec = _child_spec(run, ctx, order, slot, event)
         if not ctx.shared.models[spec.model].priced and _is_limited_in_dollars(run, ctx, order):
             raise Refused("price", UNPRICED.format(model=spec.model))
@@ -48,8 +51,11 @@ def plan(run: Run, ctx: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]
 
 
 def _is_limited_in_dollars(run: Run, ctx: StepContext, order: Order) -> bool:
-    """Whether the child or somebody above it has a limit that would not bind it on a model without a price."""
-    return order.budget.usd is not None or any(a.limit[1] is not None for a in ctx.tree.ledger.chain(run.id))
+    """Whether the child or somebody above it has a limit that would not bind it on a model without
+    a price."""
+    return order.budget.usd is not None or any(
+        a.limit[1] is not None for a in ctx.tree.ledger.chain(run.id)
+    )
 
 
 def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
@@ -59,17 +65,27 @@ def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, wait
     if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
         raise Refused("mixed", "the children of one call must be joined and reported in one way")
     if waits and first.join != "none":
-        raise Refused("mixed", "a call waits for children in one way: either it joins them, or it has a wait")
+        raise Refused(
+            "mixed", "a call waits for children in one way: either it joins them, or it has a wait"
+        )
     if run.breaker is not None and run.breaker.until > ctx.now:
         b = run.breaker
         wait = (b.until - ctx.now + 999) // 1000
-        raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
+        raise Refused(
+            "breaker",
+            f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s",
+        )
     live = ctx.tree.n_live(run.id)
-    for limits in (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders]):
+    for limits in (
+        (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders])
+    ):
         _check_numbers(run, ctx, limits, len(orders), live)
     _check_numbers(run, ctx, ctx.rules.limits, len(orders), live)
     if held.fanout is not None and live + len(orders) > held.fanout:
-        raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
+        raise Refused(
+            "children",
+            f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})",
+        )
     _check_lanes(ctx, orders)
     _check_groups(run, ctx, orders)
 
@@ -89,16 +105,28 @@ def _check_lanes(ctx: StepContext, orders: tuple[Order, ...]) -> None:
 
 def _check_numbers(run: Run, ctx: StepContext, limits: Limits, n: int, live: int) -> None:
     if limits.depth is not None and ctx.spec.depth >= limits.depth:
-        raise Refused("depth", f"the depth limit is reached (current depth: {ctx.spec.depth}, max: {limits.depth})")
+        raise Refused(
+            "depth",
+            f"the depth limit is reached (current depth: {ctx.spec.depth}, max: {limits.depth})",
+        )
     below = len(ctx.tree.runs) - (ctx.tree.root in ctx.tree.runs)
     if limits.tree is not None and below + n > limits.tree:
-        raise Refused("running", f"{below} runs of this tree are live and {n} more asked for (max {limits.tree})")
+        raise Refused(
+            "running",
+            f"{below} runs of this tree are live and {n} more asked for (max {limits.tree})",
+        )
     if limits.per_call is not None and n > limits.per_call:
         raise Refused("per_call", f"too many children in one call: {n} (max {limits.per_call})")
     if limits.children is not None and live + n > limits.children:
-        raise Refused("children", f"{live} children are live and {n} more were asked for (max {limits.children})")
+        raise Refused(
+            "children",
+            f"{live} children are live and {n} more were asked for (max {limits.children})",
+        )
     if limits.total is not None and run.n_children + n > limits.total:
-        raise Refused("total", f"{run.n_children} children were started and {n} more asked for (max {limits.total})")
+        raise Refused(
+            "total",
+            f"{run.n_children} children were started and {n} more asked for (max {limits.total})",
+        )
 
 
 def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None:
@@ -106,24 +134,33 @@ def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None
     for order in orders:
         if order.limits.groups is None or not order.group:
             continue
-        groups = known.setdefault(order.group_kind, set(ctx.tree.groups.get((run.id, order.group_kind), ())))
+        groups = known.setdefault(
+            order.group_kind, set(ctx.tree.groups.get((run.id, order.group_kind), ()))
+        )
         if order.group not in groups and len(groups) >= order.limits.groups:
-            raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
+            raise Refused(
+                "groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})"
+            )
         groups.add(order.group)
 
 
 def _grants(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
-    """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
+    """What each child gets of its own. Amounts without a limit are drawn from the parent's account
+    when spent."""
     asked = [limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
     if policy_name and policy_name != DRAWN:
         a, b, c, e = (ctx.tree.ledger.free(run.id, i) for i in range(4))
         try:
-            parts = shares((a, b, c, e), policy_name, [o.weight or len(o.task) or 1 for o in orders])
+            parts = shares(
+                (a, b, c, e), policy_name, [o.weight or len(o.task) or 1 for o in orders]
+            )
         except ValueError as error:
             raise Refused("share", str(error)) from None
         asked = [_least(a, p) for a, p in zip(asked, parts, strict=True)]
-    granted = [a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN and a is not UNLIMITED]
+    granted = [
+        a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN and a is not UNLIMITED
+    ]
     if not granted:
         return asked
     total = [sum(a[i] or 0 for a in granted) for i in range(4)]
@@ -131,7 +168,9 @@ def _grants(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> list[Limit
     if lack is not None:
         i = DIMENSIONS.index(lack)
         wanted, there = (_amount(n, lack) for n in (total[i], ctx.tree.ledger.free(run.id, i) or 0))
-        raise Refused("budget", f"{wanted} were asked for, and {there} of the parent's budget are free")
+        raise Refused(
+            "budget", f"{wanted} were asked for, and {there} of the parent's budget are free"
+        )
     return asked
 
 
@@ -140,7 +179,9 @@ def _amount(n: int, of: str) -> str:
 
 
 def _least(a: Limit, b: Limit) -> Limit:
-    w, x, y, z = (q if p is None else p if q is None else min(p, q) for p, q in zip(a, b, strict=True))
+    w, x, y, z = (
+        q if p is None else p if q is None else min(p, q) for p, q in zip(a, b, strict=True)
+    )
     return (w, x, y, z)
 
 
@@ -150,19 +191,36 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
     held = ctx.tree.held(run.id)
     definition = shared.definitions.get(order.agent)
     if definition is None or (held.agents is not None and order.agent not in held.agents):
-        known = ", ".join(held.agents if held.agents is not None else sorted(shared.definitions)) or "none"
+        known = (
+            ", ".join(held.agents if held.agents is not None else sorted(shared.definitions))
+            or "none"
+        )
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
-    id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=(slot.index << 6) + slot.item)
+    id = run_id(
+        at,
+        run.id,
+        slot.turn,
+        slot.call_id,
+        slot.index,
+        slot.item,
+        count=(slot.index << 6) + slot.item,
+    )
     capabilities = grant_tools(order, definition, held)
     if order.cwd and not policy.covers(order.cwd, place, held):
-        raise Refused("cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {place!r}")
+        raise Refused(
+            "cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {place!r}"
+        )
     if order.cwd and place and not policy.covers(order.cwd, place, replace(held, read=())):
         # Where the parent may only read, the child may not write either.
         write = held.write if held.write is not None else (place,)
         capabilities = policy.narrow(capabilities, Capabilities(write=write))
     model = order.model or definition.model or parent.model
-    if model not in shared.models or (capabilities.models is not None and model not in capabilities.models):
-        known = ", ".join(capabilities.models if capabilities.models is not None else sorted(shared.models))
+    if model not in shared.models or (
+        capabilities.models is not None and model not in capabilities.models
+    ):
+        known = ", ".join(
+            capabilities.models if capabilities.models is not None else sorted(shared.models)
+        )
         raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
     return Spec(
         id=id,
@@ -183,26 +241,32 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
 
 
 def _settled(order: Order, parent: Order, place: str) -> Order:
-    """The order as it is kept: what it left to its parent is decided. Who is waited for is also heard; who belongs to a
-    group that will be summed up is kept for it."""
+    """The order as it is kept: what it left to its parent is decided. Who is waited for is also
+    heard; who belongs to a group that will be summed up is kept for it."""
     bond = order.bond or parent.orphans
     news = order.news or bond == "wait"
     retention = "keep" if order.group_size else order.retention
     questions, cwd = order.questions or parent.questions, order.cwd or place
     settled = (bond, news, retention, questions, cwd)
     if settled != (order.bond, order.news, order.retention, order.questions, order.cwd):
-        order = replace(order, bond=bond, news=news, retention=retention, questions=questions, cwd=cwd)
+        order = replace(
+            order, bond=bond, news=news, retention=retention, questions=questions, cwd=cwd
+        )
     return in_lane_order(order)
 
 
 def in_lane_order(order: Order) -> Order:
-    """Everybody takes lanes in one order and each once, so that no two runs wait for each other: those of the tree
-    first, so that nobody holds up other trees while it waits for its own, and narrow ones before wide ones."""
+    """Everybody takes lanes in one order and each once, so that no two runs wait for each other:
+    those of the tree first, so that nobody holds up other trees while it waits for its own, and
+    narrow ones before wide ones."""
     if len(order.lanes) < 2:
         return order
     by_name = {lane.name: lane for lane in reversed(order.lanes)}
     return replace(
-        order, lanes=tuple(sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name)))
+        order,
+        lanes=tuple(
+            sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name))
+        ),
     )
 
 
@@ -222,15 +286,22 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
     if asked.tools is not None and order.unknown_tool == "error":
         unknown = sorted(set(asked.tools) - set(reach))
         if unknown:
-            raise Refused("tools", f"agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}")
+            raise Refused(
+                "tools", f"agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}"
+            )
         beyond = [t for t in asked.tools if not policy.allows(held, t)]
         if beyond:
             raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
     given = policy.lend(held, asked, reach, definition.crew)
-    wanted = definition.tools if asked.tools is None else tuple({*definition.tools} & {*asked.tools})
+    wanted = (
+        definition.tools if asked.tools is None else tuple({*definition.tools} & {*asked.tools})
+    )
     if (wanted or asked.tools) and not any(policy.allows(given, t) for t in wanted):
         names = ", ".join(sorted(wanted or asked.tools or ()))
-        raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff")
+        raise Refused(
+            "tools",
+            f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff",
+        )
     return given
 
 
@@ -239,7 +310,9 @@ def _base(run: Run, ctx: StepContext, order: Order) -> Base | None:
     if order.context.kind not in ("fork", "last"):
         return order.context.base
     length = fork_point(run)
-    start = run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
+    start = (
+        run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
+    )
     return Base(conversation=ctx.spec.conversation, length=length, start=start)
 
 
@@ -254,7 +327,9 @@ def fork_point(run: Run) -> int:
             return run.length
 
 
-def enlist(tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None) -> Run:
+def enlist(
+    tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None
+) -> Run:
     """The run exists: its row, its account, its first message."""
     order, base = spec.order, spec.base
     funded = UNFUNDED
@@ -298,7 +373,11 @@ def hire(run: Run, ctx: StepContext, event: Ordered, planned: list[tuple[Spec, L
         if spec.order.share != DRAWN and grant is not UNLIMITED:
             hold = tuple(g or 0 for g in grant)
             tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
-        known = spec.order.context.tokens if spec.order.context.kind == "run" else run.context + run.fresh
+        known = (
+            spec.order.context.tokens
+            if spec.order.context.kind == "run"
+            else run.context + run.fresh
+        )
         context = known if spec.base is not None else 0
         enlist(tree, spec, grant, ctx.now, context, run.deadline)
         fan.pending[spec.id] = None
@@ -309,12 +388,18 @@ def hire(run: Run, ctx: StepContext, event: Ordered, planned: list[tuple[Spec, L
     return replace(run, n_children=run.n_children + len(planned))
 
 
-def check_words(run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
-    """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
+def check_words(
+    run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]
+) -> None:
+    """Messages go to the parent, to own children and to peers that were permitted; cancels go to
+    own children."""
     written: dict[str, int] = {}
     for send in sends:
-        if send.to not in ctx.tree.specs and (ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())):
-            continue  # a run of another tree: whether it can be reached is seen when the message gets there
+        if send.to not in ctx.tree.specs and (
+            ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())
+        ):
+            # a run of another tree: whether it can be reached is seen when the message gets there
+            continue
         why = cannot_write(ctx.tree, run.id, send.to, written.get(send.to, 0))
         if why is not None:
             raise Refused("comms", why)
@@ -328,8 +413,8 @@ def check_words(run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tu
 
 
 def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
-    """Why `sender` may not write to `to`, a run of this tree, now, or None. The sender may be of another tree, and the
-    empty one is the user; `more` are on their way."""
+    """Why `sender` may not write to `to`, a run of this tree, now, or None. The sender may be of
+    another tree, and the empty one is the user; `more` are on their way."""
     spec = tree.specs.get(to)
     if spec is None or not tree.is_live(to):
         return f"{to!r} is not a live run that you may write to"
@@ -340,7 +425,9 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
             return f"{to!r} is not a live run that you may write to"
     fan_in = tree.fans.get(to)
     if not sender and fan_in is not None and fan_in.refuses_mail:
-        return f"{to!r} is busy: it waits for its children and takes no message before they are back"
+        return (
+            f"{to!r} is busy: it waits for its children and takes no message before they are back"
+        )
     waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
     if waiting >= tree.shared.rules.mail_per_sender:
         return f"{to!r} has {waiting} messages from you that it has not read yet"

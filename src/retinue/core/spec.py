@@ -1,4 +1,5 @@
-"""What is asked for: an order for a run, the spec that it becomes, and what else a tool may want of the machine."""
+"""What is asked for: an order for a run, the spec that it becomes, and what else a tool may want of
+the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from retinue.formats.safe_text import one_line
 
 
 class Base(Value):
-    """A fork's prefix: the first `length` messages of another conversation, visible from `start`."""
+    """A fork's prefix: the first `length` messages of another conversation, visible from
+    `start`."""
 
     conversation: str
     length: int
@@ -20,8 +22,8 @@ class Base(Value):
 
 
 class Context(Value):
-    """What a child knows before it starts: nothing, a summary, its parent's last n turns, all of its parent's
-    conversation, or that of `run`, which has ended (`base`, of about `tokens`)."""
+    """What a child knows before it starts: nothing, a summary, its parent's last n turns, all of
+    its parent's conversation, or that of `run`, which has ended (`base`, of about `tokens`)."""
 
     kind: Literal["none", "summary", "last", "fork", "run"] = "none"
     text: str = ""
@@ -32,8 +34,9 @@ class Context(Value):
 
 
 class Lane(Value):
-    """A named queue with a size, for one tree of runs (`scope`) or for all. `on_full` decides whether a spawn waits in
-    it or is refused, which only a lane of one tree can do: only there it is known how many others want a slot."""
+    """A named queue with a size, for one tree of runs (`scope`) or for all. `on_full` decides
+    whether a spawn waits in it or is refused, which only a lane of one tree can do: only there it
+    is known how many others want a slot."""
 
     name: str
     size: int
@@ -46,11 +49,14 @@ class Lane(Value):
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(f"lane {self.name!r} must have room for at least one run, not {self.size}")
+            raise ValueError(
+                f"lane {self.name!r} must have room for at least one run, not {self.size}"
+            )
 
 
 class Loaded(Value):
-    """A file whose text is part of a run's instructions, and about how many tokens it costs in each turn."""
+    """A file whose text is part of a run's instructions, and about how many tokens it costs in each
+    turn."""
 
     path: str
     sha256: str
@@ -59,8 +65,8 @@ class Loaded(Value):
 
 
 class Retry(Value):
-    """How often a model call is tried, and how long between tries (full jitter below base * 2^n); then the run waits
-    for its provider and tries once in a while, or fails."""
+    """How often a model call is tried, and how long between tries (full jitter below base * 2^n);
+    then the run waits for its provider and tries once in a while, or fails."""
 
     attempts: int = 6
     base_ms: int = 500
@@ -73,28 +79,31 @@ class Retry(Value):
 
 
 DRAWN = "drawn"
-"""A share by which nothing is set aside: the budget is a limit, and what is spent comes from the parent's account."""
+"""A share by which nothing is set aside: the budget is a limit, and what is spent comes from the
+parent's account."""
 
 
 class Order(Value):
     """What a caller asks for when it wants a run. Every field has the default of a plain child.
 
-    `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of itself when its parent
-    does ("" leaves that to the parent). `news`: whether a parent that was not waiting is told by mail. A `group` of
-    `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of
-    one child of a call ends its siblings. `results` is the order of those of one call; `creation` is also that of news
-    which is read together. `aggregate`: whether the results of children that are joined by turn stand in
-    their own call's answer, or those of all such calls of the turn together in that of the last. `while_waiting`: what
-    becomes of a user's message to a parent that waits for this child. `mixed_submit`: whether a run that hands in its
-    result beside other calls is asked again, or has failed. `skip_token`: words that as a whole last text mean that
-    there is nothing to tell. A reply of more than `keep_whole` bytes is also kept as an artifact.
-    `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
-    may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
-    `loaded` are the files that its instructions were put together from. `remark` is what whoever reads the result is to
-    know about the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie between
-    this one and the one that was given the dialect, this one included. `may_ask`: whether its tools may ask others;
-    what needs a permission is asked for all the same.
-    """
+    `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of
+    itself when its parent does ("" leaves that to the parent). `news`: whether a parent that was
+    not waiting is told by mail. A `group` of `group_size` whose members announce also announces a
+    summary, after the last of them. `fail_fast`: the failure of one child of a call ends its
+    siblings. `results` is the order of those of one call; `creation` is also that of news which is
+    read together. `aggregate`: whether the results of children that are joined by turn stand in
+    their own call's answer, or those of all such calls of the turn together in that of the last.
+    `while_waiting`: what becomes of a user's message to a parent that waits for this child.
+    `mixed_submit`: whether a run that hands in its result beside other calls is asked again, or has
+    failed. `skip_token`: words that as a whole last text mean that there is nothing to tell. A
+    reply of more than `keep_whole` bytes is also kept as an artifact. `questions`: whether somebody
+    is there to answer them ("" leaves that to the parent; for a root it means that tools may ask,
+    and that what would need a permission is denied). `isolation`: whether it works in a copy of its
+    own. `loaded` are the files that its instructions were put together from. `remark` is what
+    whoever reads the result is to know about the order. `dialect` is that of the tool that asks for
+    it, and `level` how many runs of it lie between this one and the one that was given the dialect,
+    this one included. `may_ask`: whether its tools may ask others; what needs a permission is asked
+    for all the same."""
 
     agent: str
     task: str
@@ -153,7 +162,8 @@ class Order(Value):
 
     @property
     def name(self) -> str:
-        """What the run is called, as it may stand in a line of others' words: a label is what a model wrote."""
+        """What the run is called, as it may stand in a line of others' words: a label is what a
+        model wrote."""
         return one_line(self.label or self.agent, 200)
 
     @property
@@ -177,8 +187,8 @@ class Slot(Value):
 
 
 class Spec(Value):
-    """The immutable order for one run, with everything that was decided when it was taken on. `tag` is what its first
-    prompt was expected to cost."""
+    """The immutable order for one run, with everything that was decided when it was taken on. `tag`
+    is what its first prompt was expected to cost."""
 
     id: str
     order: Order
@@ -206,8 +216,9 @@ class Send(Value):
 
 
 class Wait(Value):
-    """Keep the call open until all of these children have ended, or the first of them, or the time is over; then run
-    the tool again, with `then` as its arguments. What a waiting run hears of them it hears also without waiting."""
+    """Keep the call open until all of these children have ended, or the first of them, or the time
+    is over; then run the tool again, with `then` as its arguments. What a waiting run hears of them
+    it hears also without waiting."""
 
     runs: tuple[str, ...]
     timeout_ms: int
@@ -218,11 +229,11 @@ class Wait(Value):
 class Orders(Value):
     """What a tool wants the machine to do, all of it or nothing.
 
-    `answer` is the call's result, unless children are joined or there is a `wait`: then the call stays open until they
-    have ended. `posts` are texts for the channel that asked. `refusals` maps a limit's name to the words that the
-    family uses for it ("" for any other limit); `{why}` in them stands for the numbers, `{json}` for the same
-    inside a string of JSON. `pause` ends the turn and waits for news.
-    """
+    `answer` is the call's result, unless children are joined or there is a `wait`: then the call
+    stays open until they have ended. `posts` are texts for the channel that asked. `refusals` maps
+    a limit's name to the words that the family uses for it ("" for any other limit); `{why}` in
+    them stands for the numbers, `{json}` for the same inside a string of JSON. `pause` ends the
+    turn and waits for news."""
 
     spawns: tuple[Order, ...] = ()
     sends: tuple[Send, ...] = ()

@@ -1,8 +1,8 @@
-"""What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are rows of their own.
+"""What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are
+rows of their own.
 
-A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree, texts are
-messages.
-"""
+A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree,
+texts are messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import Literal
 
 from retinue.core.cache_figures import Cached
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.values import Artifact, Call, Capabilities, Ending, Grant, Helpers, Usage, Value, Work
+from retinue.core.values import (
+    Artifact,
+    Call,
+    Capabilities,
+    Ending,
+    Grant,
+    Helpers,
+    Usage,
+    Value,
+    Work,
+)
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
@@ -21,8 +31,9 @@ class State(Value, tag=True, tag_field="is"):
 
 
 class Kept(Value):
-    """What a run that waits for its turn knows of the call that it will make then: its place in line for the budget (0
-    when it had none yet), how often it was tried, and until when it is patient with its provider."""
+    """What a run that waits for its turn knows of the call that it will make then: its place in
+    line for the budget (0 when it had none yet), how often it was tried, and until when it is
+    patient with its provider."""
 
     ticket: int = 0
     tries: int = 0
@@ -33,8 +44,8 @@ NEW_CALL = Kept()
 
 
 class Queued(State):
-    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run before, and goes on with
-    a call of this purpose."""
+    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run
+    before, and goes on with a call of this purpose."""
 
     lane: int = 0
     back: bool = False
@@ -44,9 +55,10 @@ class Queued(State):
 
 
 class Thinking(State):
-    """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it. `waits_for` says
-    what keeps the provider, when the run waits for it, in words, and `waits_kind` of what kind that is. It waits until
-    `patient_until` at the latest. The provider's cache should have `expected` tokens of the prompt."""
+    """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it.
+    `waits_for` says what keeps the provider, when the run waits for it, in words, and `waits_kind`
+    of what kind that is. It waits until `patient_until` at the latest. The provider's cache should
+    have `expected` tokens of the prompt."""
 
     attempt: int
     purpose: Purpose
@@ -61,10 +73,11 @@ class Thinking(State):
 
 
 class Short(State):
-    """It waits at `account` until others of its tree have given back what they hold: then it can hold what its next
-    call may cost (`need`, and `last` for a last turn after it if the account is its own). `lack` is the amount that
-    there is too little of. With `asks` too much of it is spent, and a person was asked, in these words, what is to be
-    done; `more` would be enough for this run. It holds no slot."""
+    """It waits at `account` until others of its tree have given back what they hold: then it can
+    hold what its next call may cost (`need`, and `last` for a last turn after it if the account is
+    its own). `lack` is the amount that there is too little of. With `asks` too much of it is spent,
+    and a person was asked, in these words, what is to be done; `more` would be enough for this run.
+    It holds no slot."""
 
     purpose: Purpose
     account: str
@@ -77,7 +90,8 @@ class Short(State):
 
 
 class BrokenOff(Value):
-    """A model call that is stopped and whose cost is not known yet; `hold` is what the ledger keeps for it."""
+    """A model call that is stopped and whose cost is not known yet; `hold` is what the ledger keeps
+    for it."""
 
     attempt: int
     hold: Amounts
@@ -85,8 +99,9 @@ class BrokenOff(Value):
 
 
 class Watch(Value):
-    """A call that waits for children which it has not joined: when that is over, its tool is run again with `call`, and
-    with the ends of those (`back`) that nobody can look up any more, because they are not kept."""
+    """A call that waits for children which it has not joined: when that is over, its tool is run
+    again with `call`, and with the ends of those (`back`) that nobody can look up any more, because
+    they are not kept."""
 
     index: int
     call: Call
@@ -97,8 +112,8 @@ class Watch(Value):
 
 
 class Question(Value):
-    """What a call waits for: an answer to what its tool asks, or a permission. `id` names exactly this call with
-    exactly these arguments."""
+    """What a call waits for: an answer to what its tool asks, or a permission. `id` names exactly
+    this call with exactly these arguments."""
 
     index: int
     id: str
@@ -109,10 +124,10 @@ class Question(Value):
 
 
 class Calls(Value):
-    """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being run, `asks` wait for
-    an answer from outside. What is open and neither waits for children: joined ones, or those that `waits` names.
-    `woken` are run again after such a wait; that takes no slot, for they only look. `questions` has one for each of
-    `asks`."""
+    """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being
+    run, `asks` wait for an answer from outside. What is open and neither waits for children: joined
+    ones, or those that `waits` names. `woken` are run again after such a wait; that takes no slot,
+    for they only look. `questions` has one for each of `asks`."""
 
     message: int
     count: int
@@ -126,15 +141,16 @@ class Calls(Value):
 
 
 class Working(State):
-    """Tools are running. It is not `seated` when it gave its slots back to wait for a permission and has it now."""
+    """Tools are running. It is not `seated` when it gave its slots back to wait for a permission
+    and has it now."""
 
     calls: Calls
     seated: bool = True
 
 
 class Waiting(State):
-    """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail, must come first; with
-    `all`, the news of the last child that it stays for."""
+    """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail,
+    must come first; with `all`, the news of the last child that it stays for."""
 
     calls: Calls | None = None
     all: bool = False
@@ -147,7 +163,8 @@ class Asking(State):
 
 
 class Stopping(State):
-    """It has its ending and waits for the last child to end; with `all`, also for those that may outlive it."""
+    """It has its ending and waits for the last child to end; with `all`, also for those that may
+    outlive it."""
 
     ending: Ending
     all: bool = False
@@ -163,8 +180,8 @@ AnyState = Queued | Thinking | Short | Working | Waiting | Asking | Stopping | E
 
 
 class Breaker(Value):
-    """Equal failures in a row under one parent, each call counted once whoever of its children failed; open until
-    `until`. `calls` are those that are counted."""
+    """Equal failures in a row under one parent, each call counted once whoever of its children
+    failed; open until `until`. `calls` are those that are counted."""
 
     signature: str
     count: int
@@ -173,9 +190,9 @@ class Breaker(Value):
 
 
 class Suspicion(Value):
-    """What is held against a run since its last progress: it was in flight at so many deaths of the process, at `alone`
-    of them, in a row, as the only suspect; it was `cleared` so often since. `on_trial`: it was taken up as the only
-    suspect. See `suspects`."""
+    """What is held against a run since its last progress: it was in flight at so many deaths of the
+    process, at `alone` of them, in a row, as the only suspect; it was `cleared` so often since.
+    `on_trial`: it was taken up as the only suspect. See `suspects`."""
 
     deaths: int = 0
     alone: int = 0
@@ -186,15 +203,16 @@ class Suspicion(Value):
 class Run(Value):
     """The changing part of a run.
 
-    `context` is the token count that the provider last told, `fresh` the bytes since: together an upper bound of the
-    next prompt. `prompt` is what the provider last counted of a prompt, which its cache should have until `warm_until`;
-    `cache` is what caches were expected to give, and gave. `said` is the last text, kept for a partial result;
-    `gathered` the beginning of what children have reported since. `epoch` is that of the process that has started it or
-    taken it up. `grants` are rules by which a person has said yes once and for all to something that this tree of runs
-    asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last reply was not made because the
-    budget of calls was spent. `helpers` counts whose results came back lacking; its own children that are whole are not
-    in it before the end, for `n_children` has them.
-    """
+    `context` is the token count that the provider last told, `fresh` the bytes since: together an
+    upper bound of the next prompt. `prompt` is what the provider last counted of a prompt, which
+    its cache should have until `warm_until`; `cache` is what caches were expected to give, and
+    gave. `said` is the last text, kept for a partial result; `gathered` the beginning of what
+    children have reported since. `epoch` is that of the process that has started it or taken it up.
+    `grants` are rules by which a person has said yes once and for all to something that this tree
+    of runs asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last
+    reply was not made because the budget of calls was spent. `helpers` counts whose results came
+    back lacking; its own children that are whole are not in it before the end, for `n_children` has
+    them."""
 
     id: str
     state: AnyState
@@ -242,7 +260,8 @@ REFUSALS = ("auth", "quota")
 
 
 def account_refusal(run: Run) -> str:
-    """Why the provider refuses the account of a run that waits for it: one of REFUSALS, "" when it does not."""
+    """Why the provider refuses the account of a run that waits for it: one of REFUSALS, "" when it
+    does not."""
     if not isinstance(run.state, Thinking) or run.state.retry_at is None:
         return ""
     return run.state.waits_kind if run.state.waits_kind in REFUSALS else ""
@@ -267,9 +286,9 @@ QUIET = frozenset((Queued, Thinking, Stopping, Ended))
 
 
 def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
-    """Whether the run goes on by itself, without news from its children and without mail: also when the results of its
-    children are being put into words. A person who was asked is trusted to answer; the parent that was asked may wait
-    for this very run."""
+    """Whether the run goes on by itself, without news from its children and without mail: also when
+    the results of its children are being put into words. A person who was asked is trusted to
+    answer; the parent that was asked may wait for this very run."""
     match run.state:
         case Waiting(calls=calls):
             return calls is not None and (is_composing or bool(calls.waits))
@@ -294,13 +313,19 @@ def questions_of(run: Run | None) -> tuple[Question, ...]:
 
 
 def has_questions(state: State) -> bool:
-    """Whether there are `questions_of` its run, or a limit is asked about, for whoever asks at every step."""
+    """Whether there are `questions_of` its run, or a limit is asked about, for whoever asks at
+    every step."""
     calls: Calls | None = getattr(state, "calls", None)
-    return bool(calls.questions) if calls is not None else isinstance(state, Short) and bool(state.asks)
+    return (
+        bool(calls.questions)
+        if calls is not None
+        else isinstance(state, Short) and bool(state.asks)
+    )
 
 
 def limit_asked(run: Run | None) -> tuple[str, str] | None:
-    """The account and the amount about which a person was asked for this run, while it waits for the answer."""
+    """The account and the amount about which a person was asked for this run, while it waits for
+    the answer."""
     state = run.state if run is not None else None
     return (state.account, state.lack) if isinstance(state, Short) and state.asks else None
 

@@ -1,6 +1,5 @@
-"""The names of states: what the machine calls them, and what people are told. Nothing is imported here, because
-listings have to be quick.
-"""
+"""The names of states: what the machine calls them, and what people are told. Nothing is imported
+here, because listings have to be quick."""
 
 from __future__ import annotations
 
@@ -33,15 +32,21 @@ def state_text(state: str) -> str:
 
 
 def is_wanted(state: str, names: Iterable[str]) -> bool:
-    """Whether a state is among those asked for; `failed` means every way to fail, `open` everything that goes on."""
+    """Whether a state is among those asked for; `failed` means every way to fail, `open` everything
+    that goes on."""
     for name in names:
-        if name == state or (name == "failed" and state in FAILURES) or (name == "open" and state not in ENDS):
+        if (
+            name == state
+            or (name == "failed" and state in FAILURES)
+            or (name == "open" and state not in ENDS)
+        ):
             return True
     return False
 
 
 def short_id(id: str) -> str:
-    """Ids start with their time, so runs of one minute look alike: people are shown a piece of the other end."""
+    """Ids start with their time, so runs of one minute look alike: people are shown a piece of the
+    other end."""
     return id[24:30] if len(id) == 36 else id
 
 

@@ -1,4 +1,5 @@
-"""What one step has before it: the run's spec, the time, its tree; and where it leaves messages, effects and news."""
+"""What one step has before it: the run's spec, the time, its tree; and where it leaves messages,
+effects and news."""
 
 from __future__ import annotations
 
@@ -12,12 +13,22 @@ from retinue.core.shared import Shared
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.tree import Tree
-from retinue.core.values import Assistant, Capabilities, Definition, Delivery, Message, ModelInfo, Rules, Words
+from retinue.core.values import (
+    Assistant,
+    Capabilities,
+    Definition,
+    Delivery,
+    Message,
+    ModelInfo,
+    Rules,
+    Words,
+)
 from retinue.formats.fair_cut import clip
 
 NO_WORDS = Words()
 OVERHEAD = 24
-"""Bytes that a provider may add around one message: counted as tokens, so that a bound stays a bound."""
+"""Bytes that a provider may add around one message: counted as tokens, so that a bound stays a
+bound."""
 IMAGE = 8_192
 """More tokens than any provider counts for one picture."""
 
@@ -43,7 +54,11 @@ class StepContext:
     def words(self) -> Words:
         """How the tool that started this run speaks of it."""
         parent = self.tree.specs.get(self.spec.parent)
-        return of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
+        return (
+            of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec)
+            if parent
+            else NO_WORDS
+        )
 
     def access(self, run: Run) -> Capabilities:
         """What the run holds itself; `tree.held` also asks everybody above it."""
@@ -69,7 +84,8 @@ class StepContext:
             self.perform(Deliver(key=delivery.key, at=delivery.next_at))
 
     def say(self, text: str, *what: object, note: str = "") -> None:
-        """Tell the channel that asked for the work, if there is one. `what` names the message within the run."""
+        """Tell the channel that asked for the work, if there is one. `what` names the message
+        within the run."""
         spec = self.spec
         if spec.origin.channel:
             self.dispatch(
@@ -92,7 +108,8 @@ class StepContext:
         return self.tree.n_live(run.id) > 0
 
     def children(self, run: Run) -> list[str]:
-        """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
+        """Live children, oldest first. (An ended child that still has children of its own is not
+        live.)"""
         runs = self.tree.runs
         return [c for c in self.tree.children.get(run.id, ()) if c in runs]
 
@@ -113,7 +130,8 @@ class StepContext:
 
 
 def seated(run: Run, now: int) -> Run:
-    """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held in the ledger."""
+    """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held
+    in the ledger."""
     return replace(run, state=idle(run, now))
 
 

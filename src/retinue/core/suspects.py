@@ -1,17 +1,19 @@
-"""Which run kills the process? Whoever was in flight at every death since its last progress may; nobody else.
+"""Which run kills the process? Whoever was in flight at every death since its last progress may;
+nobody else.
 
-After two such deaths the suspects are tried, in waves of one process: first one half of those who were in flight at the
-last death, and at the most deaths in a row, then the other half, then those who were held back when it died. A wave is
-watched for a while; whoever moves on, or is still there when it is over, is cleared, on record, before the next wave is
-taken up. So each death halves the suspects, whichever half it hits, and one process goes on with all of them within a
-few waves. Everybody else is taken up at once.
+After two such deaths the suspects are tried, in waves of one process: first one half of those who
+were in flight at the last death, and at the most deaths in a row, then the other half, then those
+who were held back when it died. A wave is watched for a while; whoever moves on, or is still there
+when it is over, is cleared, on record, before the next wave is taken up. So each death halves the
+suspects, whichever half it hits, and one process goes on with all of them within a few waves.
+Everybody else is taken up at once.
 
-Whoever is left alone is held back first, while the others show that the process lives without it, for a time that
-nobody can guess; only a death that comes right after it was taken up counts against it. It is quarantined after
-`max_deaths` of these in a row, and one more for each time that it was cleared. Somebody outside who kills the process
-hits such a moment one time in eight at best, so that sixty kills in a row put an innocent run aside in about one of 100
-cases, in the worst rhythm there is.
-"""
+Whoever is left alone is held back first, while the others show that the process lives without it,
+for a time that nobody can guess; only a death that comes right after it was taken up counts against
+it. It is quarantined after `max_deaths` of these in a row, and one more for each time that it was
+cleared. Somebody outside who kills the process hits such a moment one time in eight at best, so
+that sixty kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm
+there is."""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from retinue.core.values import Rules
 SUSPECTED_AFTER = 2
 WATCH_MS = 1_000
 LONGEST = 5
-"""The time for which a wave is watched is doubled each time that all of them were cleared, this often at most: one that
-kills slowly is found later."""
+"""The time for which a wave is watched is doubled each time that all of them were cleared, this
+often at most: one that kills slowly is found later."""
 HIDDEN = 8
-"""Whoever is left alone is held back for at most so many times as long as it is watched: the longer, the less likely it
-is that somebody outside hits the moment after it was taken up."""
+"""Whoever is left alone is held back for at most so many times as long as it is watched: the
+longer, the less likely it is that somebody outside hits the moment after it was taken up."""
 NOTHING = Suspicion()
 
 
@@ -42,7 +44,8 @@ def is_in_flight(run: Run) -> bool:
 
 
 def was_there(run: Run, epoch: int) -> bool:
-    """Whether the process before this one had taken the run up. (Old rows do not say: then it had.)"""
+    """Whether the process before this one had taken the run up. (Old rows do not say: then it
+    had.)"""
     return run.epoch in (0, epoch - 1)
 
 
@@ -55,10 +58,15 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
         alone = known.alone + 1 if known.on_trial else 0
         found = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
     else:
-        # Somebody else killed that process. If this run was about to be blamed, it takes more to blame it now.
-        found = Suspicion(deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0))
+        # Somebody else killed that process. If this run was about to be blamed, it takes more to
+        # blame it now.
+        found = Suspicion(
+            deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0)
+        )
     if event.alone:
-        found = Suspicion(deaths=found.deaths, alone=found.alone, cleared=found.cleared, on_trial=True)
+        found = Suspicion(
+            deaths=found.deaths, alone=found.alone, cleared=found.cleared, on_trial=True
+        )
     return None if found == NOTHING else found
 
 
@@ -73,7 +81,8 @@ def cleared(run: Run) -> Suspicion | None:
 
 
 class Trial:
-    """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the others are held."""
+    """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the
+    others are held."""
 
     def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Rules) -> None:
         counts: dict[str, int] = {}
@@ -116,11 +125,16 @@ class Trial:
     def saw(self, runs: Mapping[str, Run]) -> bool:
         """These have changed. Whether the wave is over, because everybody in it has moved on."""
         watched = self.waves[0]
-        gone = [id for id in watched & runs.keys() if runs[id].suspicion is None or isinstance(runs[id].state, Ended)]
+        gone = [
+            id
+            for id in watched & runs.keys()
+            if runs[id].suspicion is None or isinstance(runs[id].state, Ended)
+        ]
         watched.difference_update(gone)
         return bool(gone) and not watched
 
     def go_on(self) -> list[str]:
-        """The wave is over: who was watched until now, and has lived. The next wave may be taken up."""
+        """The wave is over: who was watched until now, and has lived. The next wave may be taken
+        up."""
         self.number += 1
         return sorted(self.waves.pop(0))

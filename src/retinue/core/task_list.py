@@ -1,6 +1,6 @@
-"""The to-do list of a tree of runs. What is kept is what was done to it, each act under its key; the list is the fold,
-so that an act repeated after a crash counts once and runs that write at the same time need no lock.
-"""
+"""The to-do list of a tree of runs. What is kept is what was done to it, each act under its key;
+the list is the fold, so that an act repeated after a crash counts once and runs that write at the
+same time need no lock."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ class TaskList:
                 if task is None:
                     return ()
                 fields = {name: getattr(act, name) for name in ("title", "status", "owner", "note")}
-                self.tasks[act.id] = replace(task, **{name: v for name, v in fields.items() if v is not None})
+                self.tasks[act.id] = replace(
+                    task, **{name: v for name, v in fields.items() if v is not None}
+                )
                 return (act.id,)
             case Removed():
                 return tuple(id for id in act.ids if self.tasks.pop(id, None) is not None)

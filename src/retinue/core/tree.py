@@ -1,12 +1,13 @@
-"""One tree: a root run and everybody below it, with what they share: lanes, fan-ins, mailboxes, accounts, deliveries.
+"""One tree: a root run and everybody below it, with what they share: lanes, fan-ins, mailboxes,
+accounts, deliveries.
 
-The tree is the unit. A step of a run reads rows of other runs (how a child ended, what an ancestor holds, who waits),
-and they are always of its own tree; what it reads beyond that is in `Shared` and does not change under it. So a tree
-can be stepped, stored, lost and taken up again by itself.
+The tree is the unit. A step of a run reads rows of other runs (how a child ended, what an ancestor
+holds, who waits), and they are always of its own tree; what it reads beyond that is in `Shared` and
+does not change under it. So a tree can be stepped, stored, lost and taken up again by itself.
 
-Nothing here knows a state's rules (those are in `run` and its neighbours) and nothing here is stored as such: after a
-restart a tree is built again from its open runs. Every operation costs what it touches, never what is live.
-"""
+Nothing here knows a state's rules (those are in `run` and its neighbours) and nothing here is
+stored as such: after a restart a tree is built again from its open runs. Every operation costs what
+it touches, never what is live."""
 
 from __future__ import annotations
 
@@ -27,8 +28,27 @@ from retinue.core.ledger import Ledger
 from retinue.core.permissions import Ruling, rule_on
 from retinue.core.shared import Shared
 from retinue.core.spec import Lane, Spec
-from retinue.core.state import Ended, Queued, Run, Stopping, Waiting, is_moving, is_seated, limit_asked, questions_of
-from retinue.core.values import Call, Capabilities, Definition, Delivery, Guard, Mail, Message, ModelInfo
+from retinue.core.state import (
+    Ended,
+    Queued,
+    Run,
+    Stopping,
+    Waiting,
+    is_moving,
+    is_seated,
+    limit_asked,
+    questions_of,
+)
+from retinue.core.values import (
+    Call,
+    Capabilities,
+    Definition,
+    Delivery,
+    Guard,
+    Mail,
+    Message,
+    ModelInfo,
+)
 
 BEGUN = (CallModel, CallTool, Compose)
 """Effects that an `Abort` calls off."""
@@ -67,8 +87,8 @@ class Changes:
 
 @dataclass(slots=True)
 class Index:
-    """In which tree a run or a delivery is, which run asks a question, and which trees ask about a limit. Kept by the
-    trees, for whoever has to find them."""
+    """In which tree a run or a delivery is, which run asks a question, and which trees ask about a
+    limit. Kept by the trees, for whoever has to find them."""
 
     runs: dict[str, Tree] = field(default_factory=dict)
     deliveries: dict[str, Tree] = field(default_factory=dict)
@@ -77,8 +97,9 @@ class Index:
 
 
 class Tree:
-    """The live runs below one root, and the root. `letters` are for runs of other trees: mail, or the wish that one of
-    them ends. `successor` is the root that goes on in the same conversation, while it is open."""
+    """The live runs below one root, and the root. `letters` are for runs of other trees: mail, or
+    the wish that one of them ends. `successor` is the root that goes on in the same conversation,
+    while it is open."""
 
     def __init__(self, root: str, shared: Shared, index: Index) -> None:
         self.root, self.shared, self._index = root, shared, index
@@ -106,7 +127,8 @@ class Tree:
         self.changes = Changes()
 
     def take_changes(self) -> Changes:
-        """Everything since the last call; the caller now owns it, and nothing of it changes any more."""
+        """Everything since the last call; the caller now owns it, and nothing of it changes any
+        more."""
         changes, self.changes = self.changes, Changes()
         changes.accounts = self.ledger.take_touched()
         if Abort in map(type, changes.effects):
@@ -135,7 +157,8 @@ class Tree:
                 members[spec.order.group] = members.get(spec.order.group, 0) + 1
 
     def dismiss(self, id: str) -> None:
-        """An ended run leaves; its rows stay. Its spec lingers while it has children, who answer to its ancestors."""
+        """An ended run leaves; its rows stay. Its spec lingers while it has children, who answer to
+        its ancestors."""
         run = self.runs.pop(id, None)
         self.mail.pop(id, None)
         self.fans.pop(id, None)
@@ -152,13 +175,15 @@ class Tree:
             id = spec.parent
 
     def discard(self, id: str, path: str) -> None:
-        """Delete an ended child that was not to be kept, once nobody needs its rows: its result is in its parent's
-        history or mailbox, and everybody below it has ended and has announced what there was to announce."""
+        """Delete an ended child that was not to be kept, once nobody needs its rows: its result is
+        in its parent's history or mailbox, and everybody below it has ended and has announced what
+        there was to announce."""
         if id not in self.children and path not in self._announcing:
             self.changes.forgotten.append(id)
 
     def linger(self, spec: Spec, run: Run) -> None:
-        """Keep an ended run's spec for those below it; what was taken from it while it ran stays taken."""
+        """Keep an ended run's spec for those below it; what was taken from it while it ran stays
+        taken."""
         self.narrowed = self.narrowed or run.access is not None
         self.specs[spec.id] = spec if run.access is None else replace(spec, capabilities=run.access)
         self._index.runs[spec.id] = self
@@ -192,7 +217,8 @@ class Tree:
                 yield from self.below(child)
 
     def nearest(self, id: str) -> str:
-        """The run itself if it can still hear something, or the nearest above it that can; "" when nobody can."""
+        """The run itself if it can still hear something, or the nearest above it that can; "" when
+        nobody can."""
         while id:
             run, spec = self.runs.get(id), self.specs.get(id)
             if run is not None and not isinstance(run.state, Ended | Stopping):
@@ -258,9 +284,13 @@ class Tree:
         return out
 
     def deciding(self, id: str) -> list[tuple[str, Capabilities]]:
-        """The first of `ancestry` who decide what the run may call: while nothing was taken from anybody since he was
-        taken on, nobody above it withholds what the run holds itself."""
-        return self.ancestry(id) if self.narrowed else [(self.specs[id].order.name, self.specs[id].capabilities)]
+        """The first of `ancestry` who decide what the run may call: while nothing was taken from
+        anybody since he was taken on, nobody above it withholds what the run holds itself."""
+        return (
+            self.ancestry(id)
+            if self.narrowed
+            else [(self.specs[id].order.name, self.specs[id].capabilities)]
+        )
 
     def cwds(self, id: str) -> list[str]:
         """The directories of the run and its ancestors, in the order of `ancestry`."""
@@ -271,7 +301,8 @@ class Tree:
         return out
 
     def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The rules of the run and its ancestors, each with the directory in which they are meant."""
+        """The rules of the run and its ancestors, each with the directory in which they are
+        meant."""
         out = []
         while (spec := self.specs.get(id)) is not None:
             run = self.runs.get(id)
@@ -287,12 +318,16 @@ class Tree:
         definition, root = self.shared.definitions.get(spec.order.agent), self.runs.get(spec.root)
         guard = definition.guards.get(call.name, Guard()) if definition is not None else Guard()
         grants = [grant for one in (run, root) if one is not None for grant in one.grants]
-        return rule_on(self.ancestry(id), call, guard, grants, self.shared.rules.mode, self.cwds(id))
+        return rule_on(
+            self.ancestry(id), call, guard, grants, self.shared.rules.mode, self.cwds(id)
+        )
 
     def explain(self, id: str, tool: str, args: str, now: int) -> str:
         """Whether a run may call a tool, and which rule says so."""
         guard = self.shared.definitions[self.specs[id].order.agent].guards.get(tool, Guard())
-        return explain(self.ancestry(id), tool, now, guard, args, self.shared.rules.mode, self.cwds(id))
+        return explain(
+            self.ancestry(id), tool, now, guard, args, self.shared.rules.mode, self.cwds(id)
+        )
 
     def held(self, id: str) -> Capabilities:
         """What a run may do now: its own set, within what every ancestor still has."""
@@ -307,12 +342,12 @@ class Tree:
     # lanes
 
     def enter(self, id: str, lanes: tuple[Lane, ...], first: int, *, back: bool) -> int:
-        """Take slots from lane `first` on. Returns how many lanes are held; fewer than all means: it waits in that one.
+        """Take slots from lane `first` on. Returns how many lanes are held; fewer than all means:
+        it waits in that one.
 
-        Lanes are taken in the order of the spec (those of the tree first, narrow ones before wide ones) and held while
-        waiting for the next, so that no two runs can wait for each other. One that trees share is always waited for:
-        it is asked for by an effect.
-        """
+        Lanes are taken in the order of the spec (those of the tree first, narrow ones before wide
+        ones) and held while waiting for the next, so that no two runs can wait for each other. One
+        that trees share is always waited for: it is asked for by an effect."""
         for n in range(first, len(lanes)):
             if lanes[n].is_shared or not self.lanes.acquire(id, lanes[n], back=back):
                 return n
@@ -324,7 +359,8 @@ class Tree:
         self.changes.effects.append(AskSlot(run=id, lane=lane, back=back, ticket=ticket))
 
     def give_back(self, id: str, lanes: tuple[Lane, ...]) -> list[str]:
-        """Give back one slot in each; returns the runs of this tree that now hold the slot they waited for."""
+        """Give back one slot in each; returns the runs of this tree that now hold the slot they
+        waited for."""
         promoted = []
         for lane in lanes:
             if lane.is_shared:
@@ -335,8 +371,8 @@ class Tree:
         return promoted
 
     def leave_queue(self, id: str, lane: Lane) -> bool:
-        """A run that waited in a lane does not want it any more. Whether it holds a slot there, which it was given and
-        has not heard of."""
+        """A run that waited in a lane does not want it any more. Whether it holds a slot there,
+        which it was given and has not heard of."""
         if lane.is_shared:
             self.asked.discard(id)
             self.changes.effects.append(FreeSlot(run=id, lane=lane))
@@ -352,7 +388,8 @@ class Tree:
         return id in self.asked if lane.is_shared else self.lanes.waits(id, lane)
 
     def reseat(self) -> None:
-        """After a restart: those at work hold their slots, those that waited for one ask again when they are told."""
+        """After a restart: those at work hold their slots, those that waited for one ask again when
+        they are told."""
         self.lanes, self.prefixes = Lanes(), Prefixes()
         self.ledger.reopen()
         self.granted.clear()

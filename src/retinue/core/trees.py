@@ -1,8 +1,8 @@
-"""All trees of one process: each event finds its tree, what concerns the whole store is taken here, and what all of
-them have to write is put together for one transaction.
+"""All trees of one process: each event finds its tree, what concerns the whole store is taken here,
+and what all of them have to write is put together for one transaction.
 
-Trees know nothing of each other. What goes between them goes through here: slots of lanes that they share, and letters.
-"""
+Trees know nothing of each other. What goes between them goes through here: slots of lanes that they
+share, and letters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Trees:
         self.index = Index()
         self.lanes = SharedLanes()
         self.failed: list[tuple[str, Exception]] = []
-        """Trees in which a step has failed by a defect of ours. They are not to be used any more: see `set_aside`."""
+        """Trees in which a step has failed by a defect of ours. They are not to be used any more:
+        see `set_aside`."""
         self._writing: dict[str, dict[str, None]] = {}
         self._touched: dict[str, Tree] = {}
         self._letters: dict[str, set[str]] = {}
@@ -82,8 +83,8 @@ class Trees:
         return None if tree is None else tree.specs.get(id)
 
     def first_open(self, id: str) -> list[str]:
-        """The run itself while it is live, else whoever is live nearest below it; of a root also those whom the roots
-        before it in its conversation have left."""
+        """The run itself while it is live, else whoever is live nearest below it; of a root also
+        those whom the roots before it in its conversation have left."""
         tree = self.index.runs.get(id)
         if tree is None:
             return []
@@ -108,10 +109,13 @@ class Trees:
         return any(tree.runs for tree in self.by_root.values())
 
     def open(self, root: str, conversation: str = "") -> Tree:
-        """The tree of this root, made if there is none. Roots that go on in one conversation are kept together."""
+        """The tree of this root, made if there is none. Roots that go on in one conversation are
+        kept together."""
         tree = self.by_root.get(root)
         if tree is None:
-            tree = self.by_root[root] = self._touched.get(root) or Tree(root, self.shared, self.index)
+            tree = self.by_root[root] = self._touched.get(root) or Tree(
+                root, self.shared, self.index
+            )
         if conversation:
             tree.conversation = conversation
             self._writing.setdefault(conversation, {})[root] = None
@@ -119,7 +123,8 @@ class Trees:
         return tree
 
     def _follow(self, conversation: str) -> None:
-        """The last root of a conversation hears of those whom the ones before it have started, while it is live."""
+        """The last root of a conversation hears of those whom the ones before it have started,
+        while it is live."""
         *earlier, last = self._writing[conversation]
         heir = last if last in self.by_root[last].runs else ""
         self.by_root[last].successor = ""
@@ -132,7 +137,8 @@ class Trees:
             self._follow(conversation)
 
     def is_open(self, root: str) -> bool:
-        """Whether a run is open in this tree, or goes on in the conversation that its root began."""
+        """Whether a run is open in this tree, or goes on in the conversation that its root
+        began."""
         tree = self.by_root.get(root)
         return (tree is not None and bool(tree.specs)) or root in self._writing
 
@@ -146,7 +152,8 @@ class Trees:
         return stale
 
     def begin(self, run: str, at: int, event: AnyEvent) -> str:
-        """One event, without the news that it causes: `go_on` takes it, before anything else happens."""
+        """One event, without the news that it causes: `go_on` takes it, before anything else
+        happens."""
         if isinstance(event, OfStore):
             return self._take(at, event)
         if not isinstance(event, OfTree):
@@ -190,8 +197,8 @@ class Trees:
         return not self._unsettled
 
     def go_on(self, most: int) -> int:
-        """Take the news that the last event has caused, letters to other trees too, in at most so many steps. Returns
-        how many there were."""
+        """Take the news that the last event has caused, letters to other trees too, in at most so
+        many steps. Returns how many there were."""
         n = 0
         while self._unsettled and n < most:
             tree = self._unsettled[-1]
@@ -227,8 +234,8 @@ class Trees:
             self.failed.append((root, error))
 
     def _entangled(self, root: str) -> list[str]:
-        """A tree and those with which it has exchanged letters that are not written yet: a letter is sent and received
-        in one transaction, so all of them are set aside, or none."""
+        """A tree and those with which it has exchanged letters that are not written yet: a letter
+        is sent and received in one transaction, so all of them are set aside, or none."""
         found = [root]
         for one in found:
             found += [r for r in self._letters.get(one, ()) if r not in found]
@@ -259,7 +266,13 @@ class Trees:
         match event:
             case Requested(id=id):
                 return self.open(id)
-            case Sent(key=key) | Acked(key=key) | Bounced(key=key) | Requeued(key=key) | Dropped(key=key):
+            case (
+                Sent(key=key)
+                | Acked(key=key)
+                | Bounced(key=key)
+                | Requeued(key=key)
+                | Dropped(key=key)
+            ):
                 return self.index.deliveries.get(key)
             case Broken():
                 return self.by_root.get(run)
@@ -271,8 +284,15 @@ class Trees:
     def _refuse(self, run: str, at: int, event: TreeEvent | RunEvent, why: str = "") -> str:
         """Nobody is there to take it: it is on record with what concerns the whole store."""
         if not why:
-            what = f"delivery {event.key}" if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped) else run
-            why = f"{type(event).__name__} for {what}, which is not {'live' if what == run else 'open'}"
+            what = (
+                f"delivery {event.key}"
+                if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped)
+                else run
+            )
+            why = (
+                f"{type(event).__name__} for {what}, which is not "
+                f"{'live' if what == run else 'open'}"
+            )
         self._own.entries.append(LogEntry(run=run, at=at, event=event, stale=why))
         return why
 
@@ -287,13 +307,17 @@ class Trees:
                 del self._writing[tree.conversation]
 
     def refuse_request(self, event: Requested) -> None:
-        """Raise `Refused` when a root cannot be taken on. Asked before an event is posted, and again by the step."""
+        """Raise `Refused` when a root cannot be taken on. Asked before an event is posted, and
+        again by the step."""
         machine.refuse_request(self.shared, event)
         if event.id in self.index.runs or event.id in self.by_root:
             raise Refused("id", f"a run with the id {event.id!r} exists already")
         roots = self._writing.get(event.conversation, ())
         if any(root in self.by_root[root].runs for root in roots if root in self.by_root):
-            raise Refused("conversation", f"a live run is already writing in conversation {event.conversation}")
+            raise Refused(
+                "conversation",
+                f"a live run is already writing in conversation {event.conversation}",
+            )
 
     # what concerns the whole store
 
@@ -330,7 +354,9 @@ class Trees:
             raise InvalidTransition(f"{root} is still open; cancel it first")
         if tree is not None:
             if any(x.state in ("pending", "sent") for x in tree.deliveries.values()):
-                raise InvalidTransition(f"{root} still has something to announce; wait for it, or drop it")
+                raise InvalidTransition(
+                    f"{root} still has something to announce; wait for it, or drop it"
+                )
             for key in list(tree.deliveries):
                 tree.drop_delivery(key)
             self._close(tree)
@@ -339,7 +365,8 @@ class Trees:
     # between trees
 
     def reseat(self) -> None:
-        """After a restart: who is at work holds its slots; who waited for one asks again when it is told."""
+        """After a restart: who is at work holds its slots; who waited for one asks again when it is
+        told."""
         self.lanes = SharedLanes()
         for tree in self.by_root.values():
             tree.reseat()
@@ -350,16 +377,22 @@ class Trees:
                         self.lanes.hold(spec.id, lane)
 
     def seat(self, effect: AskSlot | FreeSlot) -> tuple[str, int] | None:
-        """Perform what concerns a lane that trees share: who is to be admitted because of it, and its ticket."""
+        """Perform what concerns a lane that trees share: who is to be admitted because of it, and
+        its ticket."""
         if isinstance(effect, FreeSlot):
             return self.lanes.free(effect.run, effect.lane)
         has_slot = self.lanes.ask(effect.run, effect.lane, back=effect.back, ticket=effect.ticket)
         return (effect.run, effect.ticket) if has_slot else None
 
     def _carry(self, tree: Tree, to: str, event: Posted | CancelAsked, sender: str) -> None:
-        """A letter is taken by the tree that it is for, in the same transaction; or its sender hears why not."""
+        """A letter is taken by the tree that it is for, in the same transaction; or its sender
+        hears why not."""
         other = self.index.runs.get(to)
-        why = f"{to!r} is not a live run" if other is None else self._cannot_reach(tree, other, to, event, sender)
+        why = (
+            f"{to!r} is not a live run"
+            if other is None
+            else self._cannot_reach(tree, other, to, event, sender)
+        )
         if other is None or why is not None:
             self._step(tree, sender, Posted(mail=Mail(seq=0, text=UNDELIVERED.format(why=why))))
             return
@@ -367,12 +400,16 @@ class Trees:
         self._letters.setdefault(other.root, set()).add(tree.root)
         self._step(other, to, event)
 
-    def _cannot_reach(self, tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str) -> str | None:
-        """Why a run may not write to a run of another tree, or end it: it must have been permitted to, or go on for the
-        one that has started it."""
+    def _cannot_reach(
+        self, tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str
+    ) -> str | None:
+        """Why a run may not write to a run of another tree, or end it: it must have been permitted
+        to, or go on for the one that has started it."""
         spec = other.specs[to]
         parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
-        is_heir = parent is not None and writer is not None and parent.conversation == writer.conversation
+        is_heir = (
+            parent is not None and writer is not None and parent.conversation == writer.conversation
+        )
         comms = (tree.held(sender).comms or ()) if writer is not None else ()
         is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
         if not is_heir and not is_permitted:
@@ -393,7 +430,8 @@ class Trees:
         return "" if tree is None else tree.root
 
     def take_changes(self) -> Changes:
-        """Everything since the last call, of all trees; the caller now owns it, and nothing of it changes any more."""
+        """Everything since the last call, of all trees; the caller now owns it, and nothing of it
+        changes any more."""
         assert not self._unsettled, "half a transaction is not written"
         own, touched = self._own, self._touched
         self._touched, self._letters = {}, {}
@@ -406,9 +444,10 @@ class Trees:
         return own
 
     def set_aside(self, root: str, at: int, error: str, row: Run | None) -> list[str]:
-        """A step of this tree has failed by a defect of ours. What it has changed since its changes were taken last is
-        dropped, and it is not held any more: what is on record stays as it is, and so does what is being written. Its
-        root's row (`row`, as that leaves it) says why. Returns the runs that were live in it."""
+        """A step of this tree has failed by a defect of ours. What it has changed since its changes
+        were taken last is dropped, and it is not held any more: what is on record stays as it is,
+        and so does what is being written. Its root's row (`row`, as that leaves it) says why.
+        Returns the runs that were live in it."""
         tree, touched = self.by_root.get(root), self._touched.pop(root, None)
         self._unsettled = [other for other in self._unsettled if other.root != root]
         if touched is not None:
@@ -425,7 +464,9 @@ class Trees:
         for id, spec in tree.specs.items():
             tree.ask_about(tree.runs.get(id), None)
             self.index.runs.pop(id, None)
-            self._own.effects += [FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if lane.is_shared]
+            self._own.effects += [
+                FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if lane.is_shared
+            ]
         return list(tree.runs)
 
 

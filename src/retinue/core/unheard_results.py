@@ -1,6 +1,6 @@
-"""Results that nobody has heard of: of children that ended when their parent had ended, nobody went on in its
-conversation, and there was no channel to tell. Whoever goes on there later hears of them first.
-"""
+"""Results that nobody has heard of: of children that ended when their parent had ended, nobody went
+on in its conversation, and there was no channel to tell. Whoever goes on there later hears of them
+first."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from retinue.core.values import Mail
 def unheard(
     parent: Spec, children: Iterable[tuple[Spec, Run]], told: Collection[str], shared: Shared
 ) -> tuple[Mail, ...]:
-    """News of the children of a run that has ended; `told` are those whose ends its conversation knows."""
-    found = [(run.state.ending, spec, run) for spec, run in children if isinstance(run.state, Ended)]
+    """News of the children of a run that has ended; `told` are those whose ends its conversation
+    knows."""
+    found = [
+        (run.state.ending, spec, run) for spec, run in children if isinstance(run.state, Ended)
+    ]
     out = []
     for ending, spec, run in sorted(found, key=lambda one: one[0].at):
         order, is_announced = spec.order, spec.order.announce and bool(spec.origin.channel)

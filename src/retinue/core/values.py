@@ -1,7 +1,7 @@
 """The nouns: frozen values that are stored, sent and compared as they are.
 
-Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers: sums stay exact.
-"""
+Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers:
+sums stay exact."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import msgspec
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Base of all values: immutable and small on the wire. Type checkers hold them to keyword arguments.
+    """Base of all values: immutable and small on the wire. Type checkers hold them to keyword
+    arguments.
 
-    A value is a tree, so the collector of cycles need not look at it (`gc=False`): with thousands of runs that is a
-    good part of the CPU.
-    """
+    A value is a tree, so the collector of cycles need not look at it (`gc=False`): with thousands
+    of runs that is a good part of the CPU."""
 
 
 Join = Literal["call", "turn", "none"]
@@ -32,11 +32,13 @@ MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan"
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
 MOST_TOKENS = 1 << 31
-"""More than any call has: a provider that tells a larger number has told none. Sums of prices then fit into 64 bits."""
+"""More than any call has: a provider that tells a larger number has told none. Sums of prices then
+fit into 64 bits."""
 
 
 class Call(Value):
-    """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the toolbox."""
+    """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the
+    toolbox."""
 
     id: str
     name: str
@@ -68,8 +70,8 @@ class Assistant(Value, tag="assistant", tag_field="role"):
 
 
 class Result(Value, tag="tool", tag_field="role"):
-    """The result of one call. Results stand in order of completion; a codec may sort them. `denied`: a rule or a person
-    did not permit the call."""
+    """The result of one call. Results stand in order of completion; a codec may sort them.
+    `denied`: a rule or a person did not permit the call."""
 
     call_id: str
     text: str
@@ -83,7 +85,8 @@ Message = User | Assistant | Result
 
 
 class Artifact(Value):
-    """Bytes kept outside the conversation: a whole output behind a cut one, or a file a run made."""
+    """Bytes kept outside the conversation: a whole output behind a cut one, or a file a run
+    made."""
 
     path: str
     bytes: int
@@ -91,7 +94,8 @@ class Artifact(Value):
 
 
 class Work(Value):
-    """What an isolated run left on its branch: how much, since which commit, and the artifact that holds the diff."""
+    """What an isolated run left on its branch: how much, since which commit, and the artifact that
+    holds the diff."""
 
     branch: str
     base: str
@@ -104,12 +108,15 @@ class Work(Value):
     @property
     def words(self) -> str:
         size = f"{self.files} files, +{self.added} -{self.removed}"
-        return f"[Changes on branch {self.branch} since {self.base[:12]}: {size}; the diff is in artifact {self.diff}]"
+        return (
+            f"[Changes on branch {self.branch} since {self.base[:12]}: {size}; the diff is in "
+            f"artifact {self.diff}]"
+        )
 
 
 class Usage(Value):
-    """What was spent. `estimated` counts the tokens that were booked without a provider's word, and `nanos_estimated`
-    is what of `nanos` was: of these it is only known that they are not more."""
+    """What was spent. `estimated` counts the tokens that were booked without a provider's word, and
+    `nanos_estimated` is what of `nanos` was: of these it is only known that they are not more."""
 
     input: int = 0
     output: int = 0
@@ -148,9 +155,10 @@ class Usage(Value):
 
 
 class Budget(Value):
-    """What a run and all its descendants may spend together; None means no limit of its own. `seconds` counts from the
-    run's start on the clock of the wall: time is shared by all who run in parallel. `on_limit`, for the others: `land`
-    takes one last turn, which was kept back, `ask` waits for a person's answer, `stop` ends at once."""
+    """What a run and all its descendants may spend together; None means no limit of its own.
+    `seconds` counts from the run's start on the clock of the wall: time is shared by all who run in
+    parallel. `on_limit`, for the others: `land` takes one last turn, which was kept back, `ask`
+    waits for a person's answer, `stop` ends at once."""
 
     tokens: int | None = None
     usd: float | None = None
@@ -164,16 +172,18 @@ class Budget(Value):
             amount = getattr(self, name)
             if amount is not None and not 0 <= amount < math.inf:
                 raise ValueError(
-                    f"Budget.{name} must be 0 or more and finite, not {amount!r}; leave it out for no limit"
+                    f"Budget.{name} must be 0 or more and finite, not {amount!r}; leave it out "
+                    "for no limit"
                 )
 
 
 class ModelInfo(Value):
-    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token; those of the
-    cache are the input's where they are not told. `resolved` is what a name stands for that is an alias. `preamble` is
-    the most tokens that the provider adds to a prompt by itself (what it tells the model about tools, and the like).
-    `cache_tokens` is the shortest prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which
-    siblings wait until the first of them has it there; 0: none."""
+    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per
+    token; those of the cache are the input's where they are not told. `resolved` is what a name
+    stands for that is an alias. `preamble` is the most tokens that the provider adds to a prompt by
+    itself (what it tells the model about tools, and the like). `cache_tokens` is the shortest
+    prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which siblings
+    wait until the first of them has it there; 0: none."""
 
     name: str
     window: int = 200_000
@@ -188,7 +198,8 @@ class ModelInfo(Value):
     shared_tokens: int = 0
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
-        """The most that so many tokens can cost: as if all of the prompt were written to a cache."""
+        """The most that so many tokens can cost: as if all of the prompt were written to a
+        cache."""
         price_in = max(self.price_in or 0, self.price_cache_write or 0)
         return input_tokens * price_in + output_tokens * (self.price_out or 0)
 
@@ -215,10 +226,11 @@ class ToolSchema(Value):
 
 
 class Words(Value):
-    """How a tool speaks of the children that it has started: templates by how they ended (`incomplete/turn_limit`, or
-    `incomplete`), "" for any other end. `notice` is for the parent's mailbox, `announcement` for the channel (an empty
-    one is not sent), `denied` for a child that calls a tool which it does not hold, `refused` the same by tool ("": any
-    other that its agent has), `elsewhere` for a call whose results stand in another's answer. Braces: `words.facts`."""
+    """How a tool speaks of the children that it has started: templates by how they ended
+    (`incomplete/turn_limit`, or `incomplete`), "" for any other end. `notice` is for the parent's
+    mailbox, `announcement` for the channel (an empty one is not sent), `denied` for a child that
+    calls a tool which it does not hold, `refused` the same by tool ("": any other that its agent
+    has), `elsewhere` for a call whose results stand in another's answer. Braces: `words.facts`."""
 
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}
@@ -235,8 +247,9 @@ class Grant(Value):
 
 
 class Guard(Value):
-    """What permissions have to know of a tool: what it can do to the world, and which argument says to what. `guarded`
-    tools are asked about unless somebody has allowed them; others only where a rule says so."""
+    """What permissions have to know of a tool: what it can do to the world, and which argument says
+    to what. `guarded` tools are asked about unless somebody has allowed them; others only where a
+    rule says so."""
 
     risk: Literal["read", "write", "execute", "network", "spawn"] = "execute"
     subject: str = ""
@@ -244,10 +257,11 @@ class Guard(Value):
 
 
 class Definition(Value):
-    """The stored face of an agent: what a run needs to go on when the program that defined it is gone. `crew` is the
-    agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most that its runs
-    can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt. `words` are
-    those of its tools that have their own, `guards` what permissions have to know of them."""
+    """The stored face of an agent: what a run needs to go on when the program that defined it is
+    gone. `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that
+    any of them has: the most that its runs can ever hold. `size` is the number of bytes that its
+    instructions and tool schemas add to a prompt. `words` are those of its tools that have their
+    own, `guards` what permissions have to know of them."""
 
     name: str
     instructions: str = ""
@@ -262,12 +276,13 @@ class Definition(Value):
 
 
 class Capabilities(Value):
-    """What a run may do, and the most it may pass on. None in a request means: as much as the parent has.
+    """What a run may do, and the most it may pass on. None in a request means: as much as the
+    parent has.
 
-    `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets (sorted tuples);
-    `deny` and `rules` only grow. `depth` and `fanout` are what is left below this run. `mode` (one of MODES, "" for no
-    opinion) and `rules` say which calls are made, asked about, or refused. Only `policy.derive` makes one for a child.
-    """
+    `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets
+    (sorted tuples); `deny` and `rules` only grow. `depth` and `fanout` are what is left below this
+    run. `mode` (one of MODES, "" for no opinion) and `rules` say which calls are made, asked about,
+    or refused. Only `policy.derive` makes one for a child."""
 
     tools: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
@@ -289,11 +304,14 @@ class Capabilities(Value):
 
     def __post_init__(self) -> None:
         if self.mode and self.mode not in MODES:
-            raise ValueError(f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}")
+            raise ValueError(
+                f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}"
+            )
 
 
 class Origin(Value):
-    """Who asked, and where: captured when the root starts, never changed, used for every announcement."""
+    """Who asked, and where: captured when the root starts, never changed, used for every
+    announcement."""
 
     channel: str = ""
     user: str = ""
@@ -301,8 +319,9 @@ class Origin(Value):
 
 
 class Lost(Value):
-    """A helper that did not return, or returned only a part. `path` are the labels from the run that tells of it down
-    to the helper. `state` is how it ended, "open" while it had not; `stop` why, in one word, and `by` who ended it."""
+    """A helper that did not return, or returned only a part. `path` are the labels from the run
+    that tells of it down to the helper. `state` is how it ended, "open" while it had not; `stop`
+    why, in one word, and `by` who ended it."""
 
     path: tuple[str, ...]
     id: str
@@ -312,9 +331,9 @@ class Lost(Value):
 
 
 class Helpers(Value):
-    """Whose work a result rests on, as the runtime counted them: everybody who was started below the run, as far as
-    results came up from there. `n_lost` never returned, `n_partial` returned only a part; `lost` are the first of both.
-    """
+    """Whose work a result rests on, as the runtime counted them: everybody who was started below
+    the run, as far as results came up from there. `n_lost` never returned, `n_partial` returned
+    only a part; `lost` are the first of both."""
 
     n_started: int = 0
     n_lost: int = 0
@@ -329,11 +348,11 @@ class Helpers(Value):
 class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
-    `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is the result, or the
-    last text when the run was stopped; when it `is_cut`, `artifacts` holds the whole. `data` is the typed result that
-    was handed in, or, behind an announcement, the text that it announces. `by` is who ended it, when it did not end by
-    itself; `along` is the run above it whose end it had to share. `helpers` is whose work it rests on.
-    """
+    `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is
+    the result, or the last text when the run was stopped; when it `is_cut`, `artifacts` holds the
+    whole. `data` is the typed result that was handed in, or, behind an announcement, the text that
+    it announces. `by` is who ended it, when it did not end by itself; `along` is the run above it
+    whose end it had to share. `helpers` is whose work it rests on."""
 
     state: End
     stop: str
@@ -351,7 +370,8 @@ class Ending(Value):
 
 
 class Reply(Value):
-    """One whole answer of a model: what it said, what it cost, why it stopped, which model it really was."""
+    """One whole answer of a model: what it said, what it cost, why it stopped, which model it
+    really was."""
 
     message: Assistant
     usage: Usage = Usage()
@@ -360,7 +380,8 @@ class Reply(Value):
 
 
 class Limits(Value):
-    """Numbers that can refuse a spawn; None does not. `tree` counts the live runs below the root."""
+    """Numbers that can refuse a spawn; None does not. `tree` counts the live runs below the
+    root."""
 
     depth: int | None = None
     children: int | None = None
@@ -399,13 +420,16 @@ class Rules(Value):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise ValueError(f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}")
+            raise ValueError(
+                f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}"
+            )
 
 
 class Mail(Value):
-    """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the runtime. `note` is what
-    the runtime itself has to say about it, and a mail of the kind `note` is nothing else. `announced`: the channel that
-    asked for the work was told of the same. `by_age`: news that is read together stands in the order of the starts."""
+    """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the
+    runtime. `note` is what the runtime itself has to say about it, and a mail of the kind `note` is
+    nothing else. `announced`: the channel that asked for the work was told of the same. `by_age`:
+    news that is read together stands in the order of the starts."""
 
     seq: int
     text: str
@@ -418,9 +442,10 @@ class Mail(Value):
 
 
 class Delivery(Value):
-    """An announcement on its way out. One key for one logical completion, whatever is tried. `discard` names the parent
-    of a run that is to be deleted afterwards. With a `group` it is the summary of that group of the run's children, put
-    into words when it is sent by the `tool` that started them. `note` is what the runtime itself adds to the text."""
+    """An announcement on its way out. One key for one logical completion, whatever is tried.
+    `discard` names the parent of a run that is to be deleted afterwards. With a `group` it is the
+    summary of that group of the run's children, put into words when it is sent by the `tool` that
+    started them. `note` is what the runtime itself adds to the text."""
 
     key: str
     run: str
@@ -443,8 +468,9 @@ T = TypeVar("T", bound=Value)
 
 
 def checked(value: T) -> T:
-    """The same value, each field of its declared type; otherwise `ValueError` or `TypeError` says which is not.
+    """The same value, each field of its declared type; otherwise `ValueError` or `TypeError` says
+    which is not.
 
-    Constructing a value checks nothing, for speed: what comes from outside passes here before the machine sees it.
-    """
+    Constructing a value checks nothing, for speed: what comes from outside passes here before the
+    machine sees it."""
     return msgspec.json.decode(msgspec.json.encode(value), type=type(value))

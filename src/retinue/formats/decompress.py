@@ -1,4 +1,5 @@
-"""Compressed bodies, slice by slice and with a cap: a small answer that unpacks to gigabytes costs no memory."""
+"""Compressed bodies, slice by slice and with a cap: a small answer that unpacks to gigabytes costs
+no memory."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def unpacker(headers: Mapping[str, str]) -> Callable[[bytes], Iterator[bytes]]:
     if kind in ("", "identity"):
         return lambda data: iter((data,))
     if kind not in ("gzip", "x-gzip", "deflate"):
-        raise ModelUnavailable(f"the answer came in an encoding that was not asked for ({kind[:40]})", "server_error")
+        raise ModelUnavailable(
+            f"the answer came in an encoding that was not asked for ({kind[:40]})", "server_error"
+        )
     unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
     size = packed = 0
 
@@ -30,11 +33,15 @@ def unpacker(headers: Mapping[str, str]) -> Callable[[bytes], Iterator[bytes]]:
             try:
                 out = unpack.decompress(data, SLICE)
             except zlib.error as error:
-                raise ModelUnavailable(f"the answer says that it is compressed, and is not: {error}") from None
+                raise ModelUnavailable(
+                    f"the answer says that it is compressed, and is not: {error}"
+                ) from None
             packed += len(data) - len(unpack.unconsumed_tail)
             data, size = unpack.unconsumed_tail, size + len(out)
             if size > MAX_BODY or size > max(FREE, MOST_TIMES * packed):
-                raise ModelRejected(f"the reply unpacks to {size >> 20} MiB and more", kind="response_too_large")
+                raise ModelRejected(
+                    f"the reply unpacks to {size >> 20} MiB and more", kind="response_too_large"
+                )
             yield out
 
     return slices

@@ -1,5 +1,5 @@
-"""Several texts where there is not room for all of them: short ones keep what they need, the others share the rest
-equally. No character is cut in two, nor a letter from the marks that stand on it.
+"""Several texts where there is not room for all of them: short ones keep what they need, the others
+share the rest equally. No character is cut in two, nor a letter from the marks that stand on it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ LONGEST_CLUSTER = 32
 """More code points than one visible character has; a longer tower of marks may be cut."""
 _ZWJ = "\u200d"
 _JOINED = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080), range(0x1160, 0x1200))
-"""Skin tones, tags and the second half of a Korean syllable: no marks by their category, but nothing by themselves."""
+"""Skin tones, tags and the second half of a Korean syllable: no marks by their category, but
+nothing by themselves."""
 _FLAGS = range(0x1F1E6, 0x1F200)
 _BEFORE = re.compile(r"\n\[cut: (\d+) of \d+ characters are not shown[^\]\n]*\]\Z")
 
 
 def fair(sizes: Sequence[int], room: int) -> list[int]:
-    """What each of these sizes gets of the room: never more than it is, and whoever gets less than it is gets as much
-    as any other."""
+    """What each of these sizes gets of the room: never more than it is, and whoever gets less than
+    it is gets as much as any other."""
     out, left = [0] * len(sizes), max(0, room)
     by_size = sorted(range(len(sizes)), key=sizes.__getitem__)
     for n, i in enumerate(by_size):
@@ -62,7 +63,8 @@ def missing(n: int, total: int, where: str = "") -> str:
 
 
 def missing_in(text: str) -> Callable[[int, int, str], str]:
-    """The word at a cut of a text that may have been cut before: what was missing then is counted too."""
+    """The word at a cut of a text that may have been cut before: what was missing then is counted
+    too."""
     before = _BEFORE.search(text[-200:])
     if before is None or len(before[1]) > 12:
         return missing
@@ -87,9 +89,9 @@ def cut(
     seal: Callable[[str], str] = same,
     note: Callable[[int, int, str], str] = missing,
 ) -> str:
-    """As much of a text as there is room for, the word about the rest included. `size` is what a text takes where it
-    will stand, and never less than its length; `seal` closes what the cut leaves open. Of a text that is cut the word
-    stands there in any case."""
+    """As much of a text as there is room for, the word about the rest included. `size` is what a
+    text takes where it will stand, and never less than its length; `seal` closes what the cut
+    leaves open. Of a text that is cut the word stands there in any case."""
     if size(seal(text)) <= room:
         return seal(text)
     rest = room - size(note(len(text), len(text), where))
@@ -104,7 +106,8 @@ def cut(
 
 
 def clip(text: str, cap: int, where: str = "") -> str:
-    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds the whole."""
+    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds
+    the whole."""
     if len(text) <= cap:
         return text
     k = boundary(text, cap)

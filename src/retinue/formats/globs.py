@@ -1,7 +1,8 @@
-"""Globs over paths, as in .gitignore: `*` and `?` stay within a name, `**` spans names, `[a-z]` is a set of characters.
+"""Globs over paths, as in .gitignore: `*` and `?` stay within a name, `**` spans names, `[a-z]` is
+a set of characters.
 
-No pattern takes more than time in proportion to the lengths of pattern and path: patterns come from models and files.
-"""
+No pattern takes more than time in proportion to the lengths of pattern and path: patterns come from
+models and files."""
 
 from __future__ import annotations
 
@@ -68,8 +69,9 @@ class Glob:
 
 @lru_cache(maxsize=4096)
 def name_pattern(name: str) -> re.Pattern[str]:
-    """One name as a regular expression. What stands between two stars is taken at its first place for good (an atomic
-    group): that is right for globs, and keeps a pattern full of stars from trying every division of a name."""
+    """One name as a regular expression. What stands between two stars is taken at its first place
+    for good (an atomic group): that is right for globs, and keeps a pattern full of stars from
+    trying every division of a name."""
     chunks = [""]
     i = 0
     while i < len(name):
@@ -166,7 +168,8 @@ def _braces(text: str) -> tuple[int, int, list[str]] | None:
 
 
 class Globs:
-    """A pattern as a model writes it: without a slash it is about names at any depth; `!` in front turns it round."""
+    """A pattern as a model writes it: without a slash it is about names at any depth; `!` in front
+    turns it round."""
 
     def __init__(self, pattern: str) -> None:
         self.negated = pattern.startswith("!")
@@ -186,5 +189,7 @@ class Globs:
     def match(self, *paths: str) -> bool:
         """Whether it says yes to a path that can be written in each of these ways."""
         name = paths[0].rpartition("/")[2]
-        found = any(n.fullmatch(name) for n in self._names) or any(g.matches(p) for g in self._paths for p in paths)
+        found = any(n.fullmatch(name) for n in self._names) or any(
+            g.matches(p) for g in self._paths for p in paths
+        )
         return found != self.negated

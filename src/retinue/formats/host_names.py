@@ -13,8 +13,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def ascii_name(text: str) -> str:
-    """A name as it is looked up, by IDNA 2008 (`ß` is a letter of its own): full-width digits and the dots of other
-    scripts become what they stand for. Raises `UnicodeError` for what cannot be a name."""
+    """A name as it is looked up, by IDNA 2008 (`ß` is a letter of its own): full-width digits and
+    the dots of other scripts become what they stand for. Raises `UnicodeError` for what cannot be a
+    name."""
     text = unicodedata.normalize("NFKC", text).translate(_DOTS).lower()
     if text.isascii():
         return text

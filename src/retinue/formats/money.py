@@ -1,6 +1,5 @@
-"""How amounts are said. Where not all of an amount is known, because a call was never answered, it is a bound: at most
-so much. Nothing else is imported here, so that listings start fast.
-"""
+"""How amounts are said. Where not all of an amount is known, because a call was never answered, it
+is a bound: at most so much. Nothing else is imported here, so that listings start fast."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ import math
 
 
 def money(usd: float | None, *, is_bound: bool = False, is_short: bool = False) -> str:
-    """Dollars: `$0.18`, `at most $0.18`, or `≤$0.18` where there is little room. None is a price that nobody knows,
-    which is not nothing."""
+    """Dollars: `$0.18`, `at most $0.18`, or `≤$0.18` where there is little room. None is a price
+    that nobody knows, which is not nothing."""
     if usd is None:
         return "n/a"
     if is_bound:

@@ -1,16 +1,19 @@
-"""Text of others as a person is shown it: on one line, on several, or with everything spelled out that is not seen.
+"""Text of others as a person is shown it: on one line, on several, or with everything spelled out
+that is not seen.
 
-What comes from models, servers, files, repositories and providers may hold what a terminal obeys, what turns a line
-around, and what nobody sees. Nothing else in the program decides what of that is let through.
+What comes from models, servers, files, repositories and providers may hold what a terminal obeys,
+what turns a line around, and what nobody sees. Nothing else in the program decides what of that is
+let through.
 
-`one_line` and `several_lines` take it away: escape sequences whole, controls, marks of direction, what has no width,
-variation selectors, tags, and the fifth and further marks on one letter. Every kind of line break is one line break.
-What has no shape that we know (private use, unassigned, half of a surrogate pair) is U+FFFD. A joiner stays where
-spelling or a picture is made of it, and nowhere else: after a virama (Sinhala, Hindi), between letters of the Arabic
-script (Persian), between two pictures (a family). It can stand there once, and so carries no hidden text.
+`one_line` and `several_lines` take it away: escape sequences whole, controls, marks of direction,
+what has no width, variation selectors, tags, and the fifth and further marks on one letter. Every
+kind of line break is one line break. What has no shape that we know (private use, unassigned, half
+of a surrogate pair) is U+FFFD. A joiner stays where spelling or a picture is made of it, and
+nowhere else: after a virama (Sinhala, Hindi), between letters of the Arabic script (Persian),
+between two pictures (a family). It can stand there once, and so carries no hidden text.
 
-`reveal` is for decisions: it takes nothing away, and what would not be seen is written as an escape.
-"""
+`reveal` is for decisions: it takes nothing away, and what would not be seen is written as an
+escape."""
 
 from __future__ import annotations
 
@@ -25,14 +28,16 @@ _ZWNJ, _ZWJ = "\u200c", "\u200d"
 # A string that is never ended is not taken away with all that follows it: only its beginning is.
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+(?:[@-~]|\\Z)"  # CSI: colours, cursor
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*+(?:\x07|\x1b\\\\|\x9c)"  # strings
+    # strings
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*+(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[\\]PX^_]|\x1b[ -/]*+[0-~]"
 )
 _BREAK = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _JOINER = re.compile(f"[{_ZWNJ}{_ZWJ}]+")
 _TOWER = re.compile(f"m{{{MARKS + 1},}}")
 _BRAILLE_BLANK = "\u2800"
-# What Unicode lets a renderer ignore, though its category does not say so: fillers, selectors, invisible vowels.
+# What Unicode lets a renderer ignore, though its category does not say so: fillers, selectors,
+# invisible vowels.
 _IGNORED = (
     *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, 0x1D159),
     *range(0x180B, 0x1810),
@@ -40,10 +45,21 @@ _IGNORED = (
     *range(0xFFF0, 0xFFF9),
     *range(0xE0000, 0xE1000),
 )
-# Format characters that are signs of their own: numbers, years and ends of verses are written with them.
+# Format characters that are signs of their own: numbers, years and ends of verses are written with
+# them.
 _SIGNS = (*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD)
-_ARABIC = (range(0x0620, 0x0700), range(0x0750, 0x0780), range(0x08A0, 0x0900), range(0xFB50, 0xFE00))
-_PICTURES = (range(0x2190, 0x2200), range(0x2600, 0x27C0), range(0x2B00, 0x2C00), range(0x1F000, 0x1FB00))
+_ARABIC = (
+    range(0x0620, 0x0700),
+    range(0x0750, 0x0780),
+    range(0x08A0, 0x0900),
+    range(0xFB50, 0xFE00),
+)
+_PICTURES = (
+    range(0x2190, 0x2200),
+    range(0x2600, 0x27C0),
+    range(0x2B00, 0x2C00),
+    range(0x1F000, 0x1FB00),
+)
 _ESCAPE = re.compile(r"x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}")
 _NAME_ESCAPE = re.compile(rf"[ntr]|{_ESCAPE.pattern}")
 
@@ -61,24 +77,34 @@ class _Table(dict[int, str]):
 
 
 def one_line(text: str, most: int = 0) -> str:
-    """For rows, labels, names and notices: one line, blanks as single spaces, at most `most` characters (0: all)."""
+    """For rows, labels, names and notices: one line, blanks as single spaces, at most `most`
+    characters (0: all)."""
     if not (text.isascii() and text.isprintable()):
         text = _tamed(text)
     text = " ".join(text.split())
-    return text if not most or len(text) <= most else text[: max(0, most - 1)].rstrip(_ZWNJ + _ZWJ) + "…"
+    return (
+        text
+        if not most or len(text) <= most
+        else text[: max(0, most - 1)].rstrip(_ZWNJ + _ZWJ) + "…"
+    )
 
 
 def several_lines(text: str) -> str:
     """For answers, logs and pages: the same, with its lines and tabs."""
-    return text if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable() else _tamed(text)
+    return (
+        text
+        if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
+        else _tamed(text)
+    )
 
 
 def reveal(text: str, *, keep: str = "\n\t") -> str:
-    r"""For whoever decides: what would not be seen is written as `\x1b`, `\u202e`, `\U000e0041`; `keep` stays.
+    r"""For whoever decides: what would not be seen is written as `\x1b`, `\u202e`, `\U000e0041`;
+    `keep` stays.
 
-    A byte that is no text, as file names may hold, is `\xe9`. A backslash that could be taken for an escape of ours is
-    doubled, so that no two texts look the same. With `keep=""` it is one line, in which a line break is `\n`.
-    """
+    A byte that is no text, as file names may hold, is `\xe9`. A backslash that could be taken for
+    an escape of ours is doubled, so that no two texts look the same. With `keep=""` it is one line,
+    in which a line break is `\n`."""
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
     table, escape = (_SPELLED, _ESCAPE) if keep else (_SPELLED_NAME, _NAME_ESCAPE)
@@ -92,7 +118,8 @@ def reveal(text: str, *, keep: str = "\n\t") -> str:
 
 
 def json_text(text: str) -> str:
-    """JSON in which what would not be seen stands as JSON's own escapes: the same values, in a pipe and on a screen."""
+    """JSON in which what would not be seen stands as JSON's own escapes: the same values, in a pipe
+    and on a screen."""
     return text if text.isascii() and text.isprintable() else _spelled_out(text, _JSON, _utf16)
 
 
@@ -138,7 +165,12 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _is_in(c: str, ranges: tuple[range, ...]) -> bool:
-    return any(ord(c) in span for span in ranges) and unicodedata.category(c) in ("Lo", "So", "Sk", "Sm")
+    return any(ord(c) in span for span in ranges) and unicodedata.category(c) in (
+        "Lo",
+        "So",
+        "Sk",
+        "Sm",
+    )
 
 
 def _is_seen(c: str) -> bool:
@@ -166,7 +198,13 @@ def _escaped(c: str) -> str:
     code = ord(c)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x80
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def _utf16(c: str) -> str:

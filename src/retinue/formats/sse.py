@@ -1,4 +1,5 @@
-"""Server-sent events, however the bytes were cut: the part of the standard that providers use, with a cap."""
+"""Server-sent events, however the bytes were cut: the part of the standard that providers use, with
+a cap."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ MAX_EVENT = 8 << 20
 
 
 class SseParser:
-    """Feed bytes, get `(event, data)` pairs. Line ends may be LF, CRLF or CR; a byte-order mark, comments and unknown
-    fields are skipped; several `data` lines are joined. An event of more than 8 MiB is refused before it is kept."""
+    """Feed bytes, get `(event, data)` pairs. Line ends may be LF, CRLF or CR; a byte-order mark,
+    comments and unknown fields are skipped; several `data` lines are joined. An event of more than
+    8 MiB is refused before it is kept."""
 
     __slots__ = ("_after_cr", "_buffer", "_data", "_event", "_size", "_start")
 
@@ -37,7 +39,9 @@ class SseParser:
         if b"\n" in data or b"\r" in data:
             return self._lines()
         if len(buffer) + self._size > MAX_EVENT:
-            raise ModelRejected("the provider sent an event of more than 8 MiB", kind="response_too_large")
+            raise ModelRejected(
+                "the provider sent an event of more than 8 MiB", kind="response_too_large"
+            )
         return []
 
     def _lines(self) -> list[tuple[str, bytes]]:
@@ -66,7 +70,9 @@ class SseParser:
         if name == b"data":
             self._size += len(value)
             if self._size > MAX_EVENT:
-                raise ModelRejected("the provider sent an event of more than 8 MiB", kind="response_too_large")
+                raise ModelRejected(
+                    "the provider sent an event of more than 8 MiB", kind="response_too_large"
+                )
             self._data.append(value)
         elif name == b"event":
             self._event = value

@@ -15,8 +15,8 @@ class ServerSentEvent:
 
 
 class McpEventParser:
-    """Feed bytes, get events. A line may end in LF, CRLF or CR. Of an event that is too large the rest is dropped as it
-    comes, and it is told once."""
+    """Feed bytes, get events. A line may end in LF, CRLF or CR. Of an event that is too large the
+    rest is dropped as it comes, and it is told once."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -73,6 +73,10 @@ class McpEventParser:
         is_over, data = self._size > self._cap, b"\n".join(self._data)
         out = []
         if self._data or self._id or self._retry is not None:
-            out = [ServerSentEvent(self._name, b"" if is_over else data, self._id, self._retry, is_over)]
+            out = [
+                ServerSentEvent(
+                    self._name, b"" if is_over else data, self._id, self._retry, is_over
+                )
+            ]
         self._data, self._size, self._name, self._retry = [], 0, "", None
         return out

@@ -8,8 +8,8 @@ LONGEST = 80
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The known name that is most like a word, whatever its case; "" when none is near. Of a long word only the
-    beginning is compared."""
+    """The known name that is most like a word, whatever its case; "" when none is near. Of a long
+    word only the beginning is compared."""
     import difflib  # few words are wrong
 
     by_low = {name.lower(): name for name in known}

@@ -1,5 +1,5 @@
-"""Where each key of a TOML text stands. `tomllib` tells values and not their places; this tells places and leaves the
-values to it. A text that is not TOML is followed as far as it makes sense.
+"""Where each key of a TOML text stands. `tomllib` tells values and not their places; this tells
+places and leaves the values to it. A text that is not TOML is followed as far as it makes sense.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
 _SPACE = re.compile(r"[ \t]*")
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_LONG = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))*\'{3,5}', re.DOTALL)
+_LONG = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))*\'{3,5}', re.DOTALL
+)
 _PLAIN = re.compile(r"[^\s,\]}#\"'\[{][^,\]}#\n]*")
 
 
 class KeySpan(NamedTuple):
-    """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is `inline` stands
-    inside of another value."""
+    """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is
+    `inline` stands inside of another value."""
 
     path: Path
     at: int
@@ -37,7 +39,8 @@ class NotToml(Exception):
 
 
 class KeyPositions:
-    """All keys of a text. `twice` are keys that stand where they stood before, each with its first place."""
+    """All keys of a text. `twice` are keys that stand where they stood before, each with its first
+    place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -60,7 +63,8 @@ class KeyPositions:
         return at - self._starts[self.line(at) - 1] + 1
 
     def of(self, path: Path) -> tuple[int, int]:
-        """The line and column of a key, or of the nearest table above it; (0, 0) when there is none."""
+        """The line and column of a key, or of the nearest table above it; (0, 0) when there is
+        none."""
         while path:
             if spot := self.spots.get(path):
                 return self.line(spot.at), self.column(spot.at)
@@ -112,7 +116,9 @@ class KeyPositions:
 
     def _note(self, spot: KeySpan) -> None:
         known = self.spots.get(spot.path)
-        if known is not None and (known.kind == "value" or spot.kind == "value" or known in self.headers):
+        if known is not None and (
+            known.kind == "value" or spot.kind == "value" or known in self.headers
+        ):
             self.twice.append((known, spot))
         else:
             self.spots[spot.path] = spot

@@ -1,6 +1,6 @@
-"""An answer in a file that the user has named. A run could have put a link on the way there meanwhile, so what the name
-leads to is settled before the run begins, and no link is followed when it is written.
-"""
+"""An answer in a file that the user has named. A run could have put a link on the way there
+meanwhile, so what the name leads to is settled before the run begins, and no link is followed when
+it is written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def settled(path: str, cwd: str) -> str:
-    """The file that a name means now. A link at its end is replaced by the answer, not followed; a device, a pipe or a
-    directory is not replaced."""
+    """The file that a name means now. A link at its end is replaced by the answer, not followed; a
+    device, a pipe or a directory is not replaced."""
     folder, name = os.path.split(os.path.join(cwd, os.path.expanduser(path)))
     target = os.path.join(os.path.realpath(folder), name)
     with contextlib.suppress(OSError):
         mode = os.lstat(target).st_mode
         if kernels(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-            raise ConfigError(f"{target} is not a regular file, so no answer is written there; name another file.")
+            raise ConfigError(
+                f"{target} is not a regular file, so no answer is written there; name another file."
+            )
     return target
 
 
@@ -39,7 +41,8 @@ def write(target: str, text: str) -> None:
             os.close(fd)
     except OSError as error:
         raise RetinueError(
-            f"{target} was not written ({error.strerror}); nothing there was changed. `retinue show` has the answer. A "
+            f"{target} was not written ({error.strerror}); nothing there was changed. `retinue "
+            "show` has the answer. A "
             "link that appeared on the way there since the command was given is not followed."
         ) from None
 

@@ -1,6 +1,5 @@
-"""Plans become agents, each once. A plan is written beside the store before its first run is started, so that whoever
-takes the store over can build the same agents again.
-"""
+"""Plans become agents, each once. A plan is written beside the store before its first run is
+started, so that whoever takes the store over can build the same agents again."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
 
 
 class Staff(StartAgentTool):
-    """Agents by the names that their files give them, started by those that they have in the store."""
+    """Agents by the names that their files give them, started by those that they have in the
+    store."""
 
     def __init__(self, staff: Mapping[str, AgentSpec], stamp: str) -> None:
         super().__init__(staff)
@@ -49,13 +49,16 @@ class Staff(StartAgentTool):
         name = f"{args.name}-{self._stamp}"
         if not spec.background:
             return caller.spawn(name, args.task, label=args.name)
-        told = f"{args.name} works in the background as run {caller.child_id()}; you will be told when it has ended."
+        told = (
+            f"{args.name} works in the background as run {caller.child_id()}; you will be told "
+            "when it has ended."
+        )
         return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
 
 
 class AgentBuilder:
-    """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered` are models that plans
-    have beside those of their agents; `learn` tells the runtime of one."""
+    """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered`
+    are models that plans have beside those of their agents; `learn` tells the runtime of one."""
 
     def __init__(self, folder: str, models: KeyedCatalog, pool: McpPool | None = None) -> None:
         self._folder, self._models = folder, models
@@ -65,15 +68,16 @@ class AgentBuilder:
         self.learn: Callable[[str], None] = lambda model: None
 
     async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
-        """The agent of a plan. The same plan gives the same agent, unless its servers offer something else by now.
-        `env` are the values of the variables that the servers name."""
+        """The agent of a plan. The same plan gives the same agent, unless its servers offer
+        something else by now. `env` are the values of the variables that the servers name."""
         tools = await self.pool.tools(plan, env or {})
         plan = self._clean(plan)
         plan = replace(plan, variant=_digest(tools)) if tools else plan
         return self._made(plan, tools)
 
     async def home(self, agent_name: str) -> Agent | None:
-        """The lead of the plan to which an agent belongs whose run is on record; None when its plan is not here."""
+        """The lead of the plan to which an agent belongs whose run is on record; None when its plan
+        is not here."""
         stamps = _STAMP.findall(agent_name)
         if not stamps:
             return None
@@ -83,9 +87,12 @@ class AgentBuilder:
         return None if plan is None else self._made(plan, await self.pool.tools(plan, {}))
 
     async def recall(self, agent_name: str) -> Agent | None:
-        """The agent whose run, or whose helper's run, is on record; None when its plan is not here."""
+        """The agent whose run, or whose helper's run, is on record; None when its plan is not
+        here."""
         lead = await self.home(agent_name)
-        return None if lead is None else next((a for a in lead.crew() if a.name == agent_name), lead)
+        return (
+            None if lead is None else next((a for a in lead.crew() if a.name == agent_name), lead)
+        )
 
     def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
         if plan.stamp not in self._agents:
@@ -98,9 +105,12 @@ class AgentBuilder:
         return self._agents[plan.stamp]
 
     def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
-        """The lead of a plan with its staff. In the store each has the plan's stamp behind its name."""
+        """The lead of a plan with its staff. In the store each has the plan's stamp behind its
+        name."""
         library = FoundAgents(agents={spec.name: spec for spec in plan.specs})
-        families = tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families)
+        families = tuple(
+            family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families
+        )
         found = to_agents(
             library,
             default_model=self._model(plan.model),
@@ -112,7 +122,9 @@ class AgentBuilder:
             files=plan.files,
         )
         loaded = tuple(
-            Loaded(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate) for f in plan.files if f.text
+            Loaded(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate)
+            for f in plan.files
+            if f.text
         )
         staffs: dict[str, list[Agent]] = {name: [] for name in found}
         named = {
@@ -138,13 +150,16 @@ class AgentBuilder:
         return named[plan.lead]
 
     def _model(self, name: str) -> Any:
-        """Names with a colon are looked up by the runtime itself; of the others it wants to see the model."""
+        """Names with a colon are looked up by the runtime itself; of the others it wants to see the
+        model."""
         return name if not name or ":" in name else self._models.find(name)
 
     def _clean(self, plan: Plan) -> Plan:
-        """Without the secrets that stand in instructions and in files that are quoted. Those of servers were taken out
-        by the command, for they are needed."""
-        return replace(clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers)
+        """Without the secrets that stand in instructions and in files that are quoted. Those of
+        servers were taken out by the command, for they are needed."""
+        return replace(
+            clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers
+        )
 
     def _keep(self, plan: Plan) -> None:
         if not self._folder:
@@ -166,10 +181,13 @@ class AgentBuilder:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put it back, or start anew."
+                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put it "
+                "back, or start anew."
             ) from None
         if plan.stamp != stamp:
-            raise ConfigError(f"the plan {path} was changed by hand. Its runs stay as they are: put it back.")
+            raise ConfigError(
+                f"the plan {path} was changed by hand. Its runs stay as they are: put it back."
+            )
         return plan
 
     def _path(self, stamp: str) -> str:
@@ -190,4 +208,6 @@ def _access(plan: Plan, families: Sequence[Any]) -> Capabilities:
 def _digest(tools: Mapping[str, Any]) -> str:
     import hashlib
 
-    return hashlib.sha256(msgspec.json.encode([tools[name].schema for name in sorted(tools)])).hexdigest()[:8]
+    return hashlib.sha256(
+        msgspec.json.encode([tools[name].schema for name in sorted(tools)])
+    ).hexdigest()[:8]

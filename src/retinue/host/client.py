@@ -1,6 +1,5 @@
-"""A command's end of the line: finds the host or starts one, makes requests, and reads what comes back. It blocks; a
-command does one thing.
-"""
+"""A command's end of the line: finds the host or starts one, makes requests, and reads what comes
+back. It blocks; a command does one thing."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ from retinue.host.project_paths import ProjectPaths
 START_SECONDS = 20.0
 IDLE_SECONDS = 30.0
 GREETING_SECONDS = 15.0
-"""A host greets at once unless its machine is very busy. One that never does is ended by `retinue stop`."""
+"""A host greets at once unless its machine is very busy. One that never does is ended by `retinue
+stop`."""
 
 
 class HostClient:
@@ -39,11 +39,14 @@ class HostClient:
         self.hurry(None)
 
     def hurry(self, seconds: float | None) -> None:
-        """How long the host may take over its next line; without a limit a run can be waited for."""
+        """How long the host may take over its next line; without a limit a run can be waited
+        for."""
         self._line.settimeout(seconds)
 
     def _greet(self, env: Mapping[str, str], key: str) -> wire.Welcome:
-        greeting = wire.Greeting(retinue=__version__, key=key, env=dict(env), hidden=secrets_of(os.environ))
+        greeting = wire.Greeting(
+            retinue=__version__, key=key, env=dict(env), hidden=secrets_of(os.environ)
+        )
         self._write(wire.encode(greeting))
         line = self._read()
         welcome = msgspec.json.decode(line, type=wire.Welcome)
@@ -117,7 +120,10 @@ class HostClient:
 
 
 def _gone() -> HostGone:
-    return HostGone("the host of this project went away. What is on record is kept: `retinue ps`, `retinue attach`.")
+    return HostGone(
+        "the host of this project went away. What is on record is kept: `retinue ps`, `retinue "
+        "attach`."
+    )
 
 
 def as_error(told: wire.Trouble) -> Exception:
@@ -135,7 +141,9 @@ def connect(places: ProjectPaths, env: Mapping[str, str]) -> HostClient | None:
     try:
         line.connect(places.socket)
         if not _is_ours(line):
-            raise errors.ConfigError(f"{places.socket} belongs to somebody else: remove it, or choose another --store")
+            raise errors.ConfigError(
+                f"{places.socket} belongs to somebody else: remove it, or choose another --store"
+            )
         return HostClient(line, env, _key(places.key))
     except HostSilent:
         line.close()
@@ -173,8 +181,8 @@ def _credentials(line: socket.socket) -> tuple[int, int, int]:
 
 
 def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
-    """A connection to the host of a store; one is started when none answers. Whoever gets the store's lock is the host,
-    and everybody else connects to it."""
+    """A connection to the host of a store; one is started when none answers. Whoever gets the
+    store's lock is the host, and everybody else connects to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
     why: Exception | None = None
     while time.monotonic() < until:
@@ -183,12 +191,15 @@ def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
             return client
         found = _launch(places, env, until)
         if found is not None and not isinstance(found, errors.StoreLocked):
-            # When the time is over before a host has said anything, what the one before it said is worth more.
+            # When the time is over before a host has said anything, what the one before it said is
+            # worth more.
             raise why if why is not None and time.monotonic() >= until else found
         why = found
         if why is not None:
             time.sleep(0.05)
-    raise why or HostGone("the host did not answer. `retinue stop` ends it; its log may say more: " + places.log)
+    raise why or HostGone(
+        "the host did not answer. `retinue stop` ends it; its log may say more: " + places.log
+    )
 
 
 def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -207,10 +218,22 @@ def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subpr
 def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
     """Start a host and wait until it listens, but not for ever; returns why it could not."""
     idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
-    # Not in the project, and -P: a module there with the name of one that the host imports would be taken for it.
-    command = [sys.executable, "-P", "-m", "retinue.host.daemon", "--root", places.root, "--store", places.store]
+    # Not in the project, and -P: a module there with the name of one that the host imports would be
+    # taken for it.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "retinue.host.daemon",
+        "--root",
+        places.root,
+        "--store",
+        places.store,
+    ]
     kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
-    host = start_process([*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept)
+    host = start_process(
+        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept
+    )
     assert host.stdin is not None and host.stdout is not None
     try:
         host.stdin.write(wire.encode(dict(env)) + b"\n")
@@ -220,7 +243,9 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
     except BrokenPipeError:
         line = b""
     host.stdout.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):  # it leaves its place to a process of its own at once
+    with contextlib.suppress(
+        subprocess.TimeoutExpired
+    ):  # it leaves its place to a process of its own at once
         host.wait(timeout=GREETING_SECONDS)
     if not line:
         return HostGone(f"the host could not be started; its log says why: {places.log}")
@@ -229,4 +254,5 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
 
 
 KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
-"""Of what the environment for models holds, this is no secret, and other parts of the host need it."""
+"""Of what the environment for models holds, this is no secret, and other parts of the host need
+it."""

@@ -1,6 +1,6 @@
-"""The process that holds a store and keeps its runs going: `python -m retinue.host.daemon`, started by a command when
-none answers. It leaves by itself when nothing is open and nobody has been connected for a while.
-"""
+"""The process that holds a store and keeps its runs going: `python -m retinue.host.daemon`, started
+by a command when none answers. It leaves by itself when nothing is open and nobody has been
+connected for a while."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ log = logging.getLogger("retinue.host")
 GREETING_SECONDS = 10.0
 LOG_BYTES = 5 << 20
 WRONG_KEY = (
-    "the key that belongs to this host was not shown, so nothing is done for you. It is in the file beside the host's "
-    "socket, which commands in the sandbox do not see. If the host was started with other XDG folders, use the same."
+    "the key that belongs to this host was not shown, so nothing is done for you. It is in the "
+    "file beside the host's "
+    "socket, which commands in the sandbox do not see. If the host was started with other XDG "
+    "folders, use the same."
 )
 
 
 class LineServer:
-    """Takes connections for one runtime, from whoever knows its `key`. That a peer has our user id is not enough: a
-    command in the sandbox has it too."""
+    """Takes connections for one runtime, from whoever knows its `key`. That a peer has our user id
+    is not enough: a command in the sandbox has it too."""
 
     def __init__(self, desk: Host, lender: KeyedCatalog, store: str, key: str) -> None:
         self._desk, self._lender, self._store, self._key = desk, lender, store, key
@@ -87,7 +89,10 @@ class LineServer:
                 greeting = msgspec.json.decode(line, type=wire.Greeting)
                 env, hidden = greeting.env, greeting.hidden
                 if greeting.hello != wire.VERSION:
-                    problem = f"this host speaks version {wire.VERSION}, not {greeting.hello}: run `retinue stop` first"
+                    problem = (
+                        f"this host speaks version {wire.VERSION}, not {greeting.hello}: "
+                        "run `retinue stop` first"
+                    )
                 elif not hmac.compare_digest(greeting.key.encode(), self._key.encode()):
                     problem = WRONG_KEY
             except (msgspec.MsgspecError, ValueError):
@@ -118,7 +123,9 @@ def _is_ours(peer: Any) -> bool:
 class _Line:
     """The requests of one connection; each is a task."""
 
-    def __init__(self, desk: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, desk: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._desk, self._reader, self._writer = desk, reader, writer
         self._tasks: dict[asyncio.Task[None], bool] = {}
 
@@ -128,14 +135,22 @@ class _Line:
                 try:
                     ask = wire.read_ask(line)
                 except msgspec.MsgspecError as error:
-                    text = f"the host does not understand this ({error}); is it of another version? `retinue stop`"
-                    await self._tell(wire.Told(id=_number(line), error=wire.Trouble(kind="ConfigError", message=text)))
+                    text = (
+                        f"the host does not understand this ({error}); is it of another "
+                        "version? `retinue stop`"
+                    )
+                    await self._tell(
+                        wire.Told(
+                            id=_number(line), error=wire.Trouble(kind="ConfigError", message=text)
+                        )
+                    )
                     continue
                 task = asyncio.create_task(self._answer(ask))
                 self._tasks[task] = isinstance(ask.want, (wire.Watch, wire.Wait))
                 task.add_done_callback(lambda done: self._tasks.pop(done, None))
         finally:
-            # What was asked for is done, also for somebody who did not wait; only looking ends with the connection.
+            # What was asked for is done, also for somebody who did not wait; only looking ends with
+            # the connection.
             for task, only_looks in list(self._tasks.items()):
                 if only_looks:
                     task.cancel()
@@ -145,7 +160,10 @@ class _Line:
         try:
             return await self._reader.readline()
         except ValueError:  # a line beyond the limit
-            text = f"a request of more than {wire.LINE_LIMIT >> 20} MiB is refused; put what is long into a file"
+            text = (
+                f"a request of more than {wire.LINE_LIMIT >> 20} MiB is refused; put what is "
+                "long into a file"
+            )
             await self._tell(wire.Told(id=0, error=wire.Trouble(kind="ConfigError", message=text)))
             return b""
 
@@ -182,16 +200,24 @@ def _number(line: bytes) -> int:
 
 
 async def serve(
-    root: str, store: str, address: str, idle_seconds: float, environ: dict[str, str], redactor: Redactor | None = None
+    root: str,
+    store: str,
+    address: str,
+    idle_seconds: float,
+    environ: dict[str, str],
+    redactor: Redactor | None = None,
 ) -> None:
-    """Open the store, listen, and keep going until nothing is left to do or somebody asks to stop."""
+    """Open the store, listen, and keep going until nothing is left to do or somebody asks to
+    stop."""
     open_agents, models = _left_open(store)
     lender = KeyedCatalog({**environ, DIRECTORY: root}, models, redactor)
     pool = McpPool(Path(approvals_of(store)), lender.environ, lender.redactor)
     plans = AgentBuilder(store + ".plans", lender, pool)
     try:
         agents = [a for name in open_agents if (a := await _recall(plans, name)) is not None]
-        await _attend(root, store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models)
+        await _attend(
+            root, store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models
+        )
     finally:
         await pool.close()
 
@@ -213,7 +239,9 @@ async def _attend(
     rules = rules_of(lender.environ())
     ports: dict[str, Any] = {"models": lender, "rules": rules, "secrets": lender.redactor}
     ports["retention"] = retention_of(lender.environ())
-    async with Retinue(store, agents=agents, workspace=root, unsafe_bare=is_bare(), **ports) as retinue:
+    async with Retinue(
+        store, agents=agents, workspace=root, unsafe_bare=is_bare(), **ports
+    ) as retinue:
         plans.learn = retinue.offer_model
         host = LineServer(Host(retinue, plans, leave, store), lender, store, _new_key(address))
         server = await _listen(host, address)
@@ -230,19 +258,24 @@ async def _attend(
 
 
 def rules_of(environ: Mapping[str, str]) -> Rules:
-    """The outer limits of a host. How deep and how wide a tree may grow is said for each run, so here is the most that
-    can be configured; what holds for all runs was put into the environment by the command that started us."""
+    """The outer limits of a host. How deep and how wide a tree may grow is said for each run, so
+    here is the most that can be configured; what holds for all runs was put into the environment by
+    the command that started us."""
     limits, calls = Limits(depth=64, children=1_000_000, per_call=10_000), Rules().calls_per_turn
     if any(name.startswith("RETINUE_LIMITS_") for name in environ):
         from retinue.config.layers import EffectiveSettings, read_environment
 
         told = EffectiveSettings([read_environment(environ)])
-        limits, calls = replace(limits, total=told.get("limits.total")), told.get("limits.calls_per_turn")
+        limits, calls = (
+            replace(limits, total=told.get("limits.total")),
+            told.get("limits.calls_per_turn"),
+        )
     return Rules(limits=limits, calls_per_turn=calls)
 
 
 def retention_of(environ: Mapping[str, str]) -> Retention:
-    """What is kept of runs that have ended: the user's own settings, as the command that started us has told them."""
+    """What is kept of runs that have ended: the user's own settings, as the command that started us
+    has told them."""
     if not any(name.startswith("RETINUE_RETENTION_") for name in environ):
         return Retention()
     from retinue.config.layers import EffectiveSettings, read_environment
@@ -292,7 +325,9 @@ async def _listen(host: LineServer, address: str) -> asyncio.Server:
         os.umask(before)
 
 
-async def _until_idle(retinue: Retinue, host: LineServer, leave: asyncio.Event, idle_seconds: float) -> None:
+async def _until_idle(
+    retinue: Retinue, host: LineServer, leave: asyncio.Event, idle_seconds: float
+) -> None:
     beat = max(0.05, min(1.0, idle_seconds / 4))
     loop = asyncio.get_running_loop()
     last = loop.time()
@@ -320,7 +355,9 @@ def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
     finally:
         reader.close()
     agents = dict.fromkeys(row.spec.order.agent for row in rows)
-    return list(agents), tuple(dict.fromkeys(row.spec.model for row in rows if ":" in row.spec.model))
+    return list(agents), tuple(
+        dict.fromkeys(row.spec.model for row in rows if ":" in row.spec.model)
+    )
 
 
 async def _recall(plans: AgentBuilder, name: str) -> Any:
@@ -346,7 +383,8 @@ def _ready(told: wire.Welcome) -> None:
 
 
 def _open_log(path: str, redactor: Redactor) -> None:
-    """Nothing gets into it that was not cleaned: what Python would write to stderr by itself goes through it too."""
+    """Nothing gets into it that was not cleaned: what Python would write to stderr by itself goes
+    through it too."""
     with contextlib.suppress(OSError):
         if os.path.getsize(path) > LOG_BYTES:
             os.replace(path, path + ".1")
@@ -356,17 +394,24 @@ def _open_log(path: str, redactor: Redactor) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Redacting(redactor))
     logging.basicConfig(
-        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        handlers=[handler],
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.captureWarnings(True)
-    sys.excepthook = lambda kind, error, trace: log.critical("the host failed", exc_info=(kind, error, trace))
-    sys.unraisablehook = lambda found: log.error("%s", found.err_msg or "an error was lost", exc_info=found.exc_value)
+    sys.excepthook = lambda kind, error, trace: log.critical(
+        "the host failed", exc_info=(kind, error, trace)
+    )
+    sys.unraisablehook = lambda found: log.error(
+        "%s", found.err_msg or "an error was lost", exc_info=found.exc_value
+    )
     threading.excepthook = lambda found: log.error("a thread failed", exc_info=found.exc_value)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The environment for models comes on stdin, as one line of JSON, so that it is in no list of processes. The
-    project is never the directory of this process: libraries look for parts of themselves where they are started."""
+    """The environment for models comes on stdin, as one line of JSON, so that it is in no list of
+    processes. The project is never the directory of this process: libraries look for parts of
+    themselves where they are started."""
     parser = argparse.ArgumentParser(prog="retinue host")
     parser.add_argument("--root", required=True)
     parser.add_argument("--store", required=True)

@@ -16,7 +16,8 @@ from retinue.store.base import Row
 
 
 class TreeFollower:
-    """Tells of a run and everything below it: who begins, each step, what was said, how each stands."""
+    """Tells of a run and everything below it: who begins, each step, what was said, how each
+    stands."""
 
     def __init__(self, retinue: Retinue, *, is_late: bool) -> None:
         self._retinue, self._is_late = retinue, is_late
@@ -31,7 +32,9 @@ class TreeFollower:
             return
         place = self._places.get(run)
         if place is None:
-            place = self._places[run] = MessageCursor(row.run.length if self._is_late else inherited(row))
+            place = self._places[run] = MessageCursor(
+                row.run.length if self._is_late else inherited(row)
+            )
             yield RunStarted(spec=row.spec)
         yield Stepped(seq=step.seq, entry=step.entry)
         if place.known < row.run.length:
@@ -44,8 +47,11 @@ class TreeFollower:
             yield RunChanged(row=row)
 
 
-async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = False) -> AsyncIterator[Item]:
-    """Everything about a tree: from the log behind position `after`, then as it comes, until its top has ended."""
+async def follow(
+    retinue: Retinue, top: str, after: int = 0, *, deltas: bool = False
+) -> AsyncIterator[Item]:
+    """Everything about a tree: from the log behind position `after`, then as it comes, until its
+    top has ended."""
     told = TreeFollower(retinue, is_late=after > 0)
     async for item in retinue.watch(top, after, deltas=deltas):
         if isinstance(item, Delta):
@@ -56,7 +62,8 @@ async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = F
 
 
 def _stands(row: Row) -> tuple[object, ...]:
-    """What a viewer has to know anew: the state, when the model is tried again, how much is asked."""
+    """What a viewer has to know anew: the state, when the model is tried again, how much is
+    asked."""
     state = row.run.state
     calls = calls_of(row.run)
     n = len(calls.questions) if calls is not None else 0

@@ -21,8 +21,9 @@ from retinue.store.sqlite.tables import read_run
 
 @dataclass(frozen=True)
 class StoreHealth:
-    """`version` is the schema of the file, `known` the newest that this program knows. `waits`: why runs wait whose
-    account their provider refuses, one for each of them. `wrong`: what is damaged, a sentence each."""
+    """`version` is the schema of the file, `known` the newest that this program knows. `waits`: why
+    runs wait whose account their provider refuses, one for each of them. `wrong`: what is damaged,
+    a sentence each."""
 
     kind: Literal["ours", "empty", "foreign", "newer"]
     version: int = 0
@@ -34,7 +35,8 @@ class StoreHealth:
 
 
 def look_at_store(path: str) -> StoreHealth:
-    """A store is opened so that not even a file beside it appears. Raises `apsw.Error` for what cannot be read."""
+    """A store is opened so that not even a file beside it appears. Raises `apsw.Error` for what
+    cannot be read."""
     db = _open(path)
     try:
         if db.pragma("application_id") != APPLICATION_ID:
@@ -45,7 +47,9 @@ def look_at_store(path: str) -> StoreHealth:
         n_open: Any = db.execute("select count(*) from runs where open = 1").get
         n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
         wrong = (*check_chains(db), *check_structure(db))
-        return StoreHealth("ours", version, known, int(n_open), int(n_dead), () if wrong else _refused(db), wrong)
+        return StoreHealth(
+            "ours", version, known, int(n_open), int(n_dead), () if wrong else _refused(db), wrong
+        )
     finally:
         db.close(True)
 
@@ -53,12 +57,16 @@ def look_at_store(path: str) -> StoreHealth:
 def _refused(db: apsw.Connection) -> tuple[str, ...]:
     bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
     runs = [read_run(body) for (body,) in bodies]
-    return tuple(run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run))
+    return tuple(
+        run.state.waits_for
+        for run in runs
+        if isinstance(run.state, Thinking) and account_refusal(run)
+    )
 
 
 def _open(path: str) -> apsw.Connection:
-    """Without a log beside it the file is all there is, and is read as one that cannot change: a log must not appear,
-    since a missing one tells that a file is a copy."""
+    """Without a log beside it the file is all there is, and is read as one that cannot change: a
+    log must not appear, since a missing one tells that a file is a copy."""
     if os.path.exists(path + "-wal"):
         return connect(path, read_only=True)
     uri = Path(os.path.abspath(path)).as_uri() + "?immutable=1"
@@ -75,7 +83,8 @@ def store_holder(path: str) -> int:
 
 @dataclass(frozen=True)
 class SandboxHealth:
-    """`program` contains commands and keeps these `promises`; or `missing` says why there is none."""
+    """`program` contains commands and keeps these `promises`; or `missing` says why there is
+    none."""
 
     program: str = ""
     promises: tuple[str, ...] = ()
@@ -95,6 +104,6 @@ def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
 
 
 def find_program(name: str, environ: Mapping[str, str], root: str) -> tuple[str, str]:
-    """A program that the host would start, and why one that is there is not used: a command of a project could have
-    put it there."""
+    """A program that the host would start, and why one that is there is not used: a command of a
+    project could have put it there."""
     return find(name, environ.get("PATH", os.defpath), (root,))

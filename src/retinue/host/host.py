@@ -36,7 +36,9 @@ RAISED = ("tokens", "usd", "turns", "calls", "seconds")
 class Host:
     """Does what is wanted, with one runtime."""
 
-    def __init__(self, retinue: Retinue, plans: AgentBuilder, leave: asyncio.Event, store: str = "") -> None:
+    def __init__(
+        self, retinue: Retinue, plans: AgentBuilder, leave: asyncio.Event, store: str = ""
+    ) -> None:
         self._retinue, self._plans, self._leave, self._store = retinue, plans, leave, store
 
     async def do(self, want: wire.AnyWant, tell: Tell) -> Any:
@@ -98,16 +100,19 @@ class Host:
         return dict(msgspec.to_builtins(done))
 
     async def _placed(self, work: Coroutine[Any, Any, str]) -> str:
-        """The id of a new run. On a full disk its start stays in line, but whoever asked is told at once."""
+        """The id of a new run. On a full disk its start stays in line, but whoever asked is told at
+        once."""
         task = asyncio.ensure_future(work)
         while not (await asyncio.wait({task}, timeout=STUCK_SECONDS))[0]:
             if self._retinue.trouble:
-                raise StoreFull(f"{self._retinue.trouble} The run starts when that is possible: `retinue ps`.")
+                raise StoreFull(
+                    f"{self._retinue.trouble} The run starts when that is possible: `retinue ps`."
+                )
         return await task
 
     async def _start(self, want: wire.Start) -> dict[str, Any]:
-        """The new run, the tools that it has, and how its servers are. Whatever can fail comes before the run, so that
-        whoever asked for one learns its id."""
+        """The new run, the tools that it has, and how its servers are. Whatever can fail comes
+        before the run, so that whoever asked for one learns its id."""
         agent = await self._plans.agent(want.plan, want.env)
         options = _options(want.terms, want.plan.lead, agent)
         servers = await self._plans.pool.servers(want.plan, {})
@@ -115,7 +120,12 @@ class Host:
         run = await self._placed(self._retinue.spawn(agent, want.task, **options))
         held = (await self._retinue.record(run)).spec.capabilities
         notes = [note for note in [await self._retinue.tools_left_out(run)] if note]
-        told_of = {"tools": list(held.tools or ()), "mode": held.mode or "manual", "mcp": mcp, "notes": notes}
+        told_of = {
+            "tools": list(held.tools or ()),
+            "mode": held.mode or "manual",
+            "mcp": mcp,
+            "notes": notes,
+        }
         return {"run": run, **told_of}
 
     async def _servers(self, want: wire.Servers) -> list[dict[str, Any]]:
@@ -147,7 +157,9 @@ class Host:
         options = _again(row, want.terms, agent)
         if want.plan is not None and agent.name != row.spec.order.agent:
             raise Refused(
-                "agent", f"run {want.run} goes on with its own agent and model; fork it to go on with another"
+                "agent",
+                f"run {want.run} goes on with its own agent and model; fork it to go on with "
+                "another",
             )
         self._retinue.register(agent)
         return await self._retinue.resume(want.run, want.task or "Go on.", **options)
@@ -155,7 +167,9 @@ class Host:
     async def _fork(self, want: wire.Fork) -> str:
         row = await self._retinue.record(want.run)
         agent = await self._agent(row, want.plan)
-        return await self._retinue.fork(want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms, agent))
+        return await self._retinue.fork(
+            want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms, agent)
+        )
 
     async def _agent(self, row: Row, plan: Plan | None) -> Agent:
         """The agent that goes on: that of a plan, or the run's own, built again from its plan."""
@@ -164,11 +178,14 @@ class Host:
         name = row.spec.order.agent
         found = await self._plans.recall(name)
         if found is None:
-            raise NotFound(f"the plan of agent {name!r} is not beside the store; start a new run instead")
+            raise NotFound(
+                f"the plan of agent {name!r} is not beside the store; start a new run instead"
+            )
         return found
 
     async def _wake(self, run: str) -> None:
-        """Let a run go on whose agents could not be built when the host started, or say why they still cannot be."""
+        """Let a run go on whose agents could not be built when the host started, or say why they
+        still cannot be."""
         if run in self._retinue.dormant:
             row = await self._retinue.record(run)
             await self._agent(row, None)
@@ -184,11 +201,14 @@ class Host:
     async def _wait(self, want: wire.Wait) -> dict[str, str | None]:
         for run in want.runs:
             await self._wake(run)
-        ends = await self._retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
+        ends = await self._retinue.wait(
+            *want.runs, timeout_seconds=want.timeout_seconds, first=want.first
+        )
         return {id: None if end is None else end.state for id, end in ends.items()}
 
     async def _answer(self, want: wire.Answer) -> dict[str, str]:
-        """Answer a question of a tree, or its only one: a permission with yes or no, a question in words."""
+        """Answer a question of a tree, or its only one: a permission with yes or no, a question in
+        words."""
         asked = await self._retinue.questions(want.run)
         mine = [q for q in asked if want.question in ("", q.id)]
         if not mine:
@@ -208,8 +228,13 @@ class Host:
         return {"run": first.run, "question": first.text}
 
     async def _budget(self, want: wire.Budget) -> Spending:
-        """What is decided is on record first; then the run is taken up, if its agents could not be built until now."""
-        retinue, more, by = self._retinue, {name: getattr(want, name) for name in RAISED}, want.by or "the user"
+        """What is decided is on record first; then the run is taken up, if its agents could not be
+        built until now."""
+        retinue, more, by = (
+            self._retinue,
+            {name: getattr(want, name) for name in RAISED},
+            want.by or "the user",
+        )
         if any(more.values()):
             await retinue.add_budget(want.run, **more, question=want.question, by=by)
         if want.on_limit:
@@ -240,14 +265,16 @@ async def _told(tell: Tell, item: wire.Compacting) -> None:
 
 
 def _options(terms: wire.RunTerms, label: str, agent: Agent | None = None) -> dict[str, Any]:
-    """The options of a run, as the runtime takes them. What an agent's file allows itself binds as well: the stricter
-    of the two holds, and of its budget whatever nobody has set otherwise."""
+    """The options of a run, as the runtime takes them. What an agent's file allows itself binds as
+    well: the stricter of the two holds, and of its budget whatever nobody has set otherwise."""
     out: dict[str, Any] = {"label": terms.label or label}
     if terms.cwd:
         out["cwd"] = terms.cwd
     if terms.budget != Budget():
         own = agent.budget if agent is not None else Budget()
-        set_ = {name: value for name in RAISED if (value := getattr(terms.budget, name)) is not None}
+        set_ = {
+            name: value for name in RAISED if (value := getattr(terms.budget, name)) is not None
+        }
         out["budget"] = replace(own, **set_)
     if terms.on_limit:
         budget = out.get("budget") or (agent.budget if agent is not None else Budget())
@@ -260,7 +287,9 @@ def _options(terms: wire.RunTerms, label: str, agent: Agent | None = None) -> di
         out["questions"] = terms.questions
     if terms.families:
         out["families"] = dict(terms.families)
-    own_access = agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
+    own_access = (
+        agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
+    )
     access = narrow(own_access, _access(terms, Capabilities()))
     if access != Capabilities():
         out["access"] = access
@@ -283,7 +312,8 @@ def _access(terms: wire.RunTerms, held: Capabilities) -> Capabilities:
 
 
 def _again(row: Row, terms: wire.RunTerms, agent: Agent) -> dict[str, Any]:
-    """The options of a run that goes on from another: what held for that one, where nothing else is asked for."""
+    """The options of a run that goes on from another: what held for that one, where nothing else is
+    asked for."""
     spec, order = row.spec, row.spec.order
     held = row.run.access or spec.capabilities
     out = _options(terms, order.label or order.agent)
@@ -291,7 +321,8 @@ def _again(row: Row, terms: wire.RunTerms, agent: Agent) -> dict[str, Any]:
     out.setdefault("model", spec.model)
     if order.questions:
         out.setdefault("questions", order.questions)
-    # A family that is turned on had been turned off by whoever turns it on; what the agent's file denies stays denied.
+    # A family that is turned on had been turned off by whoever turns it on; what the agent's file
+    # denies stays denied.
     names = {name for f in agent.dialects if terms.families.get(f.name) for name in f.tool_names}
     own = agent.options.get("access", Capabilities())
     lifted = names - {*own.deny}
@@ -302,10 +333,15 @@ def _again(row: Row, terms: wire.RunTerms, agent: Agent) -> dict[str, Any]:
 
 
 def trouble(error: BaseException) -> wire.Trouble:
-    """An error for the wire. Only our own are told in full: others may hold what nobody should see."""
+    """An error for the wire. Only our own are told in full: others may hold what nobody should
+    see."""
     if isinstance(error, RetinueError):
         about = getattr(error, "limit", "") or getattr(error, "kind", "")
         return wire.Trouble(kind=type(error).__name__, message=str(error), about=about)
     if isinstance(error, OSError):
-        return wire.Trouble(kind="OSError", message=f"{error.filename or ''}: {error.strerror}".lstrip(": "))
-    return wire.Trouble(kind="RetinueError", message=f"the host failed: {type(error).__name__}; its log says more")
+        return wire.Trouble(
+            kind="OSError", message=f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+        )
+    return wire.Trouble(
+        kind="RetinueError", message=f"the host failed: {type(error).__name__}; its log says more"
+    )

@@ -69,7 +69,9 @@ class InProcessHost:
                 plans = AgentBuilder("", lender, pool)
                 plans.learn = retinue.offer_model
                 host = LineServer(Host(retinue, plans, asyncio.Event()), lender, "", self._key)
-                reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
+                reader, writer = await asyncio.open_unix_connection(
+                    sock=self._theirs, limit=wire.LINE_LIMIT
+                )
                 await host.attend(reader, writer)
         finally:
             await pool.close()

@@ -1,4 +1,5 @@
-"""Models for a host: looked up by name with the keys that commands have brought. Keys live in memory alone."""
+"""Models for a host: looked up by name with the keys that commands have brought. Keys live in
+memory alone."""
 
 from __future__ import annotations
 
@@ -47,17 +48,21 @@ def offline_model() -> Any:
         from retinue.models.explorer import ExplorerModel
     except ImportError:
         raise ConfigError(
-            "offline/explorer is not part of this installation: name a model, as in --model anthropic:claude-sonnet-4-5"
+            "offline/explorer is not part of this installation: name a model, as in --model "
+            "anthropic:claude-sonnet-4-5"
         ) from None
     return ExplorerModel()
 
 
 class KeyedCatalog:
-    """A catalog that can be given other keys while it is used: what is brought last holds for every call after it.
-    `redactor` knows every key that was ever brought."""
+    """A catalog that can be given other keys while it is used: what is brought last holds for every
+    call after it. `redactor` knows every key that was ever brought."""
 
     def __init__(
-        self, environ: Mapping[str, str], offered: tuple[str, ...] = (), redactor: Redactor | None = None
+        self,
+        environ: Mapping[str, str],
+        offered: tuple[str, ...] = (),
+        redactor: Redactor | None = None,
     ) -> None:
         from retinue.config.model_config import declared
 
@@ -71,9 +76,9 @@ class KeyedCatalog:
         self._kept: dict[str, Model] = {}
 
     def bring(self, environ: Mapping[str, str]) -> frozenset[str]:
-        """Take the keys of another command, each with the address that it is for; those that it does not have, or that
-        are none, stay as they are. What is secret of them is never written down, from now on. Returns the providers for
-        which there is something new."""
+        """Take the keys of another command, each with the address that it is for; those that it
+        does not have, or that are none, stay as they are. What is secret of them is never written
+        down, from now on. Returns the providers for which there is something new."""
         self.redactor.learn(secrets_of(environ))
         before = self._environ
         told = {n: v for n, v in environ.items() if not n.startswith("RETINUE_")}
@@ -84,7 +89,9 @@ class KeyedCatalog:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged, **self._declared)
         return frozenset(
-            p.name for p in PROVIDERS.values() if any(before.get(n) != merged.get(n) for n in (*p.keys, *p.urls))
+            p.name
+            for p in PROVIDERS.values()
+            if any(before.get(n) != merged.get(n) for n in (*p.keys, *p.urls))
         )
 
     def knows(self, name: str) -> bool:
@@ -96,7 +103,8 @@ class KeyedCatalog:
         return self._catalog.resolve(name) if self._catalog.knows(name) else name
 
     def find(self, name: str) -> Model:
-        """The model of this name; `ConfigError` says what is wrong with the name, or which key is missing."""
+        """The model of this name; `ConfigError` says what is wrong with the name, or which key is
+        missing."""
         if name not in self._kept:
             self._kept[name] = self._make(name)
         return self._kept[name]

@@ -1,6 +1,6 @@
-"""Reading a store without its host, and without loading the machine: enough for listings, addresses and completion.
-More than half of what a listing costs is reading Python, so that not even msgspec is imported here.
-"""
+"""Reading a store without its host, and without loading the machine: enough for listings, addresses
+and completion. More than half of what a listing costs is reading Python, so that not even msgspec
+is imported here."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
 
 
 class ListedRun(NamedTuple):
-    """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
-    `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and `usd_estimated`. `waits_for` is
-    what keeps its provider, when it waits for it; or what is asked about the limit, of the run `limit_of`, at which it
-    waits, and `more` what to add to it (nano-dollars where it is dollars). `cache` is what prompt caches were expected
-    to give to its tree, and gave. `group` is the group of background work that it belongs to."""
+    """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its
+    whole tree, `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and
+    `usd_estimated`. `waits_for` is what keeps its provider, when it waits for it; or what is asked
+    about the limit, of the run `limit_of`, at which it waits, and `more` what to add to it
+    (nano-dollars where it is dollars). `cache` is what prompt caches were expected to give to its
+    tree, and gave. `group` is the group of background work that it belongs to."""
 
     id: str
     short: str
@@ -88,7 +89,8 @@ class RunListing:
             self._db.close(True)
 
     def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[ListedRun]:
-        """Runs that a person started, newest first: all, or those that are open or have ended since."""
+        """Runs that a person started, newest first: all, or those that are open or have ended
+        since."""
         where, args = "where r.parent = ''", list[Any]()
         if recent_since is not None:
             where += " and (r.open = 1 or r.ended_at >= ?)"
@@ -122,11 +124,14 @@ class RunListing:
             self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
             for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
                 times = (created_at, ended_at)
-                yield self._line(id, parent, root, json.loads(spec), json.loads(run), state, times, account)
+                yield self._line(
+                    id, parent, root, json.loads(spec), json.loads(run), state, times, account
+                )
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
-                f"{self.places.store} is damaged: {what} cannot be read. Nothing was changed. See `retinue doctor`."
+                f"{self.places.store} is damaged: {what} cannot be read. Nothing was changed. See "
+                "`retinue doctor`."
             ) from None
 
     def _line(
@@ -182,7 +187,8 @@ class RunListing:
         return [line for line in self.open_runs() if line.group == id] if id else []
 
     def resolve(self, address: str) -> ListedRun:
-        """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one below it."""
+        """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one
+        below it."""
         head, *rest = [part for part in address.strip().split("/") if part] or [""]
         found = self._pick(self._heads(head), address)
         for part in rest:
@@ -212,14 +218,20 @@ class RunListing:
     def _pick(self, found: list[ListedRun], address: str) -> ListedRun:
         if not found:
             where = self.places.root
-            raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
+            raise NotFound(
+                f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what "
+                "there is."
+            )
         if len(found) > 1:
             listed = "; ".join(
-                f"{line.short} ({one_line(line.label, 60)}, {state_text(line.state)}: {one_line(line.task, 40)})"
+                f"{line.short} ({one_line(line.label, 60)}, {state_text(line.state)}: "
+                f"{one_line(line.task, 40)})"
                 for line in found[:MOST]
             )
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-            raise NotFound(f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id.")
+            raise NotFound(
+                f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id."
+            )
         return found[0]
 
 
@@ -228,7 +240,8 @@ def _is_priced(model: dict[str, Any]) -> bool:
 
 
 def _named(name: str, lines: list[ListedRun], *, newest: bool = False) -> list[ListedRun]:
-    """Those of this name; otherwise those whose name or id begins so. `newest`: of several with one name the last."""
+    """Those of this name; otherwise those whose name or id begins so. `newest`: of several with one
+    name the last."""
     exact = [line for line in lines if name in (line.label, line.agent)]
     if exact:
         return exact[:1] if newest and exact[0].label != "main" else exact
@@ -236,7 +249,8 @@ def _named(name: str, lines: list[ListedRun], *, newest: bool = False) -> list[L
 
 
 def is_attended(store: str) -> bool:
-    """Whether a process holds the store. The lock itself is not tried: that could be in the way of a host."""
+    """Whether a process holds the store. The lock itself is not tried: that could be in the way of
+    a host."""
     try:
         pid = int(read_small(store + ".lock", 32) or b"0")
         os.kill(pid, 0)
@@ -248,7 +262,8 @@ def is_attended(store: str) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and nobody has asked about it: where no first process does, it stays for ever."""
+    """Whether it has ended and nobody has asked about it: where no first process does, it stays for
+    ever."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
@@ -257,8 +272,8 @@ def _is_zombie(pid: int) -> bool:
 
 
 def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A price that nobody
-    knows is null."""
+    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A
+    price that nobody knows is null."""
     known = not figures.get("unpriced", 0)
     return {
         "expected_tokens": figures.get("expected", 0),

@@ -1,6 +1,6 @@
-"""The MCP servers of a host: started when a plan needs them, shared by plans that name the same ones, ended with the
-host. Their configuration is filled in with what commands have brought; that stays in memory.
-"""
+"""The MCP servers of a host: started when a plan needs them, shared by plans that name the same
+ones, ended with the host. Their configuration is filled in with what commands have brought; that
+stays in memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,21 @@ if TYPE_CHECKING:
     from retinue.tools.mcp_client import McpServers, ServerComplaint, ServerConfig, ServerStatus
 
 START_SECONDS = 15.0
-"""How long the start of a run waits for servers. Those that come later are there for the next run."""
-STATES = {"ready": "connected", "disabled": "disabled", "starting": "pending", "idle": "pending", "changed": "changed"}
+"""How long the start of a run waits for servers. Those that come later are there for the next
+run."""
+STATES = {
+    "ready": "connected",
+    "disabled": "disabled",
+    "starting": "pending",
+    "idle": "pending",
+    "changed": "changed",
+}
 
 
 class McpPool:
-    """`pins` is the file of approvals; `environ` gives what the host itself knows of the environment; `redactor` learns
-    what is brought for servers, and what is configured for them, before any of them is started."""
+    """`pins` is the file of approvals; `environ` gives what the host itself knows of the
+    environment; `redactor` learns what is brought for servers, and what is configured for them,
+    before any of them is started."""
 
     def __init__(
         self,
@@ -37,13 +45,18 @@ class McpPool:
         environ: Callable[[], Mapping[str, str]] = dict,
         redactor: Redactor | None = None,
     ) -> None:
-        self._pins, self._environ, self._redactor = pins, environ, Redactor() if redactor is None else redactor
+        self._pins, self._environ, self._redactor = (
+            pins,
+            environ,
+            Redactor() if redactor is None else redactor,
+        )
         self._brought: dict[str, str] = {}
         self._pools: dict[str, McpServers] = {}
         self._starts: dict[str, asyncio.Task[None]] = {}
 
     async def tools(self, plan: Plan, env: Mapping[str, str]) -> dict[str, Any]:
-        """The tools of a plan's servers, by name. ConfigError when a server that is required could not be used."""
+        """The tools of a plan's servers, by name. ConfigError when a server that is required could
+        not be used."""
         servers = await self.servers(plan, env)
         return {} if servers is None else {tool.schema.name: tool for tool in servers.tools()}
 
@@ -68,7 +81,9 @@ class McpPool:
             )
             self._starts[key] = asyncio.create_task(self._pools[key].start())
         start = self._starts[key]
-        await asyncio.wait({start}, timeout=float(self._all().get("RETINUE_MCP_SECONDS") or START_SECONDS))
+        await asyncio.wait(
+            {start}, timeout=float(self._all().get("RETINUE_MCP_SECONDS") or START_SECONDS)
+        )
         if start.done() and (wrong := start.exception()) is not None:
             await self._drop(key)
             raise wrong
@@ -111,7 +126,9 @@ def told(status: ServerStatus) -> dict[str, Any]:
         "status": STATES.get(status.state, "skipped" if status.state == "skipped" else "failed"),
         "error": status.reason,
         "tools": list(status.tools),
-        "withheld": [msgspec.structs.asdict(w) for w in status.withheld],  # whole: a value leaves its defaults out
+        "withheld": [
+            msgspec.structs.asdict(w) for w in status.withheld
+        ],  # whole: a value leaves its defaults out
         "source": status.source,
         "notes": list(status.notes),
     }

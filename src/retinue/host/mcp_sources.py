@@ -1,5 +1,5 @@
-"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and those that are
-named on the command line. They are read and checked here, and started by the host.
+"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and
+those that are named on the command line. They are read and checked here, and started by the host.
 """
 
 from __future__ import annotations
@@ -22,23 +22,35 @@ from retinue.host.project import Project
 from retinue.host.project_paths import config_home
 from retinue.host.server_secrets import take_out
 
-OF_PROJECT = (".retinue/mcp.json", ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
+OF_PROJECT = (
+    ".retinue/mcp.json",
+    ".mcp.json",
+    ".vscode/mcp.json",
+    ".gemini/settings.json",
+    ".codex/config.toml",
+)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass
 class ServerSources:
-    """Servers that can be started, and what became of the others. `left_out` are in the form of `mcp_pool.told`."""
+    """Servers that can be started, and what became of the others. `left_out` are in the form of
+    `mcp_pool.told`."""
 
     sources: list[ServerSource] = field(default_factory=list)
     left_out: list[dict[str, Any]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
     def told(self, environ: Mapping[str, str]) -> tuple[tuple[ServerSource, ...], dict[str, str]]:
-        """For a plan: the servers without a secret in them, and what is to be brought beside it: the values of all
-        variables that a server could name, and the secrets that were taken out."""
+        """For a plan: the servers without a secret in them, and what is to be brought beside it:
+        the values of all variables that a server could name, and the secrets that were taken
+        out."""
         names = set(_WORD.findall(msgspec.json.encode(self.sources).decode()))
-        env = {name: value for name, value in environ.items() if name in names} if self.sources else {}
+        env = (
+            {name: value for name, value in environ.items() if name in names}
+            if self.sources
+            else {}
+        )
         sources = []
         for source in self.sources:
             without, taken = take_out(source, secrets_of(environ).values())
@@ -56,14 +68,18 @@ def find_servers(
     more: Mapping[str, Any] | None = None,
     disabled: Sequence[str] = (),
 ) -> ServerSources:
-    """The first that names a server wins: command line, configuration (`more`), project (the nearest folder first),
-    user. Those that are `disabled` are left out wherever they stand."""
+    """The first that names a server wins: command line, configuration (`more`), project (the
+    nearest folder first), user. Those that are `disabled` are left out wherever they stand."""
     found = _find(project, given, strict, trusted, more or {})
     kept = [
-        replace(source, servers={n: entry for n, entry in source.servers.items() if n not in disabled})
+        replace(
+            source, servers={n: entry for n, entry in source.servers.items() if n not in disabled}
+        )
         for source in found.sources
     ]
-    return ServerSources([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
+    return ServerSources(
+        [source for source in kept if source.servers], found.left_out, found.names - set(disabled)
+    )
 
 
 def _find(
@@ -79,7 +95,13 @@ def _find(
     if strict:
         return found
     if more:
-        _add(found, msgspec.json.encode({"mcp_servers": more}), None, project.environ, dialect="codex")
+        _add(
+            found,
+            msgspec.json.encode({"mcp_servers": more}),
+            None,
+            project.environ,
+            dialect="codex",
+        )
     for path in _of_project(project):
         raw = project.trust.trusted_bytes(path) if trusted else None
         if raw is not None:
@@ -122,7 +144,8 @@ def _add(
     is_ours: bool = True,
     dialect: str = "",
 ) -> None:
-    """Take the servers of one file. A file that somebody has named and that cannot be read is an error."""
+    """Take the servers of one file. A file that somebody has named and that cannot be read is an
+    error."""
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries, translate
     from retinue.tools.mcp_client.server_config import ServerConfigSource
 
@@ -157,7 +180,9 @@ def _list(found: ServerSources, path: Path) -> None:
         tree = tree_of(_read(path, str(path)), path)
     except (ValueError, ConfigError):
         return
-    for name in entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))[0]:
+    for name in entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))[
+        0
+    ]:
         said = "the project is not trusted: look at the file, then `retinue trust`"
         found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
 
@@ -176,4 +201,12 @@ def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
 
 
 def _told(name: str, status: str, error: str, source: str) -> dict[str, Any]:
-    return {"name": name, "status": status, "error": error, "tools": [], "withheld": [], "source": source, "notes": []}
+    return {
+        "name": name,
+        "status": status,
+        "error": error,
+        "tools": [],
+        "withheld": [],
+        "source": source,
+        "notes": [],
+    }

@@ -1,4 +1,5 @@
-"""How far a conversation has been told: a reply with the step that recorded it, all else as soon as it is known."""
+"""How far a conversation has been told: a reply with the step that recorded it, all else as soon as
+it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which model is asked, and why: what was named, else what the environment says, else what needs no model at all."""
+"""Which model is asked, and why: what was named, else what the environment says, else what needs no
+model at all."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ DEFAULTS = {
     "xai": "grok-4",
     "groq": "openai/gpt-oss-120b",
 }
-"""The model that is used of a provider when only its key is there, in the order in which keys are looked for."""
+"""The model that is used of a provider when only its key is there, in the order in which keys are
+looked for."""
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
 PROBE_SECONDS = 0.15
 SHORT = {
@@ -28,7 +30,14 @@ SHORT = {
     "haiku": "anthropic:claude-haiku-4-5",
 }
 """Names without a number, as files of Claude's agents have them."""
-_FAMILIES = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
+_FAMILIES = {
+    "claude": "anthropic",
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "gemini": "gemini",
+}
 
 
 class ModelChoice(NamedTuple):
@@ -39,8 +48,11 @@ class ModelChoice(NamedTuple):
     hints: tuple[str, ...] = ()
 
 
-def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", config: str = "") -> ModelChoice:
-    """The model for a run. Raises `ConfigError` for a name that means nothing, `NoProvider` for a missing key."""
+def choose(
+    environ: Mapping[str, str], *, flag: str = "", agent: str = "", config: str = ""
+) -> ModelChoice:
+    """The model for a run. Raises `ConfigError` for a name that means nothing, `NoProvider` for a
+    missing key."""
     told = environ.get("RETINUE_MODEL", "")
     for name, why in (
         (flag, "--model"),
@@ -57,9 +69,18 @@ def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", confi
         found = next((key for key in provider.keys if environ.get(key, "").strip()), "")
         if found:
             return ModelChoice(checked(f"{name}:{model}", environ), f"{found} is set")
-    keys = [key for p in PROVIDERS.values() if p.name not in DEFAULTS for key in p.keys if environ.get(key, "").strip()]
+    keys = [
+        key
+        for p in PROVIDERS.values()
+        if p.name not in DEFAULTS
+        for key in p.keys
+        if environ.get(key, "").strip()
+    ]
     hints = [f"{key} is set: name one of its models with --model PROVIDER:MODEL" for key in keys]
-    hints += [f"a local server answers: use it with --model {name}:MODEL" for name in local_servers(environ)]
+    hints += [
+        f"a local server answers: use it with --model {name}:MODEL"
+        for name in local_servers(environ)
+    ]
     return ModelChoice(OFFLINE, "no model configured", tuple(hints))
 
 
@@ -78,7 +99,8 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         if not family:
             hint = did_you_mean(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()])
             raise ConfigError(
-                f"there is no model {name!r}.{hint} Write PROVIDER:MODEL, as in anthropic:claude-sonnet-4-5; "
+                f"there is no model {name!r}.{hint} Write PROVIDER:MODEL, as in "
+                "anthropic:claude-sonnet-4-5; "
                 "`retinue models list` shows the providers."
             )
         name = f"{family}:{name}"
@@ -98,10 +120,14 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     if provider.keys and not provider.key(environ):
         raise NoProvider(
             f"no key for {provider.name}",
-            f"set {' or '.join(provider.keys)} in the environment, or use --model {OFFLINE}, which needs none.",
+            f"set {' or '.join(provider.keys)} in the environment, or use --model {OFFLINE}, "
+            "which needs none.",
         )
     if not provider.base_url(environ):
-        raise NoProvider(f"no address for {provider.name}", f"set {' or '.join(provider.urls)} in the environment.")
+        raise NoProvider(
+            f"no address for {provider.name}",
+            f"set {' or '.join(provider.urls)} in the environment.",
+        )
     return f"{provider.name}:{model}"
 
 

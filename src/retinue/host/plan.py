@@ -1,4 +1,5 @@
-"""Who is to work, as a value: all that a host needs to build the agents of a run again after a crash. No keys."""
+"""Who is to work, as a value: all that a host needs to build the agents of a run again after a
+crash. No keys."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ MAIN = AgentSpec(
 
 
 class ServerSource(Value):
-    """MCP servers as one file has them, by name. Variables are not filled in: their values are never written down."""
+    """MCP servers as one file has them, by name. Variables are not filled in: their values are
+    never written down."""
 
     file: str = ""
     dialect: str = "claude"
@@ -38,10 +40,10 @@ class ServerSource(Value):
 class Plan(Value):
     """The agent that a run starts with (`lead`), and everybody that it may start.
 
-    `model` is what an agent works with that names none; `models` says what the names in files stand for; `offered` can
-    be asked for beside them. `settings` are those of the families. `access` is the most that anybody may do; `only` and
-    `never` are patterns of tools. `files` are quoted in the instructions. `variant` tells apart agents whose servers
-    had other tools at another time.
+    `model` is what an agent works with that names none; `models` says what the names in files stand
+    for; `offered` can be asked for beside them. `settings` are those of the families. `access` is
+    the most that anybody may do; `only` and `never` are patterns of tools. `files` are quoted in
+    the instructions. `variant` tells apart agents whose servers had other tools at another time.
     """
 
     version: int = 2
@@ -73,5 +75,6 @@ class Plan(Value):
 
     @property
     def agent_name(self) -> str:
-        """The name under which its agent is known in a store, where another plan may have one of the same name."""
+        """The name under which its agent is known in a store, where another plan may have one of
+        the same name."""
         return f"{self.lead}-{self.stamp}"

@@ -1,5 +1,5 @@
-"""From what a command was told to the plan of a run: its agent, everybody that it may start, the files that they are
-told of, the servers whose tools they have, and the models that they work with.
+"""From what a command was told to the plan of a run: its agent, everybody that it may start, the
+files that they are told of, the servers whose tools they have, and the models that they work with.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from retinue.host.run_setup import RunSetup
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan, the choice of its model, and what the host has to be told beside it: `env`, the values of variables that
-    servers name. `notes` are lines for the person; `left_out` are servers that are not started."""
+    """A plan, the choice of its model, and what the host has to be told beside it: `env`, the
+    values of variables that servers name. `notes` are lines for the person; `left_out` are servers
+    that are not started."""
 
     plan: Plan
     choice: provider.ModelChoice
@@ -38,7 +39,8 @@ class PlannedRun:
 
 
 def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> PlannedRun:
-    """Whoever works in a run: what is asked for, what the configuration `value` says, and what is found in files."""
+    """Whoever works in a run: what is asked for, what the configuration `value` says, and what is
+    found in files."""
     value = value or Configuration()
     usual, family_settings = configured.families(value)
     families = usual if setup.families is None else setup.families
@@ -46,7 +48,10 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
     trusted = project.trust.is_trusted
     found = shelved.library(project, setup.agent_file, trusted=trusted)
     lead = shelved.lead_of(found, setup.agent)
-    names = [configured.model_name(name, value) for name in (setup.model, lead.model or "", setup.config_model)]
+    names = [
+        configured.model_name(name, value)
+        for name in (setup.model, lead.model or "", setup.config_model)
+    ]
     choice = provider.choose(project.environ, flag=names[0], agent=names[1], config=names[2])
     configured.refuse_model(choice.model, value.models.allow)
     lead = replace(lead, model=None, output_schema=setup.output_schema or lead.output_schema)
@@ -78,7 +83,9 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         only=only,
         never=never,
         files=_files(project, trusted),
-        skills=tuple(replace(s, complaints=()) for s in shelved.skills(project, trusted=trusted).values()),
+        skills=tuple(
+            replace(s, complaints=()) for s in shelved.skills(project, trusted=trusted).values()
+        ),
         servers=sources,
         root=project.paths.root,
     )
@@ -87,8 +94,8 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
 
 
 def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:
-    """What the names of models in files stand for. One that cannot be used here is told, and its agent works with the
-    model of the run."""
+    """What the names of models in files stand for. One that cannot be used here is told, and its
+    agent works with the model of the run."""
     models: dict[str, str] = {}
     without: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
@@ -104,7 +111,8 @@ def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[st
 
 
 def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], list[str]]:
-    """The models that runs may ask for by their full names, and a line for each that cannot be used here."""
+    """The models that runs may ask for by their full names, and a line for each that cannot be used
+    here."""
     names, notes = [], []
     for name in value.models.offered:
         try:
@@ -118,11 +126,17 @@ def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], l
 
 def _instead(names: Sequence[str], model: str, why: str) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    who = f"agent {names[0]} works" if len(names) == 1 else f"agents {', '.join(names[:3])}{more} work"
+    who = (
+        f"agent {names[0]} works"
+        if len(names) == 1
+        else f"agents {', '.join(names[:3])}{more} work"
+    )
     return f"{who} with the run's model instead of {model}: {why}"
 
 
 def _files(project: Project, trusted: bool) -> Any:
     from retinue.agent_files.agents_md import loaded_files
 
-    return loaded_files(project.paths.cwd, project.paths.root, trusted=trusted, hide=project.redactor.clean_bytes)
+    return loaded_files(
+        project.paths.cwd, project.paths.root, trusted=trusted, hide=project.redactor.clean_bytes
+    )

@@ -1,4 +1,5 @@
-"""A project as a door works with it: its paths, the environment, and whether its files are trusted."""
+"""A project as a door works with it: its paths, the environment, and whether its files are
+trusted."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from retinue.host.project_trust import TrustCheck
 
 @dataclass(frozen=True)
 class Project:
-    """`environ` may have what the configuration says of keys and addresses; `trust` was looked up without it."""
+    """`environ` may have what the configuration says of keys and addresses; `trust` was looked up
+    without it."""
 
     environ: Mapping[str, str]
     paths: ProjectPaths

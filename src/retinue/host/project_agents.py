@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> FoundAgents:
-    """The agents that can be found from where the command was given; `agents` is what --agents was told. Those of the
-    folders that are configured come behind."""
+    """The agents that can be found from where the command was given; `agents` is what --agents was
+    told. Those of the folders that are configured come behind."""
     from retinue.agent_files.discovery import find_agents
 
     folders = _folders(project)
@@ -36,7 +36,11 @@ def library(project: Project, agents: str = "", *, trusted: bool | None = None) 
         codex_home=codex,
     )
     ours = tuple(os.path.join(folder, "") for folder in folders)
-    broken = [s for s in found.broken if s.source.scope == "command" and not s.source.path.startswith(ours)]
+    broken = [
+        s
+        for s in found.broken
+        if s.source.scope == "command" and not s.source.path.startswith(ours)
+    ]
     wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
     given = (_path(project, agents)[:200], "--agents") if agents else ()
     wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
@@ -47,7 +51,8 @@ def library(project: Project, agents: str = "", *, trusted: bool | None = None) 
 
 
 def _folders(project: Project) -> list[str]:
-    """The folders of definitions that the user's own file names; a relative path begins at that file."""
+    """The folders of definitions that the user's own file names; a relative path begins at that
+    file."""
     home = config_home(project.environ)
     told = settings.load(project, strict=False).get("agents.directories")
     folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
@@ -63,7 +68,8 @@ def _path(project: Project, agents: str) -> str:
 
 
 def lead_of(found: FoundAgents, name: str) -> AgentSpec:
-    """The agent that was asked for by its name; the built-in one when none was, whatever a file calls itself."""
+    """The agent that was asked for by its name; the built-in one when none was, whatever a file
+    calls itself."""
     if not name:
         return MAIN
     spec = found.agents.get(name)
@@ -78,7 +84,10 @@ def lead_of(found: FoundAgents, name: str) -> AgentSpec:
     from retinue.agent_files.agent_spec import hint_at
 
     hint = hint_at(name, found.agents)
-    raise NotFound(f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` shows them.")
+    raise NotFound(
+        f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` "
+        "shows them."
+    )
 
 
 def staff_of(found: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:

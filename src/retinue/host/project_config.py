@@ -1,4 +1,5 @@
-"""The configuration for a command: which files count here, whether they are trusted, and what comes of it."""
+"""The configuration for a command: which files count here, whether they are trusted, and what comes
+of it."""
 
 from __future__ import annotations
 
@@ -38,9 +39,12 @@ def _first(folder: str) -> str:
     return next((path for path in there if os.path.lexists(path)), os.path.join(folder, NAMES[0]))
 
 
-def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> EffectiveSettings:
-    """The effective configuration. With `strict` every mistake of every place is raised at once, as `ConfigProblems`;
-    without, they are in `problems`. What is not used because it is not trusted is told in `notes`."""
+def load(
+    project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None
+) -> EffectiveSettings:
+    """The effective configuration. With `strict` every mistake of every place is raised at once, as
+    `ConfigProblems`; without, they are in `problems`. What is not used because it is not trusted is
+    told in `notes`."""
     from retinue.config.layers import EffectiveSettings, read_environment, read_flags, read_layer
 
     layers: list[Layer] = []
@@ -50,7 +54,9 @@ def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | No
     ours, notes = _of_project(project)
     others = [os.path.join(os.path.dirname(user), name) for name in NAMES]
     notes += [
-        f"{file} is not used, because {user} is there" for file in others if file != user and os.path.lexists(file)
+        f"{file} is not used, because {user} is there"
+        for file in others
+        if file != user and os.path.lexists(file)
     ]
     layers += ours
     layers += [read_environment(project.environ), read_flags(flags or {})]
@@ -72,12 +78,15 @@ TOLD = {
 
 
 def environment(project: Project, settings: EffectiveSettings) -> dict[str, str]:
-    """The environment of a command with what is configured in files: keys and addresses of providers, what models cost,
-    how fast providers are called, and `TOLD`."""
+    """The environment of a command with what is configured in files: keys and addresses of
+    providers, what models cost, how fast providers are called, and `TOLD`."""
     from retinue.config.model_config import declarations, model_environment
 
     value = settings.value
-    out = {**model_environment(value.models, project.environ), **declarations(value.models, value.providers)}
+    out = {
+        **model_environment(value.models, project.environ),
+        **declarations(value.models, value.providers),
+    }
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
@@ -94,8 +103,8 @@ def stored(environ: Mapping[str, str]) -> str:
 
 
 def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
-    """What the user's own file says, None for nothing. It is asked by every command, so nothing else is read; what is
-    wrong with the file is told by those that need more of it."""
+    """What the user's own file says, None for nothing. It is asked by every command, so nothing
+    else is read; what is wrong with the file is told by those that need more of it."""
     file = user_file(environ)
     if not os.path.lexists(file):
         return None
@@ -126,6 +135,8 @@ def _of_project(project: Project) -> tuple[list[Layer], list[str]]:
         if data is not None:
             layers.append(read_layer(file, "project", data))
         elif stands.is_trusted:
-            reason = stands.refused.get(os.path.relpath(file, stands.root), "it was changed just now")
+            reason = stands.refused.get(
+                os.path.relpath(file, stands.root), "it was changed just now"
+            )
             notes.append(f"{file} is not used: {reason}")
     return layers, notes

@@ -1,6 +1,5 @@
-"""Where things are: the project, its store, the socket and the log of its host. Everything follows from the directory
-and the XDG variables, and everything that we make is for its owner alone.
-"""
+"""Where things are: the project, its store, the socket and the log of its host. Everything follows
+from the directory and the XDG variables, and everything that we make is for its owner alone."""
 
 from __future__ import annotations
 
@@ -11,7 +10,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from retinue.config.user_folders import config_home, data_home, note_store, socket_folders, state_home
+from retinue.config.user_folders import (
+    config_home,
+    data_home,
+    note_store,
+    socket_folders,
+    state_home,
+)
 from retinue.errors import ConfigError
 from retinue.sandbox.private_paths import refuse_links
 
@@ -73,7 +78,8 @@ class ProjectPaths:
 
 
 def approvals_of(store: str) -> str:
-    """In a folder, not beside the store: it is replaced when it changes, and a mask over it would go."""
+    """In a folder, not beside the store: it is replaced when it changes, and a mask over it would
+    go."""
     return os.path.join(store + ".plans", "approvals.json")
 
 
@@ -95,11 +101,14 @@ def project_root(cwd: str) -> str:
 
 
 def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> ProjectPaths:
-    """The places for a command given in `cwd`, with the store that was named or the one of the project."""
+    """The places for a command given in `cwd`, with the store that was named or the one of the
+    project."""
     try:
         here = os.path.abspath(cwd or os.getcwd())
     except FileNotFoundError:
-        raise ConfigError("the directory that you are in is gone: go to another one, or name one with --cwd") from None
+        raise ConfigError(
+            "the directory that you are in is gone: go to another one, or name one with --cwd"
+        ) from None
     if not os.path.isdir(here):
         raise ConfigError(f"there is no directory {here}: check --cwd")
     root = project_root(here)
@@ -113,11 +122,14 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
         name = _key(os.path.realpath(root))
         file = os.path.join(data_home(environ), "projects", name, "retinue.db")
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return ProjectPaths(root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log)
+    return ProjectPaths(
+        root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log
+    )
 
 
 def has_source(cwd: str) -> bool:
-    """Whether this is a directory with something to map: a project, or one that says how it is built."""
+    """Whether this is a directory with something to map: a project, or one that says how it is
+    built."""
     try:
         names = set(os.listdir(cwd))
     except OSError:
@@ -141,8 +153,9 @@ def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: boo
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
-    """Make a directory, and those above it that are missing, with rights for nobody else. A directory that is there
-    already is left as it is, unless `strict`: then it must be ours alone."""
+    """Make a directory, and those above it that are missing, with rights for nobody else. A
+    directory that is there already is left as it is, unless `strict`: then it must be ours
+    alone."""
     missing = []
     here = path
     while here and not os.path.isdir(here):
@@ -184,11 +197,16 @@ def every_store(environ: Mapping[str, str]) -> list[str]:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    return [file for name in names if os.path.exists(file := os.path.join(folder, name, "retinue.db"))]
+    return [
+        file for name in names if os.path.exists(file := os.path.join(folder, name, "retinue.db"))
+    ]
 
 
 def _key(path: str) -> str:
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in os.path.basename(path))[:40] or "root"
+    name = (
+        "".join(c if c.isalnum() or c in "-_." else "-" for c in os.path.basename(path))[:40]
+        or "root"
+    )
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
@@ -204,5 +222,9 @@ def of_project(environ: Mapping[str, str], places: ProjectPaths, name: str) -> P
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
     return ProjectPaths(
-        root=places.root, cwd=places.cwd, store=places.store, socket=_socket(environ, places.store, name), log=log
+        root=places.root,
+        cwd=places.cwd,
+        store=places.store,
+        socket=_socket(environ, places.store, name),
+        log=log,
     )

@@ -1,6 +1,6 @@
-"""Whether the files of a project take effect: the one place that asks, once for a command. Until they do, its agents
-are not staff, its MCP servers are not started, and neither its AGENTS.md nor its skills are read.
-"""
+"""Whether the files of a project take effect: the one place that asks, once for a command. Until
+they do, its agents are not staff, its MCP servers are not started, and neither its AGENTS.md nor
+its skills are read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def open_trust_file(environ: Mapping[str, str]) -> TrustFile:
 
 
 class TrustCheck:
-    """How it stands with the trust in a project, seen from where the command was given: looked up once."""
+    """How it stands with the trust in a project, seen from where the command was given: looked up
+    once."""
 
     def __init__(self, environ: Mapping[str, str], paths: ProjectPaths) -> None:
         self._environ, self._paths = environ, paths
@@ -68,7 +69,8 @@ class TrustCheck:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the person has trusted this project, and it is as it was then; False also when nobody can say."""
+        """Whether the person has trusted this project, and it is as it was then; False also when
+        nobody can say."""
         return not isinstance(self._standing, str) and self._standing.is_trusted
 
     @property

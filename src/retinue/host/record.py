@@ -1,4 +1,5 @@
-"""Reading a whole run from a store without its host: its tree, its conversation, and how it went."""
+"""Reading a whole run from a store without its host: its tree, its conversation, and how it
+went."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ class RecordReader(SqliteReader):
     def __init__(self, places: ProjectPaths) -> None:
         super().__init__(places.store)
         if not places.exists:
-            raise NotFound(f'there are no runs in {places.root} yet. Start one: `retinue run "..."`.')
+            raise NotFound(
+                f'there are no runs in {places.root} yet. Start one: `retinue run "..."`.'
+            )
         self.open()
 
     def __enter__(self) -> RecordReader:
@@ -51,11 +54,16 @@ class RecordReader(SqliteReader):
     def history(self, final: TreeRecord) -> Iterator[Item]:
         """How a tree went, as far as it is on record: what a watcher would have been told."""
         rows = {row.spec.id: row for row in final.rows}
-        said = {id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()}
+        said = {
+            id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()
+        }
         begun: set[str] = set()
         first = self.entries(0, final.rows[0].spec.id, 1)
         after = first[0][0] - 1 if first else 0
-        last = max((row.run.state.ending.at for row in final.rows if isinstance(row.run.state, Ended)), default=None)
+        last = max(
+            (row.run.state.ending.at for row in final.rows if isinstance(row.run.state, Ended)),
+            default=None,
+        )
         is_open = any(not isinstance(row.run.state, Ended) for row in final.rows)
         while page := self.entries(after, "", 1_000):
             for after, entry in page:

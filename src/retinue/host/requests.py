@@ -1,8 +1,8 @@
 """What a command and the host say to each other: JSON, one value a line, over a Unix socket.
 
-The first line each way is a greeting with a version. Then the command makes numbered requests, and the host answers
-each with any number of items and one last word; many can be under way on one connection.
-"""
+The first line each way is a greeting with a version. Then the command makes numbered requests, and
+the host answers each with any number of items and one last word; many can be under way on one
+connection."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ LINE_LIMIT = 32 << 20
 
 
 class Greeting(Value):
-    """From the command: what it speaks, what the host has put into a file that only its own user can read (`key`),
-    the part of its environment that models need, and all secrets in its environment (`hidden`), so that the host can
-    keep them out of what it writes. Never stored, never logged."""
+    """From the command: what it speaks, what the host has put into a file that only its own user
+    can read (`key`), the part of its environment that models need, and all secrets in its
+    environment (`hidden`), so that the host can keep them out of what it writes. Never stored,
+    never logged."""
 
     hello: int = VERSION
     retinue: str = ""
@@ -44,8 +45,8 @@ class Welcome(Value):
 
 
 class RunTerms(Value):
-    """What one run may do and spend: the parts of an order that a person sets. None and "" leave the agent's own.
-    `families` are turned on or off by their names."""
+    """What one run may do and spend: the parts of an order that a person sets. None and "" leave
+    the agent's own. `families` are turned on or off by their names."""
 
     label: str = ""
     cwd: str = ""
@@ -68,7 +69,8 @@ class Want(Value, tag=str.lower, tag_field="do"):
 
 
 class Start(Want):
-    """`env` are the values of the variables that the plan's servers name: used, and never stored."""
+    """`env` are the values of the variables that the plan's servers name: used, and never
+    stored."""
 
     plan: Plan
     task: str
@@ -92,7 +94,8 @@ class Fork(Want):
 
 
 class Watch(Want):
-    """Everything about a run and those below it, from number `after` of the log on, until the run ends."""
+    """Everything about a run and those below it, from number `after` of the log on, until the run
+    ends."""
 
     run: str
     after: int = 0
@@ -122,8 +125,8 @@ class Answer(Want):
 
 
 class Budget(Want):
-    """Raise the limits of a run, or change what happens at them; with a `question`, only as the answer to that. Without
-    any of it, only look."""
+    """Raise the limits of a run, or change what happens at them; with a `question`, only as the
+    answer to that. Without any of it, only look."""
 
     run: str
     tokens: int = 0
@@ -151,7 +154,8 @@ class Explain(Want):
 
 
 class Servers(Want):
-    """How the MCP servers of a plan are; `approve` first takes what one of them offers now, or one tool of it."""
+    """How the MCP servers of a plan are; `approve` first takes what one of them offers now, or one
+    tool of it."""
 
     plan: Plan
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -220,7 +224,8 @@ class Ask(Value):
 
 
 class Trouble(Value):
-    """An error on its way back: the name of its class, its words, and the limit or kind that it carries."""
+    """An error on its way back: the name of its class, its words, and the limit or kind that it
+    carries."""
 
     kind: str
     message: str

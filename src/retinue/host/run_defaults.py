@@ -1,6 +1,5 @@
-"""What a run is told by the configuration where its command says nothing: flags come first, then the environment, the
-project's file if it is trusted, and the user's.
-"""
+"""What a run is told by the configuration where its command says nothing: flags come first, then
+the environment, the project's file if it is trusted, and the user's."""
 
 from __future__ import annotations
 
@@ -40,25 +39,37 @@ JOINED = {"add_dir": "permissions.directories", "mcp_config": "mcp.files"}
 
 
 def environment(project: Project, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
-    """The environment for a host, with what is configured. What is wrong with a file is told by the commands that start
-    runs; the others do without it."""
-    return project_config.environment(project, settings or project_config.load(project, strict=False))
+    """The environment for a host, with what is configured. What is wrong with a file is told by the
+    commands that start runs; the others do without it."""
+    return project_config.environment(
+        project, settings or project_config.load(project, strict=False)
+    )
 
 
-def defaults(settings: EffectiveSettings, given: Mapping[str, bool], *, keep: Collection[str] = ()) -> dict[str, Any]:
-    """What is configured, by the names of flags. `given` has each flag of the command, and whether it was given: one
-    that was is left out, as are those to `keep`. The environment is read by flags themselves, where there is one."""
+def defaults(
+    settings: EffectiveSettings, given: Mapping[str, bool], *, keep: Collection[str] = ()
+) -> dict[str, Any]:
+    """What is configured, by the names of flags. `given` has each flag of the command, and whether
+    it was given: one that was is left out, as are those to `keep`. The environment is read by flags
+    themselves, where there is one."""
     found: dict[str, Any] = {}
     for name, key in FILLED.items():
         kind = settings.origin(key).kind
-        if kind == "default" or (kind == "environment" and name in given) or given.get(name) or name in keep:
+        if (
+            kind == "default"
+            or (kind == "environment" and name in given)
+            or given.get(name)
+            or name in keep
+        ):
             continue
         value = settings.get(key)
         found[name] = seconds(value) if name == "timeout" and isinstance(value, str) else value
     return found
 
 
-def joined(settings: EffectiveSettings, given: Mapping[str, bool], name: str, values: Sequence[str]) -> tuple[str, ...]:
+def joined(
+    settings: EffectiveSettings, given: Mapping[str, bool], name: str, values: Sequence[str]
+) -> tuple[str, ...]:
     """The values of a flag that can be given several times, with what is configured behind them."""
     key = JOINED[name]
     kind = settings.origin(key).kind
@@ -98,7 +109,8 @@ def _tools(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Family, ...]:
-    """The families of a conversation with their settings: those named, or those that are configured."""
+    """The families of a conversation with their settings: those named, or those that are
+    configured."""
     from retinue.host.plan import FAMILY
     from retinue.tools.families.profiles import family, settings_of
 
@@ -108,7 +120,8 @@ def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Fami
 
 
 def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:
-    """The families that are configured, None for the usual ones, and the settings of each by its own name."""
+    """The families that are configured, None for the usual ones, and the settings of each by its
+    own name."""
     listed = list(value.families) if value.profiles is None else value.profiles
     return tuple(listed) or None, {name: dict(told) for name, told in value.families.items()}
 
@@ -126,5 +139,11 @@ def refuse_model(model: str, allow: Mapping[str, tuple[str, ...]]) -> None:
     """ConfigError for a model of a provider of which others are allowed."""
     for part in model.split("|"):
         head, _, name = part.strip().partition(":")
-        if name and head in allow and not any(fnmatchcase(name, pattern) for pattern in allow[head]):
-            raise ConfigError(f"the configuration does not allow {part.strip()}: models.allow.{head} has others")
+        if (
+            name
+            and head in allow
+            and not any(fnmatchcase(name, pattern) for pattern in allow[head])
+        ):
+            raise ConfigError(
+                f"the configuration does not allow {part.strip()}: models.allow.{head} has others"
+            )

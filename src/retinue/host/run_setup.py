@@ -1,4 +1,5 @@
-"""What is asked of one run, as one value: every door fills it in, and the configuration says the rest."""
+"""What is asked of one run, as one value: every door fills it in, and the configuration says the
+rest."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
 @dataclass(frozen=True, kw_only=True)
 class RunSetup:
-    """Names and files are as people write them. `families` of None are the usual ones, an empty one means that the
-    agent works alone. `rules` are permission rules of ours. `config_model` is the model that the configuration names,
-    which an agent's own comes before."""
+    """Names and files are as people write them. `families` of None are the usual ones, an empty one
+    means that the agent works alone. `rules` are permission rules of ours. `config_model` is the
+    model that the configuration names, which an agent's own comes before."""
 
     agent: str = ""
     agent_file: str = ""
@@ -74,8 +75,8 @@ def permission_mode(name: str) -> str:
 
 
 def permission_rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: nobody means a rule that never
-    holds."""
+    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: nobody means a
+    rule that never holds."""
     out: dict[str, None] = {}
     for text in texts:
         for item in _RULE.findall(text):
@@ -88,7 +89,8 @@ def permission_rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def tool_names(word: str) -> tuple[str, ...]:
-    """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that starts others."""
+    """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that
+    starts others."""
     from retinue.agent_files.agent_spec import hint_at
     from retinue.agent_files.tool_aliases import AGENT, CANONICAL, resolve
     from retinue.tools.families.profiles import FAMILIES, family
@@ -101,12 +103,15 @@ def tool_names(word: str) -> tuple[str, ...]:
     names = resolve([word], "claude", lambda *complaint: None).names
     if not names:
         hint = hint_at(word, CANONICAL)
-        raise ConfigError(f"there is no tool {word!r}{'; ' + hint if hint else '.'} `retinue tools` lists them.")
+        raise ConfigError(
+            f"there is no tool {word!r}{'; ' + hint if hint else '.'} `retinue tools` lists them."
+        )
     return tuple(n for name in names for n in ((AGENT, *spawning) if name == AGENT else (name,)))
 
 
 def family_names(texts: Sequence[str]) -> tuple[str, ...] | None:
-    """The families that were asked for, `none` for an agent that works alone; None when nothing was said."""
+    """The families that were asked for, `none` for an agent that works alone; None when nothing was
+    said."""
     from retinue.tools.families.profiles import family
 
     wanted = [n.strip() for text in texts for n in text.split(",") if n.strip()]

@@ -1,6 +1,5 @@
-"""Secrets that stand in a file of MCP servers. A plan is written down, so it has a name in their place; the command
-brings their values, and a host that was started anew reads the file again.
-"""
+"""Secrets that stand in a file of MCP servers. A plan is written down, so it has a name in their
+place; the command brings their values, and a host that was started anew reads the file again."""
 
 from __future__ import annotations
 
@@ -21,11 +20,17 @@ _PLACE = re.compile(r"\$\{(" + PREFIX + r"[0-9a-f]{16})\}")
 _VARIABLE = re.compile(r"\$\{[^}:]*\}")
 
 
-def take_out(source: ServerSource, known: Iterable[str] = ()) -> tuple[ServerSource, dict[str, str]]:
-    """Servers with names in the place of secrets, and the values by name. `known` are secrets from elsewhere."""
+def take_out(
+    source: ServerSource, known: Iterable[str] = ()
+) -> tuple[ServerSource, dict[str, str]]:
+    """Servers with names in the place of secrets, and the values by name. `known` are secrets from
+    elsewhere."""
     held = [one for name, entry in source.servers.items() for one in _secrets(name, entry)]
     found = {one for one in (*held, *known) if _is_literal(one)}
-    names = {one: f"{PREFIX}{digest(source.file, one)[:16]}" for one in sorted(found, key=lambda one: (-len(one), one))}
+    names = {
+        one: f"{PREFIX}{digest(source.file, one)[:16]}"
+        for one in sorted(found, key=lambda one: (-len(one), one))
+    }
     taken: dict[str, str] = {}
 
     def without(text: str) -> str:
@@ -39,14 +44,18 @@ def take_out(source: ServerSource, known: Iterable[str] = ()) -> tuple[ServerSou
 
 
 def put_back(source: ServerSource, values: Mapping[str, str]) -> ServerSource:
-    """Servers as their file has them. What cannot be found keeps its name: such a server is told to be incomplete."""
+    """Servers as their file has them. What cannot be found keeps its name: such a server is told to
+    be incomplete."""
     wanted = set(_PLACE.findall(str(source.servers)))
     if not wanted:
         return source
     if not wanted <= values.keys():
         values = {**_read_again(source), **values}
     return replace(
-        source, servers=_changed(source.servers, lambda text: _PLACE.sub(lambda m: values.get(m[1], m[0]), text))
+        source,
+        servers=_changed(
+            source.servers, lambda text: _PLACE.sub(lambda m: values.get(m[1], m[0]), text)
+        ),
     )
 
 
@@ -60,7 +69,10 @@ def _read_again(source: ServerSource) -> dict[str, str]:
         return {}
     path = Path(source.file)
     try:
-        found = entries(tree_of(read_file(path), path), ServerConfigSource(file=source.file, dialect=source.dialect))[0]
+        found = entries(
+            tree_of(read_file(path), path),
+            ServerConfigSource(file=source.file, dialect=source.dialect),
+        )[0]
     except (OSError, ValueError):
         return {}
     return take_out(replace(source, servers=found))[1]

@@ -20,7 +20,8 @@ class ShownValues:
         if key[0] == "mcp_servers" and isinstance(value, dict):
             secret = ("env", "headers", "http_headers")
             value = {
-                k: dict.fromkeys(v, "(hidden)") if k in secret and isinstance(v, dict) else v for k, v in value.items()
+                k: dict.fromkeys(v, "(hidden)") if k in secret and isinstance(v, dict) else v
+                for k, v in value.items()
             }
         return self._clean(value)
 
@@ -46,6 +47,12 @@ def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
     elif isinstance(value, str):
         found = [secrets_of_address(key[-1], value)]
     else:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+        inner = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, (list, tuple))
+            else ()
+        )
         found = [_held(key, one) for one in inner]
     return {f"{n} {k}": v for n, own in enumerate(found) for k, v in own.items()}

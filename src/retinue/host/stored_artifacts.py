@@ -20,14 +20,18 @@ def _found(shelf: Artifacts, id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)
-        raise NotFound(f"{shown!r} is not the id of an artifact: that is 64 hexadecimal digits, or at least {LEAST}")
+        raise NotFound(
+            f"{shown!r} is not the id of an artifact: that is 64 hexadecimal digits, or at least "
+            f"{LEAST}"
+        )
     found = [name for name in shelf.names() if name.startswith(id)]
     if len(found) > 1:
         some = ", ".join(name[: len(id) + 4] for name in found[:5])
         raise NotFound(f"{id!r} can mean {len(found)} artifacts ({some}): write more of it")
     if not found:
         raise NotFound(
-            f"there is no artifact {id} in this store. What no run names any more is deleted with the last that did; "
+            f"there is no artifact {id} in this store. What no run names any more is deleted with "
+            "the last that did; "
             "another store is named with --store"
         )
     return found[0]

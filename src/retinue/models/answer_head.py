@@ -1,11 +1,13 @@
-"""The head of an answer in HTTP/1, and where its body ends (RFC 9112). What could be read in two ways is not read."""
+"""The head of an answer in HTTP/1, and where its body ends (RFC 9112). What could be read in two
+ways is not read."""
 
 from __future__ import annotations
 
 import re
 
 MAX_HEAD = 128 << 10
-"""Bytes of a head. Real ones have a few KiB; policies and cookies of gateways have been seen with 40."""
+"""Bytes of a head. Real ones have a few KiB; policies and cookies of gateways have been seen with
+40."""
 MAX_FIELDS = 256
 UNTIL_CLOSED = -1
 CHUNKED = -2
@@ -24,8 +26,9 @@ class NotHttp(Exception):
 
 
 class AnswerHead:
-    """The status of an answer, its `headers` by their names in lower case, and the `length` of its body. `is_kept` says
-    whether the connection may be used again behind it, for `life` seconds if that is told."""
+    """The status of an answer, its `headers` by their names in lower case, and the `length` of its
+    body. `is_kept` says whether the connection may be used again behind it, for `life` seconds if
+    that is told."""
 
     __slots__ = ("headers", "is_kept", "length", "life", "status")
 
@@ -49,7 +52,9 @@ class AnswerHead:
     def _length(self, headers: dict[str, str]) -> int:
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
         if coding is not None and (length is not None or coding.lower() != "chunked"):
-            raise NotHttp("the end of the answer is told in more than one way, or in one that is not known")
+            raise NotHttp(
+                "the end of the answer is told in more than one way, or in one that is not known"
+            )
         if length is not None and not _LENGTH.fullmatch(length):
             raise NotHttp("the length of the answer is no number, or more than one")
         if self.status < 200 or self.status in (204, 304):

@@ -1,8 +1,7 @@
 """Anthropic's Messages: blocks of content, kept whole where the provider signed a part of them.
 
-What the API refuses and no schema says is settled here: empty texts, a thought at the end of a message, a failed result
-with pictures, names and ids in a foreign alphabet.
-"""
+What the API refuses and no schema says is settled here: empty texts, a thought at the end of a
+message, a failed result with pictures, names and ids in a foreign alphabet."""
 
 from __future__ import annotations
 
@@ -15,7 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Image,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    User,
+)
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import SseParser
@@ -49,11 +58,14 @@ _heads = msgspec.json.Decoder(_Head)
 
 
 class AnthropicCodec:
-    """A cache breakpoint goes on the last tool, on the system prompt, and where `unit` is asked for a mark."""
+    """A cache breakpoint goes on the last tool, on the system prompt, and where `unit` is asked for
+    a mark."""
 
     dialect = DIALECT
 
-    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes:
+    def head(
+        self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
+    ) -> bytes:
         body: dict[str, Any] = {"model": model}
         if options.stream:
             body["stream"] = True
@@ -83,17 +95,23 @@ class AnthropicCodec:
         if mark:
             blocks = parts[-1][1]
             blocks[-1] = blocks[-1][:-1] + MARK
-        return b",".join(b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in parts)
+        return b",".join(
+            b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in parts
+        )
 
     def unsealed(self, message: Assistant) -> Assistant:
         return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
-        """The budget for thoughts is a part of the output: where it leaves no room for an answer, there are none."""
+        """The budget for thoughts is a part of the output: where it leaves no room for an answer,
+        there are none."""
         body: dict[str, Any] = {"max_tokens": max_output}
         budget = None if options is None or "thinking" in options.extra else options.thinking_tokens
         if budget and max_output > MIN_THOUGHT:
-            body["thinking"] = {"type": "enabled", "budget_tokens": min(max(budget, MIN_THOUGHT), max_output - 1)}
+            body["thinking"] = {
+                "type": "enabled",
+                "budget_tokens": min(max(budget, MIN_THOUGHT), max_output - 1),
+            }
         elif budget == 0:
             body["thinking"] = {"type": "disabled"}
         return b"]," + _encode(body)[1:]
@@ -109,7 +127,10 @@ class AnthropicCodec:
         }
         if key.startswith("sk-ant-oat"):
             # Without this flag the API says that it does not know such tokens.
-            return headers | {"authorization": f"Bearer {key}", "anthropic-beta": "oauth-2025-04-20"}
+            return headers | {
+                "authorization": f"Bearer {key}",
+                "anthropic-beta": "oauth-2025-04-20",
+            }
         return headers | {"x-api-key": key}
 
     def decoder(self, options: Options) -> ReplyDecoder:
@@ -120,11 +141,15 @@ class AnthropicCodec:
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         lower = {name.lower(): value for name, value in headers.items()}
-        plain = {} if b"<" in body else {"message": body[: 8 * MAX_WORDS].decode("utf-8", "replace")}
+        plain = (
+            {} if b"<" in body else {"message": body[: 8 * MAX_WORDS].decode("utf-8", "replace")}
+        )
         told = _parse(body) or plain
         error = told.get("error")
         return failure_of(
-            status, error if isinstance(error, dict) else {"message": error or told.get("message")}, lower
+            status,
+            error if isinstance(error, dict) else {"message": error or told.get("message")},
+            lower,
         )
 
 
@@ -146,7 +171,8 @@ def _said(message: User | Assistant) -> tuple[bytes, list[bytes]]:
 
 
 def _as_it_came(message: Assistant, kept: str) -> list[bytes]:
-    """The content of a reply as it came, its calls under the ids that they have by now; none if they are others."""
+    """The content of a reply as it came, its calls under the ids that they have by now; none if
+    they are others."""
     blocks, ids = [], [_id(call.id) for call in message.calls]
     for raw in _raws.decode(kept.encode("utf-8", "replace")):
         block = bytes(raw)
@@ -161,7 +187,8 @@ def _as_it_came(message: Assistant, kept: str) -> list[bytes]:
 
 
 def _results(results: Sequence[Result]) -> list[bytes]:
-    """All in one message. The API takes only text in a failed result: its pictures stand behind the last one."""
+    """All in one message. The API takes only text in a failed result: its pictures stand behind the
+    last one."""
     blocks, behind = [], []
     for result in results:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.call_id)}
@@ -184,7 +211,10 @@ def _text(text: str) -> dict[str, Any]:
 def _picture(image: Image) -> dict[str, Any]:
     if image.media_type not in PICTURES:
         return _text(f"(a picture of type {image.media_type}, which cannot be shown)")
-    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
+    }
 
 
 def _call(call: Call) -> dict[str, Any]:
@@ -200,7 +230,8 @@ def _input(args: str) -> msgspec.Raw:
 
 
 def _id(id: str) -> str:
-    """The id itself, or, when another provider made it in letters that are not taken here, one that stands for it."""
+    """The id itself, or, when another provider made it in letters that are not taken here, one that
+    stands for it."""
     return id if 0 < len(id) <= 64 and not NAME.search(id) else f"call_{digest(id)}"
 
 
@@ -219,7 +250,8 @@ def _parse(data: bytes) -> dict[str, Any] | None:
     try:
         value = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Half a surrogate pair and bytes that are not UTF-8 are odd, not broken: the standard library reads them.
+        # Half a surrogate pair and bytes that are not UTF-8 are odd, not broken: the standard
+        # library reads them.
         try:
             value = _cleaned(json.loads(data.decode("utf-8", "replace")))
         except (ValueError, RecursionError):
@@ -236,7 +268,8 @@ def _string(value: object) -> str:
 
 
 class _Block:
-    """One block of a reply: the fields it began with, and the pieces of its text, thought or arguments."""
+    """One block of a reply: the fields it began with, and the pieces of its text, thought or
+    arguments."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
@@ -257,7 +290,10 @@ class _Block:
         elif kind == "signature_delta" and self.kind == "thinking":
             self.fields["signature"] = _string(delta.get("signature"))
         elif kind == "citations_delta" and self.kind == "text":
-            self.fields["citations"] = [*(self.fields.get("citations") or ()), delta.get("citation")]
+            self.fields["citations"] = [
+                *(self.fields.get("citations") or ()),
+                delta.get("citation"),
+            ]
         return ""
 
     def joined(self) -> str:
@@ -295,16 +331,22 @@ class _Draft:
     def start(self, message: dict[str, Any]) -> None:
         self.take(message | {"type": "message"}, message.get("usage"))
         content = message.get("content")
-        self.blocks = [_Block(_object(fields)) for fields in content] if isinstance(content, list) else []
+        self.blocks = (
+            [_Block(_object(fields)) for fields in content] if isinstance(content, list) else []
+        )
 
     def take(self, fields: dict[str, Any], usage: object) -> None:
         """What the beginning and the end of a message say; counts are totals."""
         self.message.update((name, value) for name, value in fields.items() if value is not None)
         told = _object(usage)
-        read, written = count(told.get("cache_read_input_tokens")), count(told.get("cache_creation_input_tokens"))
+        read, written = (
+            count(told.get("cache_read_input_tokens")),
+            count(told.get("cache_creation_input_tokens")),
+        )
         self.fresh = max(self.fresh, count(told.get("input_tokens")))
         self.usage = grown(
-            self.usage, Usage(output=count(told.get("output_tokens")), cache_read=read, cache_write=written)
+            self.usage,
+            Usage(output=count(told.get("output_tokens")), cache_read=read, cache_write=written),
         )
 
     def counted(self) -> Usage:
@@ -317,7 +359,9 @@ class _Draft:
         if not reason:
             raise ModelUnavailable("the reply does not say why it stopped", kind="server_error")
         if reason == "pause_turn":
-            raise ModelUnavailable("the provider paused in the middle of the reply", kind="server_error")
+            raise ModelUnavailable(
+                "the provider paused in the middle of the reply", kind="server_error"
+            )
         text = "".join(block.joined() for block in self.blocks if block.kind == "text")
         stop: Literal["end", "calls", "length", "refusal"]
         if reason == "refusal":
@@ -327,12 +371,16 @@ class _Draft:
             said = Assistant(text=text, calls=tuple(calls.values()), opaque=self._opaque(calls))
             is_cut = reason in ("max_tokens", "model_context_window_exceeded")
             stop = "length" if is_cut else "calls" if calls else "end"
-        return Reply(message=said, usage=self.counted(), stop=stop, model=_string(self.message.get("model")))
+        return Reply(
+            message=said, usage=self.counted(), stop=stop, model=_string(self.message.get("model"))
+        )
 
     def _refusal(self, text: str) -> str:
         details = _object(self.message.get("stop_details"))
         category, why = _string(details.get("category")), _string(details.get("explanation"))
-        refusal = f"The model refused{f' ({category})' if category else ''}{f': {why}' if why else '.'}"
+        refusal = (
+            f"The model refused{f' ({category})' if category else ''}{f': {why}' if why else '.'}"
+        )
         return f"{text.rstrip()}\n\n{refusal}" if text.strip() else refusal
 
     def _calls(self) -> Iterator[tuple[int, Call]]:
@@ -347,18 +395,25 @@ class _Draft:
                 yield n, Call(id=id, name=_string(block.fields.get("name")), args=block.args())
 
     def _opaque(self, calls: dict[int, Call]) -> str:
-        """The content as it must go back, if text and calls cannot say it: without texts that the API refuses, and
-        without thoughts at the end, which it refuses too."""
-        kept = [n for n, b in enumerate(self.blocks) if (b.joined().strip() if b.kind == "text" else b.kind)]
+        """The content as it must go back, if text and calls cannot say it: without texts that the
+        API refuses, and without thoughts at the end, which it refuses too."""
+        kept = [
+            n
+            for n, b in enumerate(self.blocks)
+            if (b.joined().strip() if b.kind == "text" else b.kind)
+        ]
         while kept and self.blocks[kept[-1]].kind in THOUGHTS:
             kept.pop()
         if all(self.blocks[n].is_plain() for n in kept):
             return ""
-        return keep_opaque(DIALECT, _encode([self.blocks[n].whole(calls.get(n)) for n in kept]).decode())
+        return keep_opaque(
+            DIALECT, _encode([self.blocks[n].whole(calls.get(n)) for n in kept]).decode()
+        )
 
 
 class _Decoder:
-    """Takes a reply event by event, or one JSON body. A message that has begun is whole when `message_stop` comes."""
+    """Takes a reply event by event, or one JSON body. A message that has begun is whole when
+    `message_stop` comes."""
 
     def __init__(self, is_stream: bool) -> None:
         self.contents = 0
@@ -384,7 +439,9 @@ class _Decoder:
             if not self.done and payload.strip():
                 event = _parse(payload)
                 if event is None:
-                    raise ModelUnavailable("the provider sent an event that is not JSON", kind="server_error")
+                    raise ModelUnavailable(
+                        "the provider sent an event that is not JSON", kind="server_error"
+                    )
                 self._take(name, event, said)
         return said
 
@@ -407,7 +464,9 @@ class _Decoder:
         self.contents += kind in ("content_block_delta", "content_block_start")
         if kind == "content_block_delta":
             if index not in self._open:
-                raise ModelUnavailable("the provider sent a piece of a block that is not open", kind="server_error")
+                raise ModelUnavailable(
+                    "the provider sent a piece of a block that is not open", kind="server_error"
+                )
             if piece := self._open[index].add(_object(event.get("delta"))):
                 said.append(piece)
         elif kind == "content_block_start":

@@ -16,28 +16,56 @@ STATUS = {
     "rate_limit_error": 429,
     "overloaded_error": 529,
 }
-QUOTA = re.compile(r"credit balance is too low|specified api usage limits|spend(?:ing)? limit", re.I)
+QUOTA = re.compile(
+    r"credit balance is too low|specified api usage limits|spend(?:ing)? limit", re.I
+)
 DISABLED = re.compile(r"organization has been disabled", re.I)
 FAULTS = (
-    ("context_exhausted", re.compile(r"(?:prompt|input) is too long|exceeds? (?:the )?context (?:limit|window)", re.I)),
+    (
+        "context_exhausted",
+        re.compile(
+            r"(?:prompt|input) is too long|exceeds? (?:the )?context (?:limit|window)", re.I
+        ),
+    ),
     ("content_filter", re.compile(r"content filter", re.I)),
     ("bad_schema", re.compile(r"(?<![\w.])(?:tools\.\d+\.|output_config\.format)")),
 )
 
 
 def failure_of(status: int, error: dict[str, Any], headers: Mapping[str, str]) -> ModelError:
-    """The provider's word for what went wrong, as ours. The broad types say less than the status does."""
-    told, said = (value if isinstance(value := error.get(name), str) else "" for name in ("type", "message"))
+    """The provider's word for what went wrong, as ours. The broad types say less than the status
+    does."""
+    told, said = (
+        value if isinstance(value := error.get(name), str) else "" for name in ("type", "message")
+    )
     details = error.get("details")
     code = details.get("error_code") if isinstance(details, dict) else None
     status = STATUS.get(told) or status or (400 if told == "invalid_request_error" else 500)
-    words = worded(said) or f"the provider answered with status {status}" + (f" ({worded(told)})" if told else "")
-    if status == 402 or code == "enforced_spend_limit_reached" or (status in (400, 403, 429) and QUOTA.search(said)):
+    words = worded(said) or f"the provider answered with status {status}" + (
+        f" ({worded(told)})" if told else ""
+    )
+    if (
+        status == 402
+        or code == "enforced_spend_limit_reached"
+        or (status in (400, 403, 429) and QUOTA.search(said))
+    ):
         return failed("quota", words)
-    if status in (401, 403) or code == "organization_on_hold" or (status == 400 and DISABLED.search(said)):
+    if (
+        status in (401, 403)
+        or code == "organization_on_hold"
+        or (status == 400 and DISABLED.search(said))
+    ):
         return failed("auth", worded(words, has_key=True))
     if status in (408, 409, 429) or status >= 500 or status < 300:
-        kind = "rate_limit" if status == 429 else "overloaded" if status in (503, 529) else "server_error"
+        kind = (
+            "rate_limit"
+            if status == 429
+            else "overloaded"
+            if status in (503, 529)
+            else "server_error"
+        )
         return failed(kind, words, delay(headers, said))
     found = [kind for kind, pattern in FAULTS if pattern.search(said)]
-    return failed({404: "not_found", 413: "too_large"}.get(status) or [*found, "invalid_request"][0], words)
+    return failed(
+        {404: "not_found", 413: "too_large"}.get(status) or [*found, "invalid_request"][0], words
+    )

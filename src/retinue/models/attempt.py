@@ -1,6 +1,6 @@
-"""One request on its way and its answer as it comes: times, sizes, and what becomes of everything that can break. What
-was sent, and what of the answer had to be paid when it broke off, is told to the call's `Progress`.
-"""
+"""One request on its way and its answer as it comes: times, sizes, and what becomes of everything
+that can break. What was sent, and what of the answer had to be paid when it broke off, is told to
+the call's `Progress`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ _encode = Encoder().encode
 MAX_FAILURE = 64 << 10
 MOST_FOR_WORDS = 10.0
 LINGER = 0.5
-"""Seconds after the reply's last event in which the connection may end in order, to be used again."""
+"""Seconds after the reply's last event in which the connection may end in order, to be used
+again."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """`run` it once: the whole reply with its cost, or a `ModelError`. `redactor` is for texts, `strict` for what is
-    yet to be parsed."""
+    """`run` it once: the whole reply with its cost, or a `ModelError`. `redactor` is for texts,
+    `strict` for what is yet to be parsed."""
 
     codec: Codec
     options: Options
@@ -81,7 +82,9 @@ class Attempt:
                     raise await self._refused(connection, min(times.idle, MOST_FOR_WORDS))
                 reply = self._plain(connection)
                 if reply is None:
-                    reply = self._hidden(await self._read(connection, emit, came, times, now + times.attempt))
+                    reply = self._hidden(
+                        await self._read(connection, emit, came, times, now + times.attempt)
+                    )
                 else:
                     came()
             finally:
@@ -96,8 +99,9 @@ class Attempt:
         return with_usage(reply, believed(reply.usage, length(reply), self.asked))
 
     def _plain(self, connection: ProviderConnection) -> Reply | None:
-        """The reply, if all of it is here, and there is nothing odd about it and no secret in it: then it is read at
-        one look. With these two escapes a secret could be spelled in another way than it is looked for."""
+        """The reply, if all of it is here, and there is nothing odd about it and no secret in it:
+        then it is read at one look. With these two escapes a secret could be spelled in another way
+        than it is looked for."""
         data = connection.whole()
         if not data or len(data) > MAX_BODY or "content-encoding" in connection.head.headers:
             return None
@@ -116,15 +120,23 @@ class Attempt:
                 kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
                 return kind(str(error), kind="network")
             case NotSafe():
-                return ModelRejected(f"no safe connection to {self.model}: {self._short(error)}", kind="tls")
+                return ModelRejected(
+                    f"no safe connection to {self.model}: {self._short(error)}", kind="tls"
+                )
             case NotHttp():
-                return ModelRejected(f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response")
+                return ModelRejected(
+                    f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response"
+                )
             case OSError() | MemoryError() | RuntimeError():
                 if lack := machine.trouble(error):
-                    return ModelUnavailable(f"this machine could not call {self.model}: {lack}", machine.KIND)
+                    return ModelUnavailable(
+                        f"this machine could not call {self.model}: {lack}", machine.KIND
+                    )
                 if isinstance(error, RuntimeError):
                     return None
-                return ModelUnavailable(f"no answer from {self.model}: {self._short(error)}", kind="network")
+                return ModelUnavailable(
+                    f"no answer from {self.model}: {self._short(error)}", kind="network"
+                )
             case _:
                 return None
 
@@ -132,7 +144,9 @@ class Attempt:
         """The status is known: what cannot be had of the words behind it is done without."""
         status, headers = connection.head.status, connection.head.headers
         if 300 <= status < 400:
-            return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
+            return ModelRejected(
+                f"{self.model} redirects elsewhere, which is not followed", kind="redirect"
+            )
         connection.until = asyncio.get_running_loop().time() + seconds
         body = bytearray()
         with contextlib.suppress(OSError, ModelError):
@@ -156,7 +170,8 @@ class Attempt:
         decoder: ReplyDecoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
         unpack, now = unpacker(connection.head.headers), asyncio.get_running_loop().time
-        # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
+        # What has come is cleaned before it is read: an error in it is cut short. Deltas are
+        # cleaned as one text.
         arriving, shown = self.strict.byte_stream(), self.redactor.stream()
         size, since = 0, now()
         connection.until, connection.why = min(latest, since + times.idle), "idle"
@@ -172,7 +187,8 @@ class Attempt:
                     if text := shown.feed(text):
                         emit(text)
             if decoder.done:
-                # What the provider has said to be complete is complete, however the connection ends.
+                # What the provider has said to be complete is complete, however the connection
+                # ends.
                 break
             moment = now()
             if decoder.contents != before:
@@ -181,7 +197,9 @@ class Attempt:
             if idle <= empty and idle <= latest:
                 connection.until, connection.why = idle, "idle"
             else:
-                connection.until, connection.why = (empty, "content") if empty <= latest else (latest, "attempt")
+                connection.until, connection.why = (
+                    (empty, "content") if empty <= latest else (latest, "attempt")
+                )
             if moment >= connection.until:
                 raise TimeoutError(connection.why)
         last = "" if decoder.done else "".join(decoder.feed(arriving.close()))
@@ -196,7 +214,8 @@ class Attempt:
             return decoder.feed(data)
         except ModelError:
             if decoder.so_far() == (Usage(), 0):
-                # It failed before it had counted or said anything: that is a refusal, though it came with a 200.
+                # It failed before it had counted or said anything: that is a refusal, though it
+                # came with a 200.
                 self.progress.settle(Usage())
             raise
 
@@ -212,8 +231,12 @@ class Attempt:
         if not self.redactor or self._is_clean(reply):
             return reply
         said, clean = reply.message, self.redactor.clean
-        calls = tuple(replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in said.calls)
-        said = replace(said, text=clean(said.text), calls=calls, opaque=self.strict.clean(said.opaque))
+        calls = tuple(
+            replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in said.calls
+        )
+        said = replace(
+            said, text=clean(said.text), calls=calls, opaque=self.strict.clean(said.opaque)
+        )
         return replace(reply, message=said, model=clean(reply.model))
 
     def _short(self, error: BaseException) -> str:
@@ -244,7 +267,8 @@ def _late(error: TimeoutError, times: Times) -> str:
 
 
 async def _end(connection: ProviderConnection) -> None:
-    """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
+    """Wait a moment for the end of a body that is not needed any more: then its connection can be
+    used again."""
     size = 0
     with contextlib.suppress(OSError):
         async with asyncio.timeout(LINGER):

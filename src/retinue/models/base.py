@@ -1,4 +1,5 @@
-"""The port to a model: one whole conversation in, one whole reply out, with deltas on the way for those who watch."""
+"""The port to a model: one whole conversation in, one whole reply out, with deltas on the way for
+those who watch."""
 
 from __future__ import annotations
 
@@ -14,16 +15,19 @@ NOTHING = Usage()
 
 
 class Progress:
-    """How far a call has come, for whoever breaks it off: whether it ever left, and what is known of its cost.
+    """How far a call has come, for whoever breaks it off: whether it ever left, and what is known
+    of its cost.
 
-    The model says so on the way: `wait` when it is asked, `leave` in the moment of sending, `follow` when an answer has
-    begun, `settle` when an attempt is over and its cost known. One that says nothing is taken to have sent, unless it
-    is known (`is_told`) that it will. `mark` hears that something leaves before it does: it is asked after a crash.
-    """
+    The model says so on the way: `wait` when it is asked, `leave` in the moment of sending,
+    `follow` when an answer has begun, `settle` when an attempt is over and its cost known. One that
+    says nothing is taken to have sent, unless it is known (`is_told`) that it will. `mark` hears
+    that something leaves before it does: it is asked after a crash."""
 
     __slots__ = ("_count", "_is_lost", "_is_marked", "_is_out", "_is_told", "_mark", "_spent")
 
-    def __init__(self, mark: Callable[[bool], None] | None = None, *, is_told: bool = False) -> None:
+    def __init__(
+        self, mark: Callable[[bool], None] | None = None, *, is_told: bool = False
+    ) -> None:
         self._is_told = is_told
         self._is_out = self._is_lost = self._is_marked = False
         self._spent = NOTHING
@@ -40,7 +44,12 @@ class Progress:
     @property
     def sent(self) -> bool:
         """False only when nothing has left that could cost anything."""
-        return not self._is_told or self._is_out or self._is_lost or bool(self._spent.tokens or self._spent.nanos)
+        return (
+            not self._is_told
+            or self._is_out
+            or self._is_lost
+            or bool(self._spent.tokens or self._spent.nanos)
+        )
 
     @property
     def usage(self) -> Usage | None:
@@ -57,7 +66,8 @@ class Progress:
         return self._spent
 
     def wait(self) -> None:
-        """Nothing (more) is sent yet. What an attempt before this one is known to have cost stays."""
+        """Nothing (more) is sent yet. What an attempt before this one is known to have cost
+        stays."""
         if self._is_told and not self._is_out:
             return
         self._end_attempt()
@@ -78,7 +88,8 @@ class Progress:
             self._settle(self._count() if self._count is not None else Usage())
 
     def follow(self, count: Callable[[], Usage]) -> None:
-        """An answer has begun; `count` says what it has cost up to the moment in which it is asked."""
+        """An answer has begun; `count` says what it has cost up to the moment in which it is
+        asked."""
         self._count = count
 
     def settle(self, usage: Usage) -> None:
@@ -93,12 +104,13 @@ class Progress:
 
 
 class Request(Struct, frozen=True):
-    """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result.
+    """Everything a model needs for one reply. `messages` is valid for every provider: each call has
+    its result.
 
-    `tools` may be called now; `declared` stays the same through all turns of a run and through its forks, so that the
-    prefix of their prompts does: what is declared and not lent is refused when it is called. `progress` is the model's
-    to write and everybody's to read: after a cancel it says whether the call ever left.
-    """
+    `tools` may be called now; `declared` stays the same through all turns of a run and through its
+    forks, so that the prefix of their prompts does: what is declared and not lent is refused when
+    it is called. `progress` is the model's to write and everybody's to read: after a cancel it says
+    whether the call ever left."""
 
     run: str
     root: str
@@ -118,8 +130,8 @@ class Request(Struct, frozen=True):
 
 
 class ModelCatalog(Protocol):
-    """Models by name. `offered` are those that runs may ask for although no agent names them; `resolve` says what a
-    name that it `knows` stands for."""
+    """Models by name. `offered` are those that runs may ask for although no agent names them;
+    `resolve` says what a name that it `knows` stands for."""
 
     @property
     def offered(self) -> Sequence[str]: ...
@@ -134,10 +146,11 @@ class ModelCatalog(Protocol):
 
 
 class Model(Protocol):
-    """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends nothing more. `emit`
-    takes text as it comes and may be ignored. A model that has `exact = True` vouches for the types in its replies;
-    those of others are checked. One that writes `request.progress` is not charged for what it never sent; with
-    `says_progress = True` it does so before anything leaves."""
+    """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends
+    nothing more. `emit` takes text as it comes and may be ignored. A model that has `exact = True`
+    vouches for the types in its replies; those of others are checked. One that writes
+    `request.progress` is not charged for what it never sent; with `says_progress = True` it does so
+    before anything leaves."""
 
     info: ModelInfo
 

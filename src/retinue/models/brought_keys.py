@@ -1,4 +1,5 @@
-"""Accounts that are brought while others are in use: a key and the address that it is for belong together."""
+"""Accounts that are brought while others are in use: a key and the address that it is for belong
+together."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from retinue.models.providers import PROVIDERS, Provider
 
 
 def with_brought(known: Mapping[str, str], brought: Mapping[str, str]) -> dict[str, str]:
-    """What is known with what a program brings; what is blank is not brought. A key takes the place of every other key
-    of its provider, whatever variable that was in. Raises `ConfigError` for what cannot be a key or an address."""
+    """What is known with what a program brings; what is blank is not brought. A key takes the place
+    of every other key of its provider, whatever variable that was in. Raises `ConfigError` for what
+    cannot be a key or an address."""
     new = {name: value for name, value in brought.items() if value.strip()}
     out = dict(known)
     for provider in PROVIDERS.values():
@@ -21,9 +23,12 @@ def with_brought(known: Mapping[str, str], brought: Mapping[str, str]) -> dict[s
     return {**out, **new}
 
 
-def with_command(known: Mapping[str, str], environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What is known with the environment of a command. That is whole: where it has a key, its address, or that it has
-    none, counts too, and without a key its address is for none of ours. What cannot be used is left out, with why."""
+def with_command(
+    known: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """What is known with the environment of a command. That is whole: where it has a key, its
+    address, or that it has none, counts too, and without a key its address is for none of ours.
+    What cannot be used is left out, with why."""
     new = {name: value for name, value in environ.items() if value.strip()}
     out, wrong = dict(known), []
     for provider in PROVIDERS.values():

@@ -1,6 +1,6 @@
-"""Models by name: `provider:model`, an alias, or a chain of fallbacks. All models of a catalog share one pool of
-connections, and those of one account and model share a governor and what is known of the prompt cache.
-"""
+"""Models by name: `provider:model`, an alias, or a chain of fallbacks. All models of a catalog
+share one pool of connections, and those of one account and model share a governor and what is known
+of the prompt cache."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """How it goes with one model of one account. `why` says what is waited for, "" when nothing is. Rates are shares
-    of the prompts' tokens: what a prompt cache should have had, and what it had. `expected_nanos` and `saved_nanos` are
-    what that should have saved and has saved; for it `waits` calls have waited, `waited_seconds` in all."""
+    """How it goes with one model of one account. `why` says what is waited for, "" when nothing is.
+    Rates are shares of the prompts' tokens: what a prompt cache should have had, and what it had.
+    `expected_nanos` and `saved_nanos` are what that should have saved and has saved; for it `waits`
+    calls have waited, `waited_seconds` in all."""
 
     name: str
     in_flight: int
@@ -57,10 +58,11 @@ class ModelStatus:
 
 
 class Catalog:
-    """Makes models when they are asked for. `environ` holds keys and addresses; `aliases` are short names; `allow`
-    lists what may be used of a provider (patterns like `claude-*`); `options` go to every model. `offered`
-    are models that runs may ask for although no agent has them. `prices` are what models cost, by `provider:model`, by
-    a pattern of that, or by an alias; `terms` say for a provider how fast it is called."""
+    """Makes models when they are asked for. `environ` holds keys and addresses; `aliases` are short
+    names; `allow` lists what may be used of a provider (patterns like `claude-*`); `options` go to
+    every model. `offered` are models that runs may ask for although no agent has them. `prices` are
+    what models cost, by `provider:model`, by a pattern of that, or by an alias; `terms` say for a
+    provider how fast it is called."""
 
     def __init__(
         self,
@@ -77,7 +79,9 @@ class Catalog:
         self._environ, self._aliases = environ, dict(aliases or {})
         self._prices = {self.resolve(name): price for name, price in (prices or {}).items()}
         self._terms = {provider_name(name): told for name, told in (terms or {}).items()}
-        self._allow = {provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()}
+        self._allow = {
+            provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()
+        }
         self._options = options or Options()
         self.offered = tuple(offered)
         self.client = ConnectionPool(times or Times(), environ=environ)
@@ -88,14 +92,16 @@ class Catalog:
         """Every key that it was ever given, used or not, by name."""
 
     def find(self, name: str) -> Model:
-        """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to do."""
+        """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to
+        do."""
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = self._make(name)
         return made
 
     async def close(self) -> None:
-        """Close all connections, and free the weights of local models. What is asked again opens again."""
+        """Close all connections, and free the weights of local models. What is asked again opens
+        again."""
         for model in self._in_process.values():
             await model.close()
         await self.client.close()
@@ -121,7 +127,8 @@ class Catalog:
         ]
 
     def knows(self, name: str) -> bool:
-        """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the model without a key."""
+        """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the
+        model without a key."""
         return name in self._aliases or ":" in name or "|" in name or name == OFFLINE
 
     def resolve(self, name: str) -> str:
@@ -130,17 +137,23 @@ class Catalog:
 
     def _resolve(self, name: str, way: tuple[str, ...]) -> str:
         if name in way:
-            raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*way, name])}")
+            raise ConfigError(
+                f"the alias {name!r} leads back to itself: {' -> '.join([*way, name])}"
+            )
         way, meant = (*way, name), self._aliases.get(name, name)
         if "|" in meant:
-            return CHAIN.join(self._resolve(part.strip(), way) for part in meant.split("|") if part.strip())
+            return CHAIN.join(
+                self._resolve(part.strip(), way) for part in meant.split("|") if part.strip()
+            )
         if meant in self._aliases:
             return self._resolve(meant, way)
         if meant.strip() == OFFLINE:
             return OFFLINE
         provider, colon, model = (part.strip() for part in meant.partition(":"))
         if not colon or not model:
-            raise ConfigError(f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5")
+            raise ConfigError(
+                f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5"
+            )
         return f"{provider_name(provider)}:{model}"
 
     def _make(self, name: str) -> Model:
@@ -153,7 +166,11 @@ class Catalog:
             return ExplorerModel(name)
         provider, _, model = resolved.partition(":")
         self._check_allowed(provider, model)
-        return self._local(resolved, model) if provider == LOCAL else self._over_http(name, PROVIDERS[provider], model)
+        return (
+            self._local(resolved, model)
+            if provider == LOCAL
+            else self._over_http(name, PROVIDERS[provider], model)
+        )
 
     def _local(self, name: str, model: str) -> LocalModel:
         """Weights are in memory once, whatever they are called."""
@@ -167,15 +184,21 @@ class Catalog:
 
     def _priced(self, info: ModelInfo, resolved: str) -> ModelInfo:
         """The model with the price that was declared for it."""
-        found = [p for name, p in self._prices.items() if name == resolved or fnmatchcase(resolved, name)]
+        found = [
+            p for name, p in self._prices.items() if name == resolved or fnmatchcase(resolved, name)
+        ]
         exact = self._prices.get(resolved)
         return exact.of(info) if exact is not None else found[0].of(info) if found else info
 
     def bring(self, environ: Mapping[str, str]) -> None:
-        """Take other keys and addresses: models that are in use go on with them. What `environ` lacks stays, and what
-        cannot be a key or an address is refused before anything is changed."""
+        """Take other keys and addresses: models that are in use go on with them. What `environ`
+        lacks stays, and what cannot be a key or an address is refused before anything is
+        changed."""
         self._environ = with_brought(self._environ, environ)
-        self.secrets = {**{f"{name} {n}": v for n, (name, v) in enumerate(self.secrets.items())}, **_secrets(environ)}
+        self.secrets = {
+            **{f"{name} {n}": v for n, (name, v) in enumerate(self.secrets.items())},
+            **_secrets(environ),
+        }
         for resolved, model in [(self.resolve(name), model) for name, model in self._made.items()]:
             if isinstance(model, HttpModel):
                 provider = PROVIDERS[resolved.partition(":")[0]]
@@ -189,7 +212,9 @@ class Catalog:
         )
         if not provider.keys and not known.priced and is_near(provider.base_url(self._environ)):
             known = FREE.of(known)
-        known = self._priced(replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}")
+        known = self._priced(
+            replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
+        )
         key, url, governor, warmth = self._account(provider, model, known)
         return HttpModel(
             known,
@@ -205,14 +230,22 @@ class Catalog:
             provider=provider.name,
         )
 
-    def _account(self, provider: Provider, model: str, info: ModelInfo) -> tuple[str, str, Governor, PromptCacheState]:
+    def _account(
+        self, provider: Provider, model: str, info: ModelInfo
+    ) -> tuple[str, str, Governor, PromptCacheState]:
         """The key, the address, and what all who use them share."""
         key = provider.key(self._environ)
         if provider.keys and not key:
-            raise NoKey(f"no key for {provider.name}", f"set {' or '.join(provider.keys)} in the environment")
+            raise NoKey(
+                f"no key for {provider.name}",
+                f"set {' or '.join(provider.keys)} in the environment",
+            )
         url = provider.base_url(self._environ)
         if not url:
-            raise NoKey(f"no address for {provider.name}", f"set {' or '.join(provider.urls)} in the environment")
+            raise NoKey(
+                f"no address for {provider.name}",
+                f"set {' or '.join(provider.urls)} in the environment",
+            )
         # Governors are told apart by account; the key itself is kept only where it is sent.
         account = (provider.name, digest(key, url), model)
         if account not in self._accounts:
@@ -228,7 +261,9 @@ class Catalog:
         allowed = self._allow.get(provider)
         if allowed is not None and not any(fnmatchcase(model, pattern) for pattern in allowed):
             listed = ", ".join(allowed) or "none"
-            raise ConfigError(f"model {model!r} is not allowed for provider {provider!r}; allowed: {listed}")
+            raise ConfigError(
+                f"model {model!r} is not allowed for provider {provider!r}; allowed: {listed}"
+            )
 
 
 def _secrets(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""A body that comes in chunks, each with its length before it (RFC 9112, 7.1), however the bytes were cut."""
+"""A body that comes in chunks, each with its length before it (RFC 9112, 7.1), however the bytes
+were cut."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class BrokenBody(ConnectionError):
 
 
 class Chunks:
-    """Feed it, and it returns what is content. Behind the last chunk it `is_done`, and `rest` is what came after."""
+    """Feed it, and it returns what is content. Behind the last chunk it `is_done`, and `rest` is
+    what came after."""
 
     __slots__ = ("_held", "_is_begun", "_left", "_trailers", "is_done", "rest")
 
@@ -38,7 +40,8 @@ class Chunks:
                 at += len(piece)
                 self._left -= len(piece)
                 continue
-            # The line end behind a chunk is read with the next one's line: that is one look for each chunk.
+            # The line end behind a chunk is read with the next one's line: that is one look for
+            # each chunk.
             found = (_NEXT if self._is_begun else _FIRST).match(data, at)
             if found is None:
                 self._hold(data[at:])

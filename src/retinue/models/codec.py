@@ -1,9 +1,9 @@
-"""The port to a wire dialect: pure translation between conversations and bytes, without sockets and clocks.
+"""The port to a wire dialect: pure translation between conversations and bytes, without sockets and
+clocks.
 
-A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options) is the same for all
-turns of a run; a unit, once encoded, never changes; so a turn costs what is new in it, and a fork's prefix is
-byte-identical, which is what the providers' prompt caches need.
-"""
+A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options)
+is the same for all turns of a run; a unit, once encoded, never changes; so a turn costs what is new
+in it, and a fork's prefix is byte-identical, which is what the providers' prompt caches need."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from retinue.core.arguments import is_deep
-from retinue.core.values import MOST_TOKENS, Assistant, Message, Reply, Result, ToolSchema, Usage, Value
+from retinue.core.values import (
+    MOST_TOKENS,
+    Assistant,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    Value,
+)
 from retinue.errors import ModelError
 
 Effort = Literal["", "minimal", "low", "medium", "high"]
 
 
 class Options(Value):
-    """What may be asked of a model beside the conversation. `extra` goes into the body as it is; `cache` asks for
-    prompt caching where a dialect must be asked; `cache_key` groups requests that share a prefix."""
+    """What may be asked of a model beside the conversation. `extra` goes into the body as it is;
+    `cache` asks for prompt caching where a dialect must be asked; `cache_key` groups requests that
+    share a prefix."""
 
     stream: bool = True
     temperature: float | None = None
@@ -34,11 +44,12 @@ class Options(Value):
 
 
 class ReplyDecoder(Protocol):
-    """One reply on its way in. `feed` takes bytes however they were cut and returns the text that is new; it raises a
-    `ModelError` when the provider says inside the stream that it failed. `finish` is called at the end of the body: the
-    whole reply, or `ModelUnavailable` when its end is missing. `contents` grows with every event that carries content,
-    `done` is true once the provider has said that the reply is complete. `so_far` is for a reply that breaks off: what
-    was counted until now, and how many characters of content have come."""
+    """One reply on its way in. `feed` takes bytes however they were cut and returns the text that
+    is new; it raises a `ModelError` when the provider says inside the stream that it failed.
+    `finish` is called at the end of the body: the whole reply, or `ModelUnavailable` when its end
+    is missing. `contents` grows with every event that carries content, `done` is true once the
+    provider has said that the reply is complete. `so_far` is for a reply that breaks off: what was
+    counted until now, and how many characters of content have come."""
 
     contents: int
     done: bool
@@ -51,12 +62,15 @@ class ReplyDecoder(Protocol):
 
 
 class Codec(Protocol):
-    """One dialect. `unit` encodes a user message, or an assistant message with the results of its calls, as array
-    elements joined by commas; `mark` puts a cache breakpoint on it, where the dialect has such."""
+    """One dialect. `unit` encodes a user message, or an assistant message with the results of its
+    calls, as array elements joined by commas; `mark` puts a cache breakpoint on it, where the
+    dialect has such."""
 
     dialect: str
 
-    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes: ...
+    def head(
+        self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
+    ) -> bytes: ...
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
 
@@ -73,14 +87,16 @@ class Codec(Protocol):
     def decoder(self, options: Options) -> ReplyDecoder: ...
 
     def whole(self, body: bytes) -> Reply | None:
-        """The reply in a body that has come to its end, if there is nothing odd about it; else a decoder reads it."""
+        """The reply in a body that has come to its end, if there is nothing odd about it; else a
+        decoder reads it."""
         ...
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError: ...
 
 
 def units(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """A conversation in pieces that can be encoded one by one: results stand behind the message that called."""
+    """A conversation in pieces that can be encoded one by one: results stand behind the message
+    that called."""
     first = 0
     for n in range(1, len(messages) + 1):
         if n == len(messages) or not isinstance(messages[n], Result):
@@ -100,12 +116,15 @@ def encode(
     """A whole body at once. (The client keeps heads and units and joins them itself.)"""
     parts = list(units(messages))
     last = len(parts) - 1
-    body = b",".join(codec.unit(part, mark=options.cache and n == last) for n, part in enumerate(parts))
+    body = b",".join(
+        codec.unit(part, mark=options.cache and n == last) for n, part in enumerate(parts)
+    )
     return codec.head(model, instructions, tools, options) + body + codec.tail(max_output, options)
 
 
 def opaque_for(dialect: str, message: Assistant) -> str:
-    """What this dialect kept of a reply to send back byte for byte, or "" when another dialect made it."""
+    """What this dialect kept of a reply to send back byte for byte, or "" when another dialect made
+    it."""
     owner, _, kept = message.opaque.partition("\n")
     return kept if owner == dialect else ""
 
@@ -121,8 +140,8 @@ def count(value: object) -> int:
 
 
 def arguments(args: str) -> dict[str, Any]:
-    """A call's arguments as an object. Providers refuse a history whose arguments are none: then the raw text is kept
-    in one, where the model can see what it wrote."""
+    """A call's arguments as an object. Providers refuse a history whose arguments are none: then
+    the raw text is kept in one, where the model can see what it wrote."""
     try:
         value = None if is_deep(args) else msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,5 @@
-"""The pool of connections that all models share, and where it may lead: addresses, proxies, certificates."""
+"""The pool of connections that all models share, and where it may lead: addresses, proxies,
+certificates."""
 
 from __future__ import annotations
 
@@ -31,13 +32,15 @@ class Times:
 
 @dataclass(slots=True)
 class ConnectionPool:
-    """A pool of connections, shared by all models. It is opened when it is first used, one for each loop that does.
-    `environ` may name a proxy and a file of certificates."""
+    """A pool of connections, shared by all models. It is opened when it is first used, one for each
+    loop that does. `environ` may name a proxy and a file of certificates."""
 
     times: Times = field(default_factory=Times)
     limit: int = 0
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _open: dict[asyncio.AbstractEventLoop, tuple[Pool, Watchdog]] = field(default_factory=dict, repr=False)
+    _open: dict[asyncio.AbstractEventLoop, tuple[Pool, Watchdog]] = field(
+        default_factory=dict, repr=False
+    )
     _trusted: ssl.SSLContext | None = field(default=None, repr=False)
 
     def pool(self) -> tuple[Pool, Watchdog]:
@@ -47,14 +50,18 @@ class ConnectionPool:
             self._drop_dead()
             DESCRIPTORS.raise_limit()
             pool = Pool(self._dialer(), self.limit)
-            found = self._open[loop] = (pool, Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
+            found = self._open[loop] = (
+                pool,
+                Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)),
+            )
         return found
 
     def _dialer(self) -> Dialer:
         return Dialer(self.times.connect, self._trust)
 
     def _trust(self) -> ssl.SSLContext:
-        """Made when a connection is first to be safe: reading the system's certificates takes a while."""
+        """Made when a connection is first to be safe: reading the system's certificates takes a
+        while."""
         if self._trusted is None:
             file = self.environ.get("SSL_CERT_FILE")
             try:
@@ -62,18 +69,24 @@ class ConnectionPool:
             except OSError as error:
                 if not file or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                     raise
-                raise ConfigError(f"SSL_CERT_FILE names a file that cannot be used: {error}") from None
+                raise ConfigError(
+                    f"SSL_CERT_FILE names a file that cannot be used: {error}"
+                ) from None
             self._trusted.set_alpn_protocols(["http/1.1"])
         return self._trusted
 
     def proxy(self, url: str) -> str | None:
-        """Whom to ask instead. Only what is encrypted goes through a proxy, so that the proxy does not see the key."""
+        """Whom to ask instead. Only what is encrypted goes through a proxy, so that the proxy does
+        not see the key."""
         parts, get = urlsplit(url), self.environ.get
         found = get("HTTPS_PROXY") or get("https_proxy")
         if not found or parts.scheme != "https":
             return None
         direct = (get("NO_PROXY") or get("no_proxy") or "").replace(",", " ").split()
-        host, names = parts.hostname or "", [name.lower().lstrip("*").lstrip(".") for name in direct]
+        host, names = (
+            parts.hostname or "",
+            [name.lower().lstrip("*").lstrip(".") for name in direct],
+        )
         is_direct = "*" in direct or any(
             name in (host, parts.netloc) or host.endswith(f".{name}") for name in names if name
         )
@@ -96,14 +109,21 @@ class ConnectionPool:
 
 
 def checked_url(url: str) -> str:
-    """An address that a key may be sent to; what is wrong with it is said without repeating what may be secret."""
+    """An address that a key may be sent to; what is wrong with it is said without repeating what
+    may be secret."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_whole = False
     if not is_whole or any(c.isspace() for c in url):
-        raise ConfigError("the address of a provider is not one: it must be like https://host or http://host:port/path")
+        raise ConfigError(
+            "the address of a provider is not one: it must be like https://host or "
+            "http://host:port/path"
+        )
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"the address of {parts.hostname} holds a password: keys belong into their own variables")
+        raise ConfigError(
+            f"the address of {parts.hostname} holds a password: keys belong into their own "
+            "variables"
+        )
     return url

@@ -1,4 +1,5 @@
-"""The way of one model's requests: where they go, a head that was made before, and the pieces of a body as they are."""
+"""The way of one model's requests: where they go, a head that was made before, and the pieces of a
+body as they are."""
 
 from __future__ import annotations
 
@@ -30,15 +31,22 @@ class RequestSender:
             host = ascii_name(parts.hostname or "")
             host.encode("idna")  # labels that are empty or too long
         except UnicodeError:
-            raise ConfigError("the address of a provider has a name that cannot be looked up") from None
+            raise ConfigError(
+                "the address of a provider has a name that cannot be looked up"
+            ) from None
         self.route = Route(host, parts.port or usual, is_tls, proxy)
         target = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_SAFE)
         at = self.route.authority.removesuffix(f":{usual}")
-        lines = [f"POST {target} HTTP/1.1", f"Host: {at}", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"POST {target} HTTP/1.1",
+            f"Host: {at}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         self.head = "\r\n".join([*lines, "Content-Length: "]).encode()
 
     def writes(self, body: Sequence[bytes], size: int) -> tuple[bytes, Iterator[bytes] | None]:
-        """What is written first, and then: small pieces together, for each time costs as much as copying some."""
+        """What is written first, and then: small pieces together, for each time costs as much as
+        copying some."""
         head = b"%b%d\r\n\r\n" % (self.head, size)
         if size <= TOGETHER:
             return b"".join((head, *body)), None

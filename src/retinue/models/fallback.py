@@ -1,7 +1,8 @@
-"""A chain of models: the next is asked when the one before cannot be had. The reply says which one it was.
+"""A chain of models: the next is asked when the one before cannot be had. The reply says which one
+it was.
 
-A provider that is known to be down is passed over, but for the one call that finds out whether it is back.
-"""
+A provider that is known to be down is passed over, but for the one call that finds out whether it
+is back."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from retinue.errors import ConfigError, ModelError
 from retinue.models.base import Model, Request
 
 GIVES_WAY = ("not_found", "quota", "overloaded", "auth", "forbidden", "tls", "redirect")
-"""Failures that another model may not have. A rate limit or a broken connection is waited out instead."""
+"""Failures that another model may not have. A rate limit or a broken connection is waited out
+instead."""
 
 
 class Fallback:
@@ -38,7 +40,9 @@ class Fallback:
             preamble=max(i.preamble for i in infos),
             cache_tokens=_longest([i.cache_tokens for i in infos]),
             shared_tokens=_longest([i.shared_tokens for i in infos]),
-            price_cache_read=_most([i.price_in if i.price_cache_read is None else i.price_cache_read for i in infos]),
+            price_cache_read=_most(
+                [i.price_in if i.price_cache_read is None else i.price_cache_read for i in infos]
+            ),
         )
 
     @property

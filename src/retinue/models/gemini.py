@@ -1,8 +1,7 @@
 """Gemini's generateContent: contents of parts, with a signature on the part that a thought led to.
 
-A reply that carries signatures keeps, in order, its signed parts as they came; plain text and plain calls around them
-are only counted, because the message has them already.
-"""
+A reply that carries signatures keeps, in order, its signed parts as they came; plain text and plain
+calls around them are only counted, because the message has them already."""
 
 from __future__ import annotations
 
@@ -16,7 +15,17 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.core.history import OUR_ID
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Image,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    User,
+)
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import SseParser
@@ -28,18 +37,32 @@ MAX_BODY = 64 << 20
 NOTHING = "(empty)"
 NO_SIGNATURE = "skip_thought_signature_validator"
 # A part with one of these has to go back as it came.
-KEPT = {"thoughtSignature", "executableCode", "codeExecutionResult", "inlineData", "toolCall", "toolResponse"}
+KEPT = {
+    "thoughtSignature",
+    "executableCode",
+    "codeExecutionResult",
+    "inlineData",
+    "toolCall",
+    "toolResponse",
+}
 
 UNSET = (None, "", "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 CUT = {"MAX_TOKENS", "CONTINUATION"}
 # The model wrote a call that cannot be read: there is no reply, and the machine asks again.
-VOID = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
+VOID = {
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+}
 REFUSED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
 REFUSED |= {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 # Every escape of a JSON text; half a surrogate pair is in the group.
-ESCAPES = re.compile(rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL
+)
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -85,14 +108,21 @@ class GeminiCodec:
 
     dialect = "gemini"
 
-    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes:
+    def head(
+        self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
+    ) -> bytes:
         request: dict[str, Any] = {}
         if instructions:
             request["systemInstruction"] = {"parts": [{"text": instructions}]}
-        told = [{"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools]
+        told = [
+            {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters}
+            for t in tools
+        ]
         if told:
             request["tools"] = [{"functionDeclarations": told}]
-        extra = {k: v for k, v in options.extra.items() if k not in ("contents", "generationConfig")}
+        extra = {
+            k: v for k, v in options.extra.items() if k not in ("contents", "generationConfig")
+        }
         start = _encoded(_merged(request, extra))[:-1]
         return start + (b"," if len(start) > 1 else b"") + b'"contents":['
 
@@ -102,32 +132,48 @@ class GeminiCodec:
         for message in messages:
             match message:
                 case User():
-                    contents.append({"role": "user", "parts": _parts(message.text, message.images) or _parts(NOTHING)})
+                    contents.append(
+                        {
+                            "role": "user",
+                            "parts": _parts(message.text, message.images) or _parts(NOTHING),
+                        }
+                    )
                 case Assistant():
                     parts, ids = _said(message)
                     contents.append({"role": "model", "parts": parts or _parts(NOTHING)})
-                    calls = {c.id: (wire, c.name) for c, wire in zip(message.calls, ids, strict=True)}
+                    calls = {
+                        c.id: (wire, c.name) for c, wire in zip(message.calls, ids, strict=True)
+                    }
                 case Result():
                     wire, name = calls.get(message.call_id, (message.call_id, message.name))
                     responses.append(_response(message, wire, _name(name)))
                     if message.images:
-                        pictures += _parts(f"What {_name(name)} returned beside its text:", message.images)
-        # Models before Gemini 3 refuse media in or among the responses of parallel calls, but not in the next content.
+                        pictures += _parts(
+                            f"What {_name(name)} returned beside its text:", message.images
+                        )
+        # Models before Gemini 3 refuse media in or among the responses of parallel calls, but not
+        # in the next content.
         contents += [{"role": "user", "parts": parts} for parts in (responses, pictures) if parts]
         return _encoded(contents)[1:-1]
 
     def unsealed(self, message: Assistant) -> Assistant:
-        """Where a model wants a signature on the first call of a reply, this word stands for one that is lost."""
+        """Where a model wants a signature on the first call of a reply, this word stands for one
+        that is lost."""
         if not message.calls:
             return message
         call = message.calls[0]
         wire = "" if _is_ours(0, call.id) else call.id
         part = {"functionCall": _function_call(call, wire), "thoughtSignature": NO_SIGNATURE}
-        kept: list[Any] = [*([len(message.text)] if message.text else []), part, *([None] * (len(message.calls) - 1))]
+        kept: list[Any] = [
+            *([len(message.text)] if message.text else []),
+            part,
+            *([None] * (len(message.calls) - 1)),
+        ]
         return replace(message, opaque=keep_opaque(self.dialect, _encoded(kept).decode()))
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
-        """The dialect has one object for the output's cap and for the options, so that they have to meet here."""
+        """The dialect has one object for the output's cap and for the options, so that they have to
+        meet here."""
         options = options or Options()
         config: dict[str, Any] = {"maxOutputTokens": max_output}
         if options.temperature is not None:
@@ -140,14 +186,23 @@ class GeminiCodec:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = options.output_schema
         extra = options.extra.get("generationConfig")
-        return b'],"generationConfig":' + _encoded(_merged(config, extra if isinstance(extra, dict) else {})) + b"}"
+        return (
+            b'],"generationConfig":'
+            + _encoded(_merged(config, extra if isinstance(extra, dict) else {}))
+            + b"}"
+        )
 
     def path(self, model: str, options: Options) -> str:
         name = quote(model if "/" in model else f"models/{model}", safe="/")
-        return f"/v1beta/{name}:" + ("streamGenerateContent?alt=sse" if options.stream else "generateContent")
+        return f"/v1beta/{name}:" + (
+            "streamGenerateContent?alt=sse" if options.stream else "generateContent"
+        )
 
     def headers(self, key: str) -> dict[str, str]:
-        plain = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        plain = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+        }
         return {"x-goog-api-key": key, **plain} if key else plain
 
     def decoder(self, options: Options) -> GeminiDecoder:
@@ -166,7 +221,8 @@ class GeminiCodec:
 
 
 def _merged(ours: Any, theirs: Any) -> Any:
-    """What a caller adds to the body: objects are joined key by key, lists are appended, anything else is replaced."""
+    """What a caller adds to the body: objects are joined key by key, lists are appended, anything
+    else is replaced."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {**ours, **{k: _merged(ours[k], v) if k in ours else v for k, v in theirs.items()}}
     return ours + theirs if isinstance(ours, list) and isinstance(theirs, list) else theirs
@@ -211,10 +267,13 @@ def _response(result: Result, wire: str, name: str) -> dict[str, Any]:
 
 
 def _said(message: Assistant) -> tuple[list[Any], list[str]]:
-    """The parts of a reply, and for each call the id that the provider gave it, or "" when we did."""
+    """The parts of a reply, and for each call the id that the provider gave it, or "" when we
+    did."""
     ids = ["" if _is_ours(n, c.id) else c.id for n, c in enumerate(message.calls)]
     spliced = _spliced(message, ids)
-    calls = [{"functionCall": _function_call(c, i)} for c, i in zip(message.calls, ids, strict=True)]
+    calls = [
+        {"functionCall": _function_call(c, i)} for c, i in zip(message.calls, ids, strict=True)
+    ]
     return spliced or (_parts(message.text) + calls, ids)
 
 
@@ -224,11 +283,14 @@ def _is_ours(n: int, id: str) -> bool:
 
 
 def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] | None:
-    """The reply around its kept parts; None when they are not those of this text and these calls."""
+    """The reply around its kept parts; None when they are not those of this text and these
+    calls."""
     parts: list[Any] = []
     ids, at, n = list(ids), 0, 0
     try:
-        for item in _KEPT.decode(opaque_for(GeminiCodec.dialect, message).encode("utf-8", "replace")):
+        for item in _KEPT.decode(
+            opaque_for(GeminiCodec.dialect, message).encode("utf-8", "replace")
+        ):
             if isinstance(item, int):
                 parts.append({"text": message.text[at : at + item]})
                 at += item
@@ -241,8 +303,11 @@ def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] 
                 if call is not None:
                     given = call.id or ""
                     if given and given != message.calls[n].id:
-                        # Another call of this conversation has that id; without one it is found by its place.
-                        named = {k: v for k, v in _PART.decode(item["functionCall"]).items() if k != "id"}
+                        # Another call of this conversation has that id; without one it is found by
+                        # its place.
+                        named = {
+                            k: v for k, v in _PART.decode(item["functionCall"]).items() if k != "id"
+                        }
                         given, item = "", {**item, "functionCall": msgspec.Raw(_encoded(named))}
                     ids[n] = given
                     n += 1
@@ -273,7 +338,8 @@ def _parsed(data: bytes) -> _Chunk:
 
 
 class GeminiDecoder:
-    """Each event of the stream is a whole response object with the parts that are new; the last one has a reason."""
+    """Each event of the stream is a whole response object with the parts that are new; the last one
+    has a reason."""
 
     def __init__(self, *, stream: bool) -> None:
         self.contents = 0
@@ -292,7 +358,9 @@ class GeminiDecoder:
     def feed(self, data: bytes) -> list[str]:
         self._size += len(data)
         if self._size > MAX_BODY:
-            raise ModelRejected("the provider sent a reply of more than 64 MiB", kind="response_too_large")
+            raise ModelRejected(
+                "the provider sent a reply of more than 64 MiB", kind="response_too_large"
+            )
         if self._events is None:
             self._body += data
             return []
@@ -302,13 +370,19 @@ class GeminiDecoder:
                 for _, payload in self._events.feed(data):
                     out += self._take(payload)
             except _BROKEN as error:
-                raise ModelUnavailable(f"the provider sent what cannot be read: {error}", "server_error") from None
+                raise ModelUnavailable(
+                    f"the provider sent what cannot be read: {error}", "server_error"
+                ) from None
         return out
 
     def finish(self) -> Reply:
         if not self.done:
             try:
-                for payload in [bytes(self._body)] if self._events is None else [d for _, d in self._events.rest()]:
+                for payload in (
+                    [bytes(self._body)]
+                    if self._events is None
+                    else [d for _, d in self._events.rest()]
+                ):
                     self._take(payload)
             except _BROKEN:
                 raise ModelUnavailable("the reply was cut", kind="network") from None
@@ -335,15 +409,25 @@ class GeminiDecoder:
             self._counts[name] = max(self._counts[name], count(told))
         feedback = chunk.prompt_feedback or {}
         if feedback.get("blockReason") not in UNSET:
-            self._end("SAFETY", f"prompt blocked: {feedback['blockReason']}", feedback.get("blockReasonMessage"))
+            self._end(
+                "SAFETY",
+                f"prompt blocked: {feedback['blockReason']}",
+                feedback.get("blockReasonMessage"),
+            )
             return []
         out: list[str] = []
         for candidate in chunk.candidates or ():
             if not candidate.index:
                 self._is_answered = True
-                out += self._take_parts((candidate.content.parts if candidate.content else None) or [])
+                out += self._take_parts(
+                    (candidate.content.parts if candidate.content else None) or []
+                )
                 if candidate.finish_reason not in UNSET:
-                    self._end(candidate.finish_reason or "", candidate.finish_reason or "", candidate.finish_message)
+                    self._end(
+                        candidate.finish_reason or "",
+                        candidate.finish_reason or "",
+                        candidate.finish_message,
+                    )
         return out
 
     def _end(self, reason: str, why: str, more: Any) -> None:
@@ -361,10 +445,17 @@ class GeminiDecoder:
             if wire is not None and call is None:
                 continue
             if KEPT & part.keys():
-                if call is not None and not (NAME.fullmatch(call.name) and call.args.startswith("{")):
+                if call is not None and not (
+                    NAME.fullmatch(call.name) and call.args.startswith("{")
+                ):
                     given = (wire.id if wire else "") or ""
-                    part = {**part, "functionCall": msgspec.Raw(_encoded(_function_call(call, given)))}
-                self._kept.append({k: msgspec.Raw(msgspec.json.format(v, indent=-1)) for k, v in part.items()})
+                    part = {
+                        **part,
+                        "functionCall": msgspec.Raw(_encoded(_function_call(call, given))),
+                    }
+                self._kept.append(
+                    {k: msgspec.Raw(msgspec.json.format(v, indent=-1)) for k, v in part.items()}
+                )
             elif call is not None:
                 self._kept.append(None)
             elif text and self._kept and isinstance(last := self._kept[-1], int):
@@ -379,7 +470,8 @@ class GeminiDecoder:
         return out
 
     def _called(self, wire: _FunctionCall, seen: frozenset[tuple[str, str, str]]) -> Call | None:
-        """The call with an id that is unique in this reply; None when an earlier event brought it already."""
+        """The call with an id that is unique in this reply; None when an earlier event brought it
+        already."""
         args = bytes(msgspec.json.format(wire.args, indent=-1)).decode("utf-8", "replace")
         args, name, given = "{}" if args == "null" else args, wire.name or "", wire.id or ""
         if given and (given, name, args) in seen:
@@ -407,11 +499,17 @@ class GeminiDecoder:
         if reason in VOID:
             return Reply(message=Assistant(), usage=usage, model=model)
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise ModelRejected(f"the provider misses a signature in the conversation ({why})", "invalid_request")
+            raise ModelRejected(
+                f"the provider misses a signature in the conversation ({why})", "invalid_request"
+            )
         if reason != "STOP" and reason not in CUT:
             raise ModelUnavailable(f"the provider broke off the reply ({why})", kind="server_error")
         is_signed = any(isinstance(item, dict) for item in self._kept)
-        opaque = keep_opaque(GeminiCodec.dialect, _encoded(self._kept).decode("utf-8", "replace")) if is_signed else ""
+        opaque = (
+            keep_opaque(GeminiCodec.dialect, _encoded(self._kept).decode("utf-8", "replace"))
+            if is_signed
+            else ""
+        )
         said = Assistant(text="".join(self._text), calls=tuple(self._calls), opaque=opaque)
         if reason in CUT:
             return Reply(message=said, usage=usage, stop="length", model=model)

@@ -16,7 +16,14 @@ BY_WORDS = {
     "auth": r"API_KEY_INVALID|api key (?:not valid|expired|not found)",
     "bad_schema": r"function_?declaration|parameters_?json_?schema|response_?(?:json_?)?schema",
 }
-BY_CODE = {401: "auth", 403: "auth", 404: "not_found", 413: "too_large", 503: "overloaded", 529: "overloaded"}
+BY_CODE = {
+    401: "auth",
+    403: "auth",
+    404: "not_found",
+    413: "too_large",
+    503: "overloaded",
+    529: "overloaded",
+}
 BY_CODE |= dict.fromkeys((408, 409, 425, 499), "server_error")
 
 
@@ -24,7 +31,9 @@ def error_in(value: Any) -> dict[str, Any]:
     """The error object in a body, however it is wrapped."""
     value = value[0] if isinstance(value, list) and value else value
     value = value.get("error", value) if isinstance(value, dict) else value
-    return value if isinstance(value, dict) else {"message": value if isinstance(value, str) else ""}
+    return (
+        value if isinstance(value, dict) else {"message": value if isinstance(value, str) else ""}
+    )
 
 
 def failure_of(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> ModelError:
@@ -38,13 +47,19 @@ def failure_of(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> 
     tool = TOOL.search(text) if kind == "bad_schema" else None
     if tool is not None:
         said = f"the schema of tool {tool[2] or f'number {int(tool[1]) + 1}'} was refused: {said}"
-    return failed(kind, said, delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details)))
+    return failed(
+        kind, said, delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details))
+    )
 
 
 def _kind(code: int, state: str, text: str, details: str) -> str:
-    """The order matters: the words are more exact than the status, and a day's quota comes as a rate limit."""
+    """The order matters: the words are more exact than the status, and a day's quota comes as a
+    rate limit."""
     is_limit = code == 429 or state == "RESOURCE_EXHAUSTED"
     if is_limit or code == 402 or state == "FAILED_PRECONDITION":
         return "quota" if not is_limit or "PerDay" in details else "rate_limit"
-    said = next((kind for kind, words in BY_WORDS.items() if re.search(words, text + details, re.I | re.S)), "")
+    said = next(
+        (kind for kind, words in BY_WORDS.items() if re.search(words, text + details, re.I | re.S)),
+        "",
+    )
     return said or BY_CODE.get(code) or ("server_error" if code >= 500 else "invalid_request")

@@ -1,6 +1,5 @@
-"""What a GGUF file says about itself, read from its head alone: the engine does not tell, and a file that is none is
-found before the engine is given it.
-"""
+"""What a GGUF file says about itself, read from its head alone: the engine does not tell, and a
+file that is none is found before the engine is given it."""
 
 from __future__ import annotations
 
@@ -16,13 +15,26 @@ from retinue.sandbox.regular_file import open_regular
 CONTROL = 3
 """The type of tokens that mean something to the model itself: the ends of turns, and the like."""
 
-_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+_SCALARS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
 _STRING, _ARRAY = 8, 9
 _WANTED_ARRAYS = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
 
 
 class GgufFacts(NamedTuple):
-    """`template` is the model's own chat template; `controls` are the texts of its control tokens."""
+    """`template` is the model's own chat template; `controls` are the texts of its control
+    tokens."""
 
     name: str
     window: int
@@ -33,8 +45,14 @@ class GgufFacts(NamedTuple):
 def read_facts(path: Path) -> GgufFacts:
     """Raises `ValueError` if the file is no GGUF, and `OSError` if it cannot be read."""
     fields = _fields(path, until="")
-    tokens, kinds = (found if isinstance(found := fields.get(key), tuple) else () for key in _WANTED_ARRAYS)
-    controls = tuple(str(t) for t, kind in zip(tokens, kinds, strict=False) if kind == CONTROL and len(str(t)) > 1)
+    tokens, kinds = (
+        found if isinstance(found := fields.get(key), tuple) else () for key in _WANTED_ARRAYS
+    )
+    controls = tuple(
+        str(t)
+        for t, kind in zip(tokens, kinds, strict=False)
+        if kind == CONTROL and len(str(t)) > 1
+    )
     return GgufFacts(
         name=str(fields.get("general.name", "")),
         window=_window(fields),
@@ -44,7 +62,8 @@ def read_facts(path: Path) -> GgufFacts:
 
 
 def read_window(path: Path) -> int:
-    """How many tokens the model was trained to see, 0 if it does not say; without reading its vocabulary."""
+    """How many tokens the model was trained to see, 0 if it does not say; without reading its
+    vocabulary."""
     return _window(_fields(path, until="tokenizer."))
 
 
@@ -57,7 +76,10 @@ def _fields(path: Path, until: str) -> dict[str, Any]:
     """The fields up to the first whose key starts with `until`."""
     if path.stat().st_size < 24:
         raise ValueError("too short to be a GGUF file")
-    with open(open_regular(path), "rb") as file, closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
+    with (
+        open(open_regular(path), "rb") as file,
+        closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data,
+    ):
         if data[:4] != b"GGUF":
             raise ValueError("not a GGUF file")
         version, _, n_fields = struct.unpack_from("<IQQ", data, 4)
@@ -77,7 +99,8 @@ def _fields(path: Path, until: str) -> dict[str, Any]:
 
 
 class _Reader:
-    """Counts and lengths come from the file: each is held against the file's end before it is believed."""
+    """Counts and lengths come from the file: each is held against the file's end before it is
+    believed."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data, self._at, self._end = data, 24, len(data)
@@ -103,7 +126,11 @@ class _Reader:
         start, self._at = self._at, self._at + n * struct.calcsize(form)
         if self._at > self._end:
             raise IndexError(self._at)
-        return struct.unpack_from(f"<{n}{form[1:]}", self._data, start) if key in _WANTED_ARRAYS else ()
+        return (
+            struct.unpack_from(f"<{n}{form[1:]}", self._data, start)
+            if key in _WANTED_ARRAYS
+            else ()
+        )
 
     def _strings(self, n: int, wanted: bool) -> tuple[str, ...]:
         if wanted:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class GovernedCall:
-    """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is how long the
-    provider wants to be left alone."""
+    """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is
+    how long the provider wants to be left alone."""
 
     __slots__ = ("_governor", "_tree", "answered_at", "asked", "at", "is_heard", "tokens")
 

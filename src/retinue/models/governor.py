@@ -1,10 +1,10 @@
 """Who may call a provider now: one governor for each account and model, shared by all runs.
 
-It learns from what comes back. A 429 cools everybody, not only whoever got it; failures in a row close the way but for
-one probe at a time; a key that is refused to one call is tried by another, and when it is refused to both, others are
-told the same, and told again when a call has worked; the width follows what the provider takes, within what its terms
-and this machine's descriptors allow; trees take turns, so that a large one starves nobody.
-"""
+It learns from what comes back. A 429 cools everybody, not only whoever got it; failures in a row
+close the way but for one probe at a time; a key that is refused to one call is tried by another,
+and when it is refused to both, others are told the same, and told again when a call has worked; the
+width follows what the provider takes, within what its terms and this machine's descriptors allow;
+trees take turns, so that a large one starves nobody."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PROBE_SECONDS = 5.0
 SPENT_SECONDS = 60.0
 FIRST_WIDTH, MAX_WIDTH, WIDTH_AFTER_OUTAGE = 64.0, 16_384.0, 4.0
 RAMP_SECONDS = 0.05
-"""An answer takes seconds, a refusal does not: when none has come for so long, twice as many may be under way."""
+"""An answer takes seconds, a refusal does not: when none has come for so long, twice as many may be
+under way."""
 CALM_SECONDS = 600.0
 """After a refusal the width grows slowly; after so long without another it is learned anew."""
 OUTAGE = ("overloaded", "server_error", "network")
@@ -41,7 +42,8 @@ FULL_SECONDS = 0.05
 
 
 def loop_seconds() -> float:
-    """The clock of the loop; outside of one, which is only for looking, the one that loops go by."""
+    """The clock of the loop; outside of one, which is only for looking, the one that loops go
+    by."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:
@@ -50,8 +52,9 @@ def loop_seconds() -> float:
 
 @dataclass(eq=False)
 class Governor:
-    """The gate of one account and model, on the `terms` that were set. `seconds` is the clock; a call that fails for
-    want of a provider (`OUTAGE`) `break_after` times in a row leaves only a probe every `probe_seconds`."""
+    """The gate of one account and model, on the `terms` that were set. `seconds` is the clock; a
+    call that fails for want of a provider (`OUTAGE`) `break_after` times in a row leaves only a
+    probe every `probe_seconds`."""
 
     seconds: Callable[[], float] = loop_seconds
     width: float = 0.0
@@ -70,14 +73,17 @@ class Governor:
     next_probe: float = 0.0
     probes: int = 0
     refusal: ModelUnavailable | None = None
-    """Why the whole account is refused, if it is; whoever comes before `refused_until` is told so without a call."""
+    """Why the whole account is refused, if it is; whoever comes before `refused_until` is told so
+    without a call."""
     refused_until: float = 0.0
     is_sure: bool = False
     """Whether a second call was refused as well. A single one may be refused for what is in it."""
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    """By `requests`, `tokens`, `input-tokens` and `output-tokens`; those of the terms have `set` before their names."""
+    """By `requests`, `tokens`, `input-tokens` and `output-tokens`; those of the terms have `set`
+    before their names."""
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """Whom to call when the account is refused no longer, by run: they were told so without a call."""
+    """Whom to call when the account is refused no longer, by run: they were told so without a
+    call."""
     _why: str = ""
     _finds_out: GovernedCall | None = None
     _probe: GovernedCall | None = None
@@ -89,18 +95,26 @@ class Governor:
     _limits_in_a_row: int = 0
     _unheard: int = 0
     _unheard_tokens: int = 0
-    _trees: OrderedDict[str, OrderedDict[asyncio.Future[None], GovernedCall]] = field(default_factory=OrderedDict)
+    _trees: OrderedDict[str, OrderedDict[asyncio.Future[None], GovernedCall]] = field(
+        default_factory=OrderedDict
+    )
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         terms = self.terms
         self.most = min(MAX_WIDTH, float(terms.max_concurrent or MAX_WIDTH))
         self.width = min(self.most, self.width or float(terms.start_concurrent or FIRST_WIDTH))
-        for name, limit in (("set requests", terms.requests_per_minute), ("set tokens", terms.tokens_per_minute)):
+        for name, limit in (
+            ("set requests", terms.requests_per_minute),
+            ("set tokens", terms.tokens_per_minute),
+        ):
             if limit:
-                # A tenth of a minute's may go at once, and the rest evenly: so no minute has more than the limit.
+                # A tenth of a minute's may go at once, and the rest evenly: so no minute has more
+                # than the limit.
                 some = max(1.0, limit / 10)
-                self.buckets[name] = Bucket(some, some, (limit - some if limit > some else limit) / 60, -math.inf)
+                self.buckets[name] = Bucket(
+                    some, some, (limit - some if limit > some else limit) / 60, -math.inf
+                )
 
     def turn(self, tree: str, tokens: int = 0) -> GovernedCall:
         """A turn, fairly between trees. `tokens` is about what the call will cost."""
@@ -125,7 +139,10 @@ class Governor:
             return f"{self.refusal}; the next try is in {max(0.0, self.refused_until - now):.0f} s"
         if self.is_broken:
             wait = max(self.cool_until, self.next_probe) - now
-            return f"{self._why}; the next try is {'under way' if self._probe else f'in {max(0.0, wait):.0f} s'}"
+            return (
+                f"{self._why}; the next try is "
+                f"{'under way' if self._probe else f'in {max(0.0, wait):.0f} s'}"
+            )
         if now < self.cool_until:
             return f"{self._why}; the next try is in {self.cool_until - now:.0f} s"
         if self._trees and self.descriptors.is_full:
@@ -192,8 +209,14 @@ class Governor:
         return wait if wait > 1e-6 else 0.0
 
     def _ramp(self, now: float) -> float | None:
-        """Seconds until the width doubles by itself, because so many are out and nobody was refused; None if not."""
-        if not self.ramp_seconds or self.failures or self.width >= self.most or not self._is_calm(now):
+        """Seconds until the width doubles by itself, because so many are out and nobody was
+        refused; None if not."""
+        if (
+            not self.ramp_seconds
+            or self.failures
+            or self.width >= self.most
+            or not self._is_calm(now)
+        ):
             return None
         if self._full_since is None:
             self._full_since = now
@@ -272,7 +295,13 @@ class Governor:
         now = self.seconds()
         for name, (limit, left, seconds) in found.items():
             # Those that were sent since are not in the provider's count.
-            on_the_way = self._unheard if name == "requests" else self._unheard_tokens if "out" not in name else 0
+            on_the_way = (
+                self._unheard
+                if name == "requests"
+                else self._unheard_tokens
+                if "out" not in name
+                else 0
+            )
             rate = (limit - left) / seconds if 0 <= left < limit and seconds > 0 else limit / 60
             self.buckets[name] = Bucket(limit, left - on_the_way, max(rate, limit / 86_400), now)
             if name == "requests" and status == 200 and self._is_calm(now):
@@ -330,7 +359,8 @@ class Governor:
         return self.refusal is not None and self.is_sure and self.seconds() < self.refused_until
 
     def _same_refusal(self) -> ModelUnavailable:
-        """For whoever did not call: it may be wrong, so there is a time to wait, and news when it does not hold."""
+        """For whoever did not call: it may be wrong, so there is a time to wait, and news when it
+        does not hold."""
         assert self.refusal is not None
         seconds = max(0.001, self.refused_until - self.seconds())
         told = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
@@ -347,7 +377,8 @@ class Governor:
             tell()
 
     def _keep_out(self, refusal: ModelUnavailable) -> None:
-        """Whoever waits would only hear the same. After a while one call finds out whether it still holds."""
+        """Whoever waits would only hear the same. After a while one call finds out whether it still
+        holds."""
         self.refusal = refusal
         seconds = self.spent_seconds if refusal.kind == "quota" else self.probe_seconds
         self.refused_until = self.seconds() + seconds
@@ -373,7 +404,9 @@ class Governor:
             self._cool(asked, error.kind)
         # A provider that fails now and then among successes is not down.
         long_ago = now - self._worked_at >= self.probe_seconds
-        if self.failures >= self.break_after * (1 if long_ago else 4) and (not self.is_broken or self._probe is turn):
+        if self.failures >= self.break_after * (1 if long_ago else 4) and (
+            not self.is_broken or self._probe is turn
+        ):
             self._break(self.probe_seconds, f"{self.failures} failures in a row ({error.kind})")
 
     def _break(self, seconds: float, why: str) -> None:
@@ -385,9 +418,14 @@ class Governor:
         self.next_probe = max(self.next_probe, now + seconds)
 
     def _mend_if_answered(self, now: float) -> None:
-        """A probe whose answer has been coming for a while has worked well enough; it may take many minutes."""
+        """A probe whose answer has been coming for a while has worked well enough; it may take many
+        minutes."""
         probe = self._probe
-        if probe is not None and probe.answered_at is not None and now >= probe.answered_at + self.probe_seconds:
+        if (
+            probe is not None
+            and probe.answered_at is not None
+            and now >= probe.answered_at + self.probe_seconds
+        ):
             self._mend()
 
     def _mend(self) -> None:
@@ -411,5 +449,8 @@ class Governor:
 
 
 def _cost(name: str, turn: GovernedCall) -> float:
-    """What a call takes out of a bucket. How much it will say is not known: there the bucket must not be empty."""
-    return 1.0 if name.endswith("requests") or name == "output-tokens" else float(max(1, turn.tokens))
+    """What a call takes out of a bucket. How much it will say is not known: there the bucket must
+    not be empty."""
+    return (
+        1.0 if name.endswith("requests") or name == "output-tokens" else float(max(1, turn.tokens))
+    )

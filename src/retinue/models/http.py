@@ -1,6 +1,5 @@
-"""A model over HTTP: a codec, a pooled client, a governor. What is half-received is never returned; the key goes to the
-address that was configured and nowhere else.
-"""
+"""A model over HTTP: a codec, a pooled client, a governor. What is half-received is never returned;
+the key goes to the address that was configured and nowhere else."""
 
 from __future__ import annotations
 
@@ -41,10 +40,13 @@ NO_CALLS = {
     "openai_chat": b',"tool_choice":"none"',
     "openai_responses": b',"tool_choice":"none"',
 }
-"""How a dialect says that tools which stay declared, so that the prefix stays the same, are not to be called now."""
+"""How a dialect says that tools which stay declared, so that the prefix stays the same, are not to
+be called now."""
 ORPHAN = re.compile(
-    r"without `?tool_result|unexpected `?tool_use_id|no tool output found|no tool call found|must be followed by tool"
-    r"|must be a response to a preceding|number of function response parts|function response turn comes immediately",
+    r"without `?tool_result|unexpected `?tool_use_id|no tool output found|no tool call found|must "
+    r"be followed by tool"
+    r"|must be a response to a preceding|number of function response parts|function response turn "
+    r"comes immediately",
     re.IGNORECASE,
 )
 """What providers say of a call without a result, or of a result without a call."""
@@ -58,8 +60,8 @@ LIKE_A_KEY = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9]).{12,}|.{24,}", re.DOTALL)
 
 
 class HttpModel:
-    """One model of one `provider`. `info.name` is what the runtime calls it, `model` what the provider does. A header
-    of None is not sent."""
+    """One model of one `provider`. `info.name` is what the runtime calls it, `model` what the
+    provider does. A header of None is not sent."""
 
     exact = says_progress = True
 
@@ -98,21 +100,31 @@ class HttpModel:
         governor: Governor | None = None,
         warmth: PromptCacheState | None = None,
     ) -> None:
-        """Call another account from now on, with a governor and a cache of its own. What is under way goes on."""
+        """Call another account from now on, with a governor and a cache of its own. What is under
+        way goes on."""
         codec, client = self.codec, self._client
         self.governor, self.warmth = governor or Governor(), warmth or self._own_warmth()
         self._url = checked_url(base_url).rstrip("/") + codec.path(self.model, self.options)
         self._outgoing.place = digest(base_url.rstrip("/"))[:12]
         self._proxy = client.proxy(self._url)
-        sent = {**codec.headers(key), "accept-encoding": "identity", "user-agent": "retinue", **(headers or {})}
+        sent = {
+            **codec.headers(key),
+            "accept-encoding": "identity",
+            "user-agent": "retinue",
+            **(headers or {}),
+        }
         self._headers = {name: value for name, value in sent.items() if value is not None}
         password = urlsplit(self._proxy).password if self._proxy else None
         told = secrets_of_address("base_url", base_url)
         self.secrets = {"key": key, "proxy": unquote(password or ""), **told}
-        # What is under way may still repeat the key that it was sent with: what is known is not forgotten.
+        # What is under way may still repeat the key that it was sent with: what is known is not
+        # forgotten.
         self._redactor.learn(self.secrets)
-        # A key that is a word ("assistant", "00000000") is looked for in texts, and not in what is yet to be parsed.
-        self._strict.learn({name: one for name, one in self.secrets.items() if LIKE_A_KEY.search(one)})
+        # A key that is a word ("assistant", "00000000") is looked for in texts, and not in what is
+        # yet to be parsed.
+        self._strict.learn(
+            {name: one for name, one in self.secrets.items() if LIKE_A_KEY.search(one)}
+        )
         self._wire: RequestSender | None = None
 
     def _own_warmth(self) -> PromptCacheState:
@@ -165,15 +177,22 @@ class HttpModel:
         """The request to send instead of one that was refused; the error, when there is none."""
         assert isinstance(request.messages, History)
         if self._outgoing.cure(request.messages, error, cure):
-            log.warning("%s refused a part of a conversation, which goes on without it: %s", self.model, error)
+            log.warning(
+                "%s refused a part of a conversation, which goes on without it: %s",
+                self.model,
+                error,
+            )
             return request
         if error.kind != "invalid_request" or cure.is_sent_anew or not ORPHAN.search(str(error)):
             self._outgoing.forget(cure)
             raise error
-        # It cannot be, for what is sent is made valid. If it is all the same, nothing that was kept is trusted.
+        # It cannot be, for what is sent is made valid. If it is all the same, nothing that was kept
+        # is trusted.
         cure.is_sent_anew = True
         self.n_repairs += 1
-        log.error("a conversation was refused and is sent anew, which should not be needed: %s", error)
+        log.error(
+            "a conversation was refused and is sent anew, which should not be needed: %s", error
+        )
         return replace(request, messages=as_history(tuple(request.messages)))
 
     async def _send(self, request: Request, cure: Cure, emit: Callable[[str], None]) -> Reply:
@@ -194,7 +213,12 @@ class HttpModel:
         return reply
 
     async def _in_turn(
-        self, request: Request, head: bytes, cure: Cure, emit: Callable[[str], None], warm: CacheWarmup | None
+        self,
+        request: Request,
+        head: bytes,
+        cure: Cure,
+        emit: Callable[[str], None],
+        warm: CacheWarmup | None,
     ) -> Reply:
         body, place = self._written(request, head, cure), self._outgoing.place
         size = sum(map(len, body))
@@ -227,9 +251,14 @@ class HttpModel:
         return self.body(request, head)
 
     def body(self, request: Request, head: bytes) -> list[bytes]:
-        """Head, units, tail, to be sent one after another: what was written before is not copied here. Of the units
-        only the last is written anew, where it carries the cache's breakpoint."""
-        messages = request.messages if isinstance(request.messages, History) else as_history(request.messages)
+        """Head, units, tail, to be sent one after another: what was written before is not copied
+        here. Of the units only the last is written anew, where it carries the cache's
+        breakpoint."""
+        messages = (
+            request.messages
+            if isinstance(request.messages, History)
+            else as_history(request.messages)
+        )
         kind, unit = self._outgoing.way(messages)
         pieces = messages.encode(kind, unit)
         if self._marks and pieces:
@@ -252,7 +281,8 @@ class HttpModel:
             pieces[-1] = _with_mark(pieces[-1], last, unit)
 
     def _shared(self, messages: History, piece: bytes, unit: Unit) -> bytes:
-        """What a fork came from, with a breakpoint at its end: siblings have no other that is the same for all."""
+        """What a fork came from, with a breakpoint at its end: siblings have no other that is the
+        same for all."""
         base, length = messages.conversation.base, messages.conversation.base_length
         if base is None or messages.start >= length or messages.stop <= length:
             return piece
@@ -278,13 +308,17 @@ class HttpModel:
             if len(self._heads) > 256:
                 self._heads.clear()
             head = self.codec.head(self.model, told, kept, options)
-            known = self._heads[key] = (tools, head, digest(self.model, head.decode("utf-8", "replace")))
+            known = self._heads[key] = (
+                tools,
+                head,
+                digest(self.model, head.decode("utf-8", "replace")),
+            )
         return known[1], known[2]
 
     def _prefix(self, request: Request, head: bytes, name: str) -> tuple[Prefix, int]:
-        """What siblings share, and how long it is: the head, and the conversation that a fork came from. Where nothing
-        is cached it need not be known; of a reply that is not streamed nothing comes before it is complete, and nobody
-        waits for so long."""
+        """What siblings share, and how long it is: the head, and the conversation that a fork came
+        from. Where nothing is cached it need not be known; of a reply that is not streamed nothing
+        comes before it is complete, and nobody waits for so long."""
         messages = request.messages
         if not self.options.cache or not self.options.stream or not self.warmth.least:
             return (name,), 0
@@ -311,23 +345,32 @@ class HttpModel:
         if wire is None:
             wire = self._wire = RequestSender(self._url, self._headers, self._proxy)
         asked = RequestSize(size, request.max_output, self.info, bool(options.extra))
-        attempt = Attempt(self.codec, options, self.model, self._redactor, self._strict, asked, request.progress)
+        attempt = Attempt(
+            self.codec, options, self.model, self._redactor, self._strict, asked, request.progress
+        )
         return attempt.run(self._client, wire, body, turn, emit, came)
 
     # secrets
 
     def _told(self, error: BaseException, turn: GovernedCall, request: Request) -> BaseException:
-        """The error as the machine can use it: without the key, with a time to wait that can be waited."""
+        """The error as the machine can use it: without the key, with a time to wait that can be
+        waited."""
         if not isinstance(error, ModelError):
             return self._unread(error)
         words = self._redactor.clean(str(error))
         if error.kind == "bad_schema" and (found := TOOL_NUMBER.findall(words)):
             # Gemini says tools[0].function_declarations[7].
-            names = [t.name for t in fitting(request.declared, self.most_tools)[int(found[-1]) :][:1]]
+            names = [
+                t.name for t in fitting(request.declared, self.most_tools)[int(found[-1]) :][:1]
+            ]
             words += f" (tool {names[0]!r})" if names and names[0] not in words else ""
         if error.kind in REFUSALS:
             whose = self.provider or self.model
-            words = f"key of {whose} refused: {words}" if error.kind == "auth" else f"account of {whose} spent: {words}"
+            words = (
+                f"key of {whose} refused: {words}"
+                if error.kind == "auth"
+                else f"account of {whose} spent: {words}"
+            )
             if self.governor.refusal is None:
                 log.warning("%s. Runs wait for another key (Catalog.bring, Retinue.retry)", words)
         error.args = (words,)
@@ -351,7 +394,8 @@ def _nothing() -> None:
 
 
 def _with_mark(piece: bytes, last: Sequence[Message], unit: Unit) -> bytes:
-    """A piece that ends with this unit, which then carries the breakpoint. (It may hold more than the unit.)"""
+    """A piece that ends with this unit, which then carries the breakpoint. (It may hold more than
+    the unit.)"""
     if not last:
         return piece
     plain, marked = unit(last), unit(last, mark=True)

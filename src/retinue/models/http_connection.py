@@ -1,6 +1,5 @@
-"""One connection to a provider, and one exchange at a time over it: a request that is written as fast as it is read,
-and an answer as it comes. An answer that comes at once costs one wait.
-"""
+"""One connection to a provider, and one exchange at a time over it: a request that is written as
+fast as it is read, and an answer as it comes. An answer that comes at once costs one wait."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ _BEGIN = b"HTTP/1."
 
 
 class ProviderConnection(asyncio.Protocol):
-    """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken it from its pool
-    gives it back, and the pool keeps it if it `is_clean`."""
+    """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken
+    it from its pool gives it back, and the pool keeps it if it `is_clean`."""
 
     __slots__ = (
         "_buffer",
@@ -101,7 +100,8 @@ class ProviderConnection(asyncio.Protocol):
         if more is not None:
             self._write()
         if self._buffer:
-            # On a connection that is new a peer may say no before it is asked. What it says then cannot be known.
+            # On a connection that is new a peer may say no before it is asked. What it says then
+            # cannot be known.
             early, self._is_spoiled = bytes(self._buffer), True
             self._buffer.clear()
             self.data_received(early)
@@ -179,7 +179,8 @@ class ProviderConnection(asyncio.Protocol):
         return was_read
 
     def drop(self) -> None:
-        """Also what waits to be written: to a peer that does not read it would wait for ever, and keep the socket."""
+        """Also what waits to be written: to a peer that does not read it would wait for ever, and
+        keep the socket."""
         self._unsent = None
         if self._error is None:
             self._error = BrokenBody("the connection was closed on this side")
@@ -276,7 +277,9 @@ class ProviderConnection(asyncio.Protocol):
         elif self._phase == TO_THE_END and error is None:
             self._phase = DONE
         else:
-            when = "before an answer came" if self._phase <= HEAD else "before the answer was complete"
+            when = (
+                "before an answer came" if self._phase <= HEAD else "before the answer was complete"
+            )
             why = f" ({error})" if error is not None else ""
             self._error = BrokenBody(f"the connection ended {when}{why}")
             if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):

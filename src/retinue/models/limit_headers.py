@@ -1,6 +1,5 @@
-"""What a provider's headers say of its limits and of the time it wants to be left alone. A header may be 64 KiB of
-anything: it is cut to a length that can be meant before it is parsed.
-"""
+"""What a provider's headers say of its limits and of the time it wants to be left alone. A header
+may be 64 KiB of anything: it is cut to a length that can be meant before it is parsed."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST = 64
-"""Characters of a number, a span of time or a date. What is longer is none of them, and parsing it could take minutes:
-the patterns, and Python's own conversions, take the square of the length."""
+"""Characters of a number, a span of time or a date. What is longer is none of them, and parsing it
+could take minutes: the patterns, and Python's own conversions, take the square of the length."""
 _LIMIT = re.compile(
     r"x-ratelimit-(?P<a>limit|remaining|reset)-(?P<b>requests|tokens)"
     r"|anthropic-ratelimit-(?P<c>requests|tokens|input-tokens|output-tokens)-(?P<d>limit|remaining|reset)",
@@ -24,13 +23,16 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float]]:
-    """Limit, what is left of it, and seconds until it is full again, by name, where the headers tell all three."""
+    """Limit, what is left of it, and seconds until it is full again, by name, where the headers
+    tell all three."""
     found: dict[str, dict[str, str]] = {}
     if "limit" not in " ".join(headers).lower():
         return {}
     for header, value in headers.items():
         if "limit" in header.lower() and (match := _LIMIT.fullmatch(header)) is not None:
-            found.setdefault((match["b"] or match["c"]).lower(), {})[(match["a"] or match["d"]).lower()] = value
+            found.setdefault((match["b"] or match["c"]).lower(), {})[
+                (match["a"] or match["d"]).lower()
+            ] = value
     out = {}
     for name, told in found.items():
         limit, left = _number(told.get("limit", "")), _number(told.get("remaining", ""))
@@ -40,13 +42,21 @@ def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float
 
 
 def used_up(headers: Mapping[str, str]) -> float:
-    """Seconds until an account's limits are filled again, as far as the answer says that nothing is left."""
-    return max((seconds for _, left, seconds in limits_in(headers).values() if left <= 0), default=0.0)
+    """Seconds until an account's limits are filled again, as far as the answer says that nothing is
+    left."""
+    return max(
+        (seconds for _, left, seconds in limits_in(headers).values() if left <= 0), default=0.0
+    )
 
 
 def asked_for(headers: Mapping[str, str]) -> float:
-    """`Retry-After` in seconds, as a number or as a date, or `retry-after-ms`; 0 when there is none."""
-    found = {name.lower(): value for name, value in headers.items() if name.lower().startswith("retry-after")}
+    """`Retry-After` in seconds, as a number or as a date, or `retry-after-ms`; 0 when there is
+    none."""
+    found = {
+        name.lower(): value
+        for name, value in headers.items()
+        if name.lower().startswith("retry-after")
+    }
     exact = _number(found.get("retry-after-ms", ""))
     if exact is not None:
         return exact / 1_000
@@ -54,7 +64,8 @@ def asked_for(headers: Mapping[str, str]) -> float:
 
 
 def until(text: str, headers: Mapping[str, str]) -> float:
-    """Seconds: a number, `6m0s`, or the time from now to a date, by the provider's own clock if it tells it."""
+    """Seconds: a number, `6m0s`, or the time from now to a date, by the provider's own clock if it
+    tells it."""
     text = bounded(text)
     if (seconds := _number(text)) is not None:
         return seconds

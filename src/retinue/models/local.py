@@ -1,7 +1,8 @@
-"""A model in this process: any GGUF file, decoded by llama.cpp in a thread, so that the loop goes on.
+"""A model in this process: any GGUF file, decoded by llama.cpp in a thread, so that the loop goes
+on.
 
-A cancelled call stops at the next token, or at the next batch of the prompt; one that has not begun never does.
-"""
+A cancelled call stops at the next token, or at the next batch of the prompt; one that has not begun
+never does."""
 
 from __future__ import annotations
 
@@ -37,18 +38,21 @@ CACHE_MIB = 512
 """The engine keeps prompts of idle conversations in memory; left alone it takes 8 GiB."""
 
 MAX_SOCKET_NAME = 100
-_STOPS: Mapping[str, Literal["end", "calls", "length"]] = {"length": "length", "tool_calls": "calls"}
+_STOPS: Mapping[str, Literal["end", "calls", "length"]] = {
+    "length": "length",
+    "tool_calls": "calls",
+}
 
 
 class LocalModel:
     """The model in the GGUF file at `path`. It is loaded when it is first asked.
 
-    `window` is the number of tokens of one conversation (what the model was trained for, 8,192 at most, unless told);
-    `slots` are conversations at a time, each with a window of its own in memory; `threads` are those of the engine
-    (half of the processors: it waits busily, and more than are free make it slow). `batch` is how much of a prompt is
-    read before a cancel is seen. With `must_call` each reply to a request with tools is a call. `template` is used
-    instead of the file's own chat template.
-    """
+    `window` is the number of tokens of one conversation (what the model was trained for, 8,192 at
+    most, unless told); `slots` are conversations at a time, each with a window of its own in
+    memory; `threads` are those of the engine (half of the processors: it waits busily, and more
+    than are free make it slow). `batch` is how much of a prompt is read before a cancel is seen.
+    With `must_call` each reply to a request with tools is a call. `template` is used instead of the
+    file's own chat template."""
 
     says_progress = True
 
@@ -82,7 +86,12 @@ class LocalModel:
             price_out=0,
         )
         self.options = options or Options()
-        self._must_call, self._slots, self._batch, self._template = must_call, slots, batch, template
+        self._must_call, self._slots, self._batch, self._template = (
+            must_call,
+            slots,
+            batch,
+            template,
+        )
         self._threads = threads or max(1, _n_processors() // 2)
         self._engine: tuple[Any, Style] | None = None
         self._loading = threading.Lock()
@@ -117,7 +126,9 @@ class LocalModel:
             server.handle_chat_completions(asked, listener)
         except Exception as error:
             # Raised before the first token: a template or a schema that the engine does not take.
-            raise ModelRejected(f"{self.path.name} refused the request: {error}", kind="invalid_request") from None
+            raise ModelRejected(
+                f"{self.path.name} refused the request: {error}", kind="invalid_request"
+            ) from None
         return listener.reply(self.info)
 
     def _loaded(self) -> tuple[Any, Style]:
@@ -130,7 +141,9 @@ class LocalModel:
         try:
             facts = read_facts(self.path)
         except (OSError, ValueError) as error:
-            raise ModelRejected(f"{self.path} cannot be loaded: {error}", kind="not_found") from None
+            raise ModelRejected(
+                f"{self.path} cannot be loaded: {error}", kind="not_found"
+            ) from None
         engine = importlib.import_module("xllamacpp")
         wanted = engine.CommonParams()
         wanted.model.path = str(self.path)
@@ -149,7 +162,8 @@ class LocalModel:
                 server = engine.Server(wanted)
         except Exception as error:
             raise ModelRejected(
-                f"the engine could not load {self.path}: {error} Is the file whole, and is there memory for "
+                f"the engine could not load {self.path}: {error} Is the file whole, and is there "
+                "memory for "
                 f"{wanted.n_ctx} tokens?",
                 kind="not_found",
             ) from None
@@ -161,10 +175,12 @@ class LocalModel:
 
 
 class _Listener:
-    """One reply on its way from the engine's thread to the loop. The engine calls it with each chunk; it answers
-    whether to stop."""
+    """One reply on its way from the engine's thread to the loop. The engine calls it with each
+    chunk; it answers whether to stop."""
 
-    def __init__(self, request: Request, emit: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, request: Request, emit: Callable[[str], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.stop = threading.Event()
         self._request, self._emit, self._loop = request, emit, loop
         self._names = frozenset(tool.name for tool in request.tools)
@@ -181,7 +197,9 @@ class _Listener:
         try:
             self._take(chunk)
         except Exception as error:  # the engine would swallow it
-            self._error = ModelUnavailable(f"the engine said what was not understood: {error}", kind="server_error")
+            self._error = ModelUnavailable(
+                f"the engine said what was not understood: {error}", kind="server_error"
+            )
         return self._error is not None
 
     def _take(self, chunk: Mapping[str, Any]) -> None:
@@ -191,7 +209,10 @@ class _Listener:
         if usage := chunk.get("usage"):
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
             self._usage = Usage(
-                input=usage["prompt_tokens"], output=usage["completion_tokens"], cache_read=cached, nanos=0
+                input=usage["prompt_tokens"],
+                output=usage["completion_tokens"],
+                cache_read=cached,
+                nanos=0,
             )
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
@@ -206,7 +227,8 @@ class _Listener:
             self._reason = choice.get("finish_reason") or self._reason
 
     def so_far(self) -> Usage:
-        """What was read and said until now, for a reply that is broken off: it costs nothing but counts."""
+        """What was read and said until now, for a reply that is broken off: it costs nothing but
+        counts."""
         said = sum(map(len, self._text)) + sum(len(args) for _, args in list(self._calls.values()))
         heard = len(self._request.instructions) + sum(len(m.text) for m in self._request.messages)
         return self._usage if self._usage.tokens else Usage(estimated=(heard + said) // 4)
@@ -215,7 +237,9 @@ class _Listener:
         if self._error is not None:
             raise self._error
         if not self._reason:
-            raise ModelUnavailable("the engine stopped before the reply was complete", kind="server_error")
+            raise ModelUnavailable(
+                "the engine stopped before the reply was complete", kind="server_error"
+            )
         stop = _STOPS.get(self._reason, "end")
         text = "".join(self._text)
         written = [Written(name, args or "{}") for _, (name, args) in sorted(self._calls.items())]
@@ -225,13 +249,20 @@ class _Listener:
             if not written:
                 self._show(self._preview.rest())
         calls = [
-            Call(id=f"call_{digest(self._request.key, n)[:16]}", name=call.name, args=clean(call.args))
+            Call(
+                id=f"call_{digest(self._request.key, n)[:16]}",
+                name=call.name,
+                args=clean(call.args),
+            )
             for n, call in enumerate(written)
         ]
         if stop != "length":
             stop = "calls" if calls else "end"
         return Reply(
-            message=Assistant(text=clean(text), calls=tuple(calls)), usage=self._usage, stop=stop, model=info.name
+            message=Assistant(text=clean(text), calls=tuple(calls)),
+            usage=self._usage,
+            stop=stop,
+            model=info.name,
         )
 
     def _show(self, text: str) -> None:
@@ -247,9 +278,14 @@ class _Listener:
 
 
 def local_model(
-    name: str, model: str, environ: Mapping[str, str], options: Options | None = None, **settings: Any
+    name: str,
+    model: str,
+    environ: Mapping[str, str],
+    options: Options | None = None,
+    **settings: Any,
 ) -> LocalModel:
-    """The model called `name`, where `model` is a pulled name (`smollm2`) or the path of a GGUF file."""
+    """The model called `name`, where `model` is a pulled name (`smollm2`) or the path of a GGUF
+    file."""
     file = os.path.join(environ.get(DIRECTORY, ""), os.path.expanduser(model))
     path = find(model, default_cache(environ)) if model in KNOWN else Path(file)
     return LocalModel(path, name=name, options=options, **settings)
@@ -259,7 +295,9 @@ def _failure(error: Any) -> ModelError:
     told = error if isinstance(error, Mapping) else {}
     message = str(told.get("message") or error)[:500]
     if told.get("type") == "exceed_context_size_error":
-        return ModelRejected(f"the conversation is longer than the window: {message}", kind="context_exhausted")
+        return ModelRejected(
+            f"the conversation is longer than the window: {message}", kind="context_exhausted"
+        )
     if told.get("code") in (400, 404, 501):
         return ModelRejected(message, kind="invalid_request")
     return ModelUnavailable(message, kind="server_error")
@@ -267,8 +305,9 @@ def _failure(error: Any) -> ModelError:
 
 @contextlib.contextmanager
 def _no_door(wanted: Any) -> Iterator[None]:
-    """The engine serves HTTP as well and cannot be told not to: it is given a socket whose name is deleted at once.
-    Where that is not possible it listens on loopback, behind a key that nobody knows."""
+    """The engine serves HTTP as well and cannot be told not to: it is given a socket whose name is
+    deleted at once. Where that is not possible it listens on loopback, behind a key that nobody
+    knows."""
     wanted.api_keys = [secrets.token_urlsafe(32)]
     wanted.n_threads_http = 1
     wanted.cors_origins = "null"

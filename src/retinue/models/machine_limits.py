@@ -1,6 +1,6 @@
-"""What keeps a call on this machine: no descriptors, memory, disk, ports or network left. It says nothing of a
-provider, so nobody counts it as the provider's failure. Of descriptors is known beforehand how many there are.
-"""
+"""What keeps a call on this machine: no descriptors, memory, disk, ports or network left. It says
+nothing of a provider, so nobody counts it as the provider's failure. Of descriptors is known
+beforehand how many there are."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ OURS: set[int | None] = {
 
 
 RAISED_TO = 65_536
-"""The limit of open files is raised to the hard one, but no further than this: children inherit it, and some programs
-look at every number below it."""
+"""The limit of open files is raised to the hard one, but no further than this: children inherit it,
+and some programs look at every number below it."""
 FALLBACK = 10_240
 """What macOS takes where it says that there is no limit."""
 LEAST_RESERVE = 64
 
 
 class Descriptors:
-    """The open files of this process. `calls` of them belong to calls of models, of all governors together."""
+    """The open files of this process. `calls` of them belong to calls of models, of all governors
+    together."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -60,7 +61,8 @@ class Descriptors:
 
     @property
     def room(self) -> int:
-        """So many calls at once: an eighth, 64 at least, is for stores, tools and whatever else is open."""
+        """So many calls at once: an eighth, 64 at least, is for stores, tools and whatever else is
+        open."""
         limit = self.limit
         return max(1, limit - max(LEAST_RESERVE, limit // 8))
 
@@ -70,7 +72,10 @@ class Descriptors:
 
     @property
     def words(self) -> str:
-        return f"this process may open {self.limit} files (ulimit -n), which leaves {self.room} calls at once"
+        return (
+            f"this process may open {self.limit} files (ulimit -n), which leaves {self.room} "
+            "calls at once"
+        )
 
     def raise_limit(self) -> None:
         """The soft limit to the hard one, once."""
@@ -108,7 +113,10 @@ def trouble(error: BaseException | None) -> str:
             return _no_descriptor()
         if isinstance(error, OSError) and error.errno in OURS:
             return _words(error.errno or 0)
-        error, seen = getattr(error, "os_error", None) or error.__cause__ or error.__context__, seen + 1
+        error, seen = (
+            getattr(error, "os_error", None) or error.__cause__ or error.__context__,
+            seen + 1,
+        )
     return ""
 
 

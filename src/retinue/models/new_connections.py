@@ -1,4 +1,5 @@
-"""New connections to where a request goes: names, addresses that are tried side by side, proxies, and TLS."""
+"""New connections to where a request goes: names, addresses that are tried side by side, proxies,
+and TLS."""
 
 from __future__ import annotations
 
@@ -53,15 +54,17 @@ class ProxyRefused(ConnectionError):
 
 
 class Dialer:
-    """Makes connections. A peer has `seconds` to take one, and as many for a handshake; `trust` says whose certificates
-    are believed."""
+    """Makes connections. A peer has `seconds` to take one, and as many for a handshake; `trust`
+    says whose certificates are believed."""
 
     def __init__(self, seconds: float, trust: Callable[[], ssl.SSLContext]) -> None:
         self.seconds, self.trust = seconds, trust
         self._known: dict[tuple[str, int], tuple[float, list[list[Address]]]] = {}
         self._asked: dict[tuple[str, int], asyncio.Task[list[list[Address]]]] = {}
 
-    async def connect(self, route: Route, make: Callable[[], ProviderConnection]) -> ProviderConnection:
+    async def connect(
+        self, route: Route, make: Callable[[], ProviderConnection]
+    ) -> ProviderConnection:
         trust = self.trust() if route.is_tls else None
         if route.proxy is not None:
             assert trust is not None, "only what is encrypted goes through a proxy"
@@ -77,12 +80,18 @@ class Dialer:
             return (await loop.create_connection(make, sock=sock))[1]
         async with _handshake(self.seconds, route):
             name = route.host.rstrip(".")
-            return (await loop.create_connection(make, sock=sock, ssl=trust, server_hostname=name))[1]
+            return (await loop.create_connection(make, sock=sock, ssl=trust, server_hostname=name))[
+                1
+            ]
 
     # by way of a proxy
 
     async def _by_proxy(
-        self, route: Route, proxy: str, trust: ssl.SSLContext, make: Callable[[], ProviderConnection]
+        self,
+        route: Route,
+        proxy: str,
+        trust: ssl.SSLContext,
+        make: Callable[[], ProviderConnection],
     ) -> ProviderConnection:
         parts = urlsplit(proxy)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -95,7 +104,9 @@ class Dialer:
                 await self._ask(connection, route, parts.username, parts.password)
             async with _handshake(self.seconds, route):
                 loop, name = asyncio.get_running_loop(), route.host.rstrip(".")
-                wrapped = await loop.start_tls(connection.transport, connection, trust, server_hostname=name)
+                wrapped = await loop.start_tls(
+                    connection.transport, connection, trust, server_hostname=name
+                )
         except BaseException:
             connection.drop()
             raise
@@ -103,7 +114,9 @@ class Dialer:
         connection.transport = wrapped
         return connection
 
-    async def _ask(self, connection: ProviderConnection, route: Route, user: str | None, password: str | None) -> None:
+    async def _ask(
+        self, connection: ProviderConnection, route: Route, user: str | None, password: str | None
+    ) -> None:
         to = route.authority
         lines = [f"CONNECT {to} HTTP/1.1", f"Host: {to}", "User-Agent: retinue"]
         if user is not None or password is not None:
@@ -122,13 +135,16 @@ class Dialer:
     # addresses
 
     async def _socket(self, route: Route) -> socket.socket:
-        """Connected. Addresses of a name are tried in turn, each with a head start before the next."""
+        """Connected. Addresses of a name are tried in turn, each with a head start before the
+        next."""
         try:
             addresses = await self.resolve(route.host, route.port)
             async with asyncio.timeout(self.seconds):
                 return await _first(addresses)
         except TimeoutError:
-            raise TimeoutError(f"no connection to {route.authority} in {self.seconds:g} s") from None
+            raise TimeoutError(
+                f"no connection to {route.authority} in {self.seconds:g} s"
+            ) from None
         except OSError as error:
             why = error.strerror or error
             raise ConnectionError(f"no connection to {route.authority}: {why}") from error
@@ -156,7 +172,9 @@ class Dialer:
         """By family. Each time another address of one comes first, and the families take turns."""
         loop = asyncio.get_running_loop()
         by_family: dict[int, list[Address]] = {}
-        for family, _, _, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=_FLAGS):
+        for family, _, _, _, address in await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=_FLAGS
+        ):
             by_family.setdefault(family, []).append((family, address))
         if not by_family:
             raise OSError(f"{host} has no address")

@@ -1,7 +1,7 @@
 """Chat Completions, as OpenAI speaks it and as the many servers that copied it do.
 
-What a server wants differently is a field of `OpenAIChatCodec`; what it merely sends oddly, the one decoder reads.
-"""
+What a server wants differently is a field of `OpenAIChatCodec`; what it merely sends oddly, the one
+decoder reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from urllib.parse import quote
 import msgspec
 
 from retinue.core.ids import digest
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Image,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    User,
+)
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import SseParser
@@ -40,40 +50,63 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class OpenAIChatCodec:
-    """The codec. The defaults are OpenAI's. `Options.thinking_tokens` and cache marks have no counterpart here."""
+    """The codec. The defaults are OpenAI's. `Options.thinking_tokens` and cache marks have no
+    counterpart here."""
 
     limit_field: str = "max_completion_tokens"  # most other servers know only `max_tokens`
     system_role: str = "system"
     stream_options: bool = True  # whether it may be sent, which asks for the usage of a stream
-    cache_key: bool = True  # whether `prompt_cache_key` may be sent: many servers refuse what they do not know
-    strict_ids: bool = False  # ids of nine letters and digits, for Mistral; OpenAI takes up to 40 characters
-    strict_schema: bool = False  # hold output to its schema to the letter; OpenAI then takes few schemas
-    done_marker: bool = True  # a stream without `[DONE]` was cut; if False, a finish reason is enough
+    cache_key: bool = (
+        True  # whether `prompt_cache_key` may be sent: many servers refuse what they do not know
+    )
+    strict_ids: bool = (
+        False  # ids of nine letters and digits, for Mistral; OpenAI takes up to 40 characters
+    )
+    strict_schema: bool = (
+        False  # hold output to its schema to the letter; OpenAI then takes few schemas
+    )
+    done_marker: bool = (
+        True  # a stream without `[DONE]` was cut; if False, a finish reason is enough
+    )
     auth: Literal["bearer", "api-key"] = "bearer"
-    endpoint: str = "/chat/completions"  # below the base URL; `{model}` is filled in, for deployments of Azure
-    # Said by the assistant before each user message, for servers (Mistral) that refuse one behind a tool's message.
+    endpoint: str = (
+        "/chat/completions"  # below the base URL; `{model}` is filled in, for deployments of Azure
+    )
+    # Said by the assistant before each user message, for servers (Mistral) that refuse one behind a
+    # tool's message.
     bridge: str = ""
-    # The field in which a server wants its reasoning back with the next request; "" when it does not.
+    # The field in which a server wants its reasoning back with the next request; "" when it does
+    # not.
     reasoning: Literal["", "reasoning_content", "reasoning", "reasoning_details"] = ""
     most_tools: int = OPENAI  # 0: as many as there are
     dialect: str = field(default="openai_chat", init=False)
 
-    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes:
+    def head(
+        self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
+    ) -> bytes:
         wanted = {"name": "output", "schema": options.output_schema, "strict": self.strict_schema}
         asked = {
             "model": model,
             "stream": options.stream or None,
-            "stream_options": {"include_usage": True} if options.stream and self.stream_options else None,
+            "stream_options": {"include_usage": True}
+            if options.stream and self.stream_options
+            else None,
             "temperature": options.temperature,
             "reasoning_effort": options.effort or None,
             "prompt_cache_key": (self.cache_key and options.cache_key) or None,
-            "response_format": None if wanted["schema"] is None else {"type": "json_schema", "json_schema": wanted},
+            "response_format": None
+            if wanted["schema"] is None
+            else {"type": "json_schema", "json_schema": wanted},
             "tools": [{"type": "function", "function": tool} for tool in tools] or None,
         }
         body = {name: value for name, value in asked.items() if value is not None}
         ours = ("messages", "stream", self.limit_field)
         body.update((name, value) for name, value in options.extra.items() if name not in ours)
-        system = _json({"role": self.system_role, "content": instructions}) + b"," if instructions else b""
+        system = (
+            _json({"role": self.system_role, "content": instructions}) + b","
+            if instructions
+            else b""
+        )
         return _json(body)[:-1] + b',"messages":[' + system
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
@@ -91,15 +124,21 @@ class OpenAIChatCodec:
                 case Assistant():
                     out.append(self._assistant(message))
                 case Result(call_id=call, text=text):
-                    out.append(_json({"role": "tool", "tool_call_id": self._id(call), "content": text}))
+                    out.append(
+                        _json({"role": "tool", "tool_call_id": self._id(call), "content": text})
+                    )
                     if message.images:
-                        of = f"Images in the result of {message.name or 'the call'} ({self._id(call)}):"
+                        of = (
+                            f"Images in the result of {message.name or 'the call'} "
+                            f"({self._id(call)}):"
+                        )
                         pictures += [{"type": "text", "text": of}, *map(_picture, message.images)]
         # A tool's message takes text only, and nothing may stand between the results of one reply.
         return b",".join(out + self._user("", pictures) if pictures else out)
 
     def _plain(self, message: Message) -> dict[str, Any]:
-        """A message that has neither pictures nor thoughts: nearly all, so that they are written at one go."""
+        """A message that has neither pictures nor thoughts: nearly all, so that they are written at
+        one go."""
         if isinstance(message, Assistant):
             return self._said(message)
         if message.images:
@@ -118,8 +157,13 @@ class OpenAIChatCodec:
         return self.endpoint.replace("{model}", quote(model, safe=""))
 
     def headers(self, key: str) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        name, value = ("Authorization", f"Bearer {key}") if self.auth == "bearer" else ("api-key", key)
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+        }
+        name, value = (
+            ("Authorization", f"Bearer {key}") if self.auth == "bearer" else ("api-key", key)
+        )
         return {**headers, name: value} if key else headers
 
     def decoder(self, options: Options) -> _Decoder:
@@ -138,7 +182,11 @@ class OpenAIChatCodec:
     def _user(self, text: str, pictures: list[dict[str, Any]]) -> list[bytes]:
         parts = [{"type": "text", "text": text}, *pictures] if text else pictures
         message = _json({"role": "user", "content": parts if pictures else text})
-        return [_json({"role": "assistant", "content": self.bridge}), message] if self.bridge else [message]
+        return (
+            [_json({"role": "assistant", "content": self.bridge}), message]
+            if self.bridge
+            else [message]
+        )
 
     def _said(self, message: Assistant) -> dict[str, Any]:
         if not message.calls:
@@ -159,7 +207,9 @@ class OpenAIChatCodec:
         if self.reasoning and kept.startswith(f'{{"{self.reasoning}":'):
             return _json(said)[:-1] + b"," + clean(kept[1:]).encode()
         if self.reasoning == "reasoning_content" and message.calls:
-            said["reasoning_content"] = ""  # DeepSeek refuses calls without it, also those of another model
+            said["reasoning_content"] = (
+                ""  # DeepSeek refuses calls without it, also those of another model
+            )
         return _json(said)
 
     def _id(self, call: str) -> str:
@@ -169,7 +219,8 @@ class OpenAIChatCodec:
 
 
 def _load(data: bytes) -> Any:
-    """JSON, or `ValueError`. Lone surrogates and broken UTF-8 come through, to be cleaned with the text."""
+    """JSON, or `ValueError`. Lone surrogates and broken UTF-8 come through, to be cleaned with the
+    text."""
     try:
         return _decode(data)
     except (ValueError, RecursionError):
@@ -196,12 +247,16 @@ def _is_object(text: str) -> bool:
 
 
 def _object(args: str) -> str:
-    """Arguments as they were written, if they are an object: servers that parse them refuse anything else."""
+    """Arguments as they were written, if they are an object: servers that parse them refuse
+    anything else."""
     return args if _is_object(args) else _json(arguments(args)).decode()
 
 
 def _picture(image: Image) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
+    return {
+        "type": "image_url",
+        "image_url": {"url": f"data:{image.media_type};base64,{image.data}"},
+    }
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
@@ -217,8 +272,8 @@ class _Open:
     args: list[str] = field(default_factory=list)
 
     def is_left(self, call_id: str, name: str, args: str, *, numbered: bool) -> bool:
-        """Whether a delta in the place of this call begins another: some servers give each call the number 0, or no
-        number, and some repeat the name in each delta."""
+        """Whether a delta in the place of this call begins another: some servers give each call the
+        number 0, or no number, and some repeat the name in each delta."""
         if not name or not self.name:
             return False
         if call_id and self.id:
@@ -226,7 +281,9 @@ class _Open:
         if name != self.name:
             return bool(self.args) or not numbered
         is_seam = args.lstrip()[:1] == "{" and "".join(self.args[-1:]).rstrip()[-1:] == "}"
-        return is_seam and len(self.args) < 100 and _is_object("".join(self.args))  # a bound on the work
+        return (
+            is_seam and len(self.args) < 100 and _is_object("".join(self.args))
+        )  # a bound on the work
 
     def take(self, call_id: str, name: str, args: str) -> None:
         self.id = self.id or call_id
@@ -236,11 +293,16 @@ class _Open:
             self.args.append(args)
 
 
-_BROKEN = {"error": "server_error", "abort": "server_error", "insufficient_system_resource": "overloaded"}
+_BROKEN = {
+    "error": "server_error",
+    "abort": "server_error",
+    "insufficient_system_resource": "overloaded",
+}
 
 
 class _Decoder:
-    """One reply, from a stream or from a single JSON body: which of them it is, its first byte tells."""
+    """One reply, from a stream or from a single JSON body: which of them it is, its first byte
+    tells."""
 
     def __init__(self, codec: OpenAIChatCodec) -> None:
         self.contents = self._size = 0
@@ -260,7 +322,9 @@ class _Decoder:
     def feed(self, data: bytes) -> list[str]:
         self._size += len(data)
         if self._size > MAX_BODY:
-            raise ModelRejected("the provider sent a reply of more than 64 MiB", kind="response_too_large")
+            raise ModelRejected(
+                "the provider sent a reply of more than 64 MiB", kind="response_too_large"
+            )
         if self._events is None and self._body is None:
             data = data.lstrip(b"\xef\xbb\xbf \t\r\n")
             if data[:1] in (b"{", b"["):
@@ -275,7 +339,9 @@ class _Decoder:
         try:
             return [piece for event in self._events.feed(data) for piece in self._event(*event)]
         except ValueError:
-            raise ModelUnavailable("the provider sent an event that is not JSON", kind="server_error") from None
+            raise ModelUnavailable(
+                "the provider sent an event that is not JSON", kind="server_error"
+            ) from None
 
     def finish(self) -> Reply:
         if self._body is not None and (plain := plain_reply(bytes(self._body))) is not None:
@@ -289,7 +355,9 @@ class _Decoder:
                 self._event(*event)
         is_ended = bool(self._reason) or (self.done and not self._text and not self._calls)
         if not self._is_answer or not is_ended or not (self.done or not self._codec.done_marker):
-            raise ModelUnavailable("the connection ended before the reply was complete", kind="network")
+            raise ModelUnavailable(
+                "the connection ended before the reply was complete", kind="network"
+            )
         self.done = True
         return self._reply()
 
@@ -313,7 +381,9 @@ class _Decoder:
         for told in (chunk, *choices):
             if told.get("error") or told.get("object") == "error":
                 raise failure(0, told)
-            if used := told.get("usage") or ("x_groq" in told and _as(dict, told["x_groq"]).get("usage")):
+            if used := told.get("usage") or (
+                "x_groq" in told and _as(dict, told["x_groq"]).get("usage")
+            ):
                 self._usage = grown(self._usage, _usage(used))
         self._model = self._model or _as(str, chunk.get("model"))
         self._is_answer = self._is_answer or isinstance(chunk.get("choices"), list)
@@ -326,7 +396,11 @@ class _Decoder:
             delta = {} if self._text or self._calls else _as(dict, choice.get("message"))
         content, refusal = delta.get("content"), _as(str, delta.get("refusal"))
         # Mistral sends a list in which thinking stands beside the text.
-        parts = [content] if isinstance(content, str) else [_as(str, part.get("text")) for part in _dicts(content)]
+        parts = (
+            [content]
+            if isinstance(content, str)
+            else [_as(str, part.get("text")) for part in _dicts(content)]
+        )
         pieces = [part for part in (*parts, refusal) if part]
         self._text += pieces
         self._is_refused = self._is_refused or bool(refusal)
@@ -339,12 +413,18 @@ class _Decoder:
         self.contents += bool(pieces or thought or details or calls)
         self._reason = _as(str, choice.get("finish_reason")) or self._reason
         if self._reason in _BROKEN:
-            raise ModelUnavailable(f"the provider gave the reply up: {self._reason}", kind=_BROKEN[self._reason])
+            raise ModelUnavailable(
+                f"the provider gave the reply up: {self._reason}", kind=_BROKEN[self._reason]
+            )
         return pieces
 
     def _call(self, delta: dict[str, Any]) -> None:
         function = _as(dict, delta.get("function"))
-        call_id, name, args = _as(str, delta.get("id")), _as(str, function.get("name")), function.get("arguments")
+        call_id, name, args = (
+            _as(str, delta.get("id")),
+            _as(str, function.get("name")),
+            function.get("arguments"),
+        )
         if not isinstance(args, str):
             args = "" if args is None else _json(args).decode()
         index = delta.get("index")
@@ -366,13 +446,19 @@ class _Decoder:
             self._text += [] if self._is_refused else ["\n\n" * bool(self._text), FILTERED]
         elif self._reason in ("length", "max_tokens", "model_length"):
             stop = "length"
-        message = Assistant(text=clean("".join(self._text)), calls=_named(self._calls), opaque=self._opaque())
+        message = Assistant(
+            text=clean("".join(self._text)), calls=_named(self._calls), opaque=self._opaque()
+        )
         return Reply(message=message, usage=self._usage, stop=stop, model=clean(self._model))
 
     def _opaque(self) -> str:
         wanted = self._codec.reasoning
         kept = _merged(self._details) if wanted == "reasoning_details" else "".join(self._thoughts)
-        return keep_opaque(self._codec.dialect, _json({wanted: kept}).decode()) if wanted and kept else ""
+        return (
+            keep_opaque(self._codec.dialect, _json({wanted: kept}).decode())
+            if wanted and kept
+            else ""
+        )
 
 
 def _named(calls: list[_Open]) -> tuple[Call, ...]:
@@ -391,7 +477,9 @@ def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for detail in details:
         last = out[-1] if out else {}
-        text = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(_as(str, detail.get("type")))
+        text = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(
+            _as(str, detail.get("type"))
+        )
         if text and all(detail.get(name) == last.get(name) for name in ("type", "index")):
             told = {name: value for name, value in detail.items() if value is not None}
             out[-1] = {**last, **told, text: _as(str, last.get(text)) + _as(str, detail.get(text))}
@@ -403,14 +491,26 @@ def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _usage(told: Any) -> Usage:
     told = _as(dict, told)
     prompt, details = _count(told, "prompt_tokens"), _as(dict, told.get("prompt_tokens_details"))
-    read = _count(details, "cached_tokens") or _count(told, "prompt_cache_hit_tokens") or _count(told, "cached_tokens")
+    read = (
+        _count(details, "cached_tokens")
+        or _count(told, "prompt_cache_hit_tokens")
+        or _count(told, "cached_tokens")
+    )
     # xAI and Gemini leave reasoning out of `completion_tokens`; only the total has it.
-    output = max(_count(told, "completion_tokens"), _count(told, "total_tokens") - prompt if prompt else 0)
-    return Usage(input=prompt, output=output, cache_read=read, cache_write=_count(details, "cache_write_tokens"))
+    output = max(
+        _count(told, "completion_tokens"), _count(told, "total_tokens") - prompt if prompt else 0
+    )
+    return Usage(
+        input=prompt,
+        output=output,
+        cache_read=read,
+        cache_write=_count(details, "cache_write_tokens"),
+    )
 
 
 def _count(told: dict[str, Any], name: str) -> int:
     return count(told.get(name))
 
 
-# The first that fits the status and the body in lower case. Status 0 is an error inside a stream that gives none.
+# The first that fits the status and the body in lower case. Status 0 is an error inside a stream
+# that gives none.

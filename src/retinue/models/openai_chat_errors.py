@@ -1,4 +1,5 @@
-"""The words of those who speak the chat dialect for what went wrong, as ours; and what is read of them with care."""
+"""The words of those who speak the chat dialect for what went wrong, as ours; and what is read of
+them with care."""
 
 from __future__ import annotations
 
@@ -25,24 +26,61 @@ def as_json(value: object) -> bytes:
 
 
 def as_a(kind: type[T], value: object) -> T:
-    """The value if it is of the kind, else an empty one: no server is trusted to send what it should."""
+    """The value if it is of the kind, else an empty one: no server is trusted to send what it
+    should."""
     return value if isinstance(value, kind) else kind()
 
 
 _KINDS = (
     # A model that wrote a call which Groq cannot read may write a better one.
     ("server_error", "tool_use_failed|json_validate_failed|output_parse_failed"),
-    ("quota", "^402|insufficient[_ ](quota|balance|credit|fund)|exceeded your current quota|billing_hard_limit"),
-    ("quota", "credit balance|spending limit|(all available|more|out of|not enough) credits|billing_not_active"),
-    ("quota", "exceeded_current_quota|arrearage|account is (suspended|in arrears)|in good standing"),
+    (
+        "quota",
+        "^402|insufficient[_ ](quota|balance|credit|fund)|exceeded your current "
+        "quota|billing_hard_limit",
+    ),
+    (
+        "quota",
+        "credit balance|spending limit|(all available|more|out of|not enough) "
+        "credits|billing_not_active",
+    ),
+    (
+        "quota",
+        "exceeded_current_quota|arrearage|account is (suspended|in arrears)|in good standing",
+    ),
     ("too_large", "^413|(request|payload|entity) too large"),
-    ("context_exhausted", "^(?!4[02][1349]).*(context[_ ](length|window|size)|(prompt|input) (length|(is )?too long))"),
-    ("context_exhausted", "^(?!4[02][1349]).*(too many tokens|input token count|reduce the length|large for model)"),
-    ("content_filter", "content_filter|content_policy|content exists risk|input was flagged|requires moderation"),
-    ("bad_schema", r"invalid_function_parameters|invalid_json_schema|invalid schema|tools?\[\d+\].*(schema|param)"),
-    ("overloaded", "^(498|503|529)|overloaded|slow_down|at capacity|unavailable_error|insufficient_system"),
-    ("auth", "^(?!5).*(invalid_api_key|(incorrect|invalid) api key|api key not valid|authentication)|^40[13]"),
-    ("not_found", "^(?!5).*(model_not_found|not a valid model|invalid model|model.{0,80} not (exist|found))|^404"),
+    (
+        "context_exhausted",
+        "^(?!4[02][1349]).*(context[_ ](length|window|size)|(prompt|input) (length|(is )?too "
+        "long))",
+    ),
+    (
+        "context_exhausted",
+        "^(?!4[02][1349]).*(too many tokens|input token count|reduce the length|large for model)",
+    ),
+    (
+        "content_filter",
+        "content_filter|content_policy|content exists risk|input was flagged|requires moderation",
+    ),
+    (
+        "bad_schema",
+        r"invalid_function_parameters|invalid_json_schema|invalid "
+        r"schema|tools?\[\d+\].*(schema|param)",
+    ),
+    (
+        "overloaded",
+        "^(498|503|529)|overloaded|slow_down|at capacity|unavailable_error|insufficient_system",
+    ),
+    (
+        "auth",
+        "^(?!5).*(invalid_api_key|(incorrect|invalid) api key|api key not "
+        "valid|authentication)|^40[13]",
+    ),
+    (
+        "not_found",
+        "^(?!5).*(model_not_found|not a valid model|invalid model|model.{0,80} not "
+        "(exist|found))|^404",
+    ),
     ("rate_limit", "^429|rate[_ ]limit|too many requests"),
     ("server_error", "^(408|409|425|5|[02](?!.*(invalid_request|badrequest)))"),
     ("invalid_request", ""),
@@ -70,6 +108,10 @@ def _words(value: Any, depth: int = 4) -> str:
         return "; ".join(_words(item, depth - 1) for item in value[:4])
     if not isinstance(value, dict) or not depth:
         return as_a(str, value)
-    words = next((value[name] for name in ("error", "message", "detail", "msg") if value.get(name)), "")
-    raw = as_a(str, as_a(dict, value.get("metadata")).get("raw"))  # what the server behind OpenRouter said
+    words = next(
+        (value[name] for name in ("error", "message", "detail", "msg") if value.get(name)), ""
+    )
+    raw = as_a(
+        str, as_a(dict, value.get("metadata")).get("raw")
+    )  # what the server behind OpenRouter said
     return " ".join(filter(None, (_words(words, depth - 1), raw)))

@@ -1,6 +1,5 @@
-"""A whole reply of the chat dialect as nearly all of them are, read by its types in one go. Whatever is odd about one
-is left to the decoder, which looks at everything twice.
-"""
+"""A whole reply of the chat dialect as nearly all of them are, read by its types in one go.
+Whatever is odd about one is left to the decoder, which looks at everything twice."""
 
 from __future__ import annotations
 
@@ -79,7 +78,12 @@ def plain_reply(body: bytes) -> Reply | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     said, used = whole.choices[0].message, whole.usage
-    calls = tuple([Call(id=c.id, name=c.function.name, args=c.function.arguments) for c in said.tool_calls or ()])
+    calls = tuple(
+        [
+            Call(id=c.id, name=c.function.name, args=c.function.arguments)
+            for c in said.tool_calls or ()
+        ]
+    )
     if len(calls) > 1 and len({c.id for c in calls}) < len(calls):
         return None
     is_cut = whole.choices[0].finish_reason == "length"
@@ -88,7 +92,10 @@ def plain_reply(body: bytes) -> Reply | None:
         message=Assistant(text=said.content or "", calls=calls),
         usage=Usage(
             input=used.prompt_tokens,
-            output=max(used.completion_tokens, used.total_tokens - used.prompt_tokens if used.prompt_tokens else 0),
+            output=max(
+                used.completion_tokens,
+                used.total_tokens - used.prompt_tokens if used.prompt_tokens else 0,
+            ),
             cache_read=details.cached_tokens or 0,
             cache_write=details.cache_write_tokens or 0,
         ),

@@ -1,7 +1,8 @@
-"""The OpenAI Responses dialect, stateless: nothing is stored there, so what a model reasoned travels with the messages.
+"""The OpenAI Responses dialect, stateless: nothing is stored there, so what a model reasoned
+travels with the messages.
 
-A reply whose items say more than text and calls do (encrypted reasoning, phases) is kept whole and goes back as it is.
-"""
+A reply whose items say more than text and calls do (encrypted reasoning, phases) is kept whole and
+goes back as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Image,
+    Message,
+    Reply,
+    Result,
+    ToolSchema,
+    Usage,
+    User,
+)
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.sse import SseParser
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
@@ -26,7 +37,8 @@ Item = dict[str, Any]
 
 DIALECT = "openai_responses"
 MAX_BODY = 64 << 20
-# The API refuses a smaller limit of output; longer call ids, names and cache keys; other characters in names.
+# The API refuses a smaller limit of output; longer call ids, names and cache keys; other characters
+# in names.
 MIN_OUTPUT = 16
 MAX_ID = 64
 NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -34,16 +46,29 @@ NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 # `extra` cannot set these: they stand in another part of the body, or the decoder depends on them.
 RESERVED = ("input", "max_output_tokens", "stream")
 # Items that may stand in a later input without an answer of ours.
-REPLAYABLE = {"reasoning", "message", "function_call", "compaction", "web_search_call", "file_search_call", "mcp_call"}
+REPLAYABLE = {
+    "reasoning",
+    "message",
+    "function_call",
+    "compaction",
+    "web_search_call",
+    "file_search_call",
+    "mcp_call",
+}
 VISIBLE = ("response.output_text.delta", "response.refusal.delta")
-TERMINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}
+TERMINAL = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
 FILTERED = "The provider's content filter stopped this reply."
 EMPTY = "(empty reply)"
 
 # What an error is, by its code or its type or, where they say nothing, by the status.
 CODES = {
     "auth": "401 403 invalid_api_key account_deactivated",
-    "quota": "402 insufficient_quota billing_hard_limit_reached billing_not_active usage_limit_reached",
+    "quota": "402 insufficient_quota billing_hard_limit_reached billing_not_active "
+    "usage_limit_reached",
     "rate_limit": "429 rate_limit_exceeded",
     "overloaded": "503 529 server_is_overloaded slow_down",
     "server_error": "408 409 425 server_error vector_store_timeout",
@@ -51,11 +76,13 @@ CODES = {
     "context_exhausted": "context_length_exceeded",
     "too_large": "413 request_too_large",
     "bad_schema": "invalid_function_parameters invalid_json_schema",
-    "content_filter": "content_filter content_policy_violation image_content_policy_violation invalid_prompt"
+    "content_filter": "content_filter content_policy_violation image_content_policy_violation "
+    "invalid_prompt"
     " bio_policy cyber_policy misalignment_policy_violation",
 }
 KINDS = {code: kind for kind, codes in CODES.items() for code in codes.split()}
-# These words go before a code: a request that is too large has the code of a rate limit, but waiting cannot help it.
+# These words go before a code: a request that is too large has the code of a rate limit, but
+# waiting cannot help it.
 WORDS = {
     "context_exhausted": re.compile(r"context window|maximum context length", re.I),
     "quota": re.compile(r"exceeded your current quota", re.I),
@@ -103,7 +130,9 @@ class OpenAIResponsesCodec:
     def __init__(self, organization: str = "", project: str = "") -> None:
         self._payer = {"openai-organization": organization, "openai-project": project}
 
-    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes:
+    def head(
+        self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
+    ) -> bytes:
         body: Item = {"model": model, "store": False, "stream": options.stream}
         if instructions:
             body["instructions"] = instructions
@@ -117,11 +146,20 @@ class OpenAIResponsesCodec:
         if options.temperature is not None:
             body["temperature"] = options.temperature
         if options.output_schema is not None:
-            form = {"type": "json_schema", "name": "output", "schema": options.output_schema, "strict": False}
+            form = {
+                "type": "json_schema",
+                "name": "output",
+                "schema": options.output_schema,
+                "strict": False,
+            }
             body["text"] = {"format": form}
         if options.cache_key:
             body["prompt_cache_key"] = _short(options.cache_key)
-        extra = {name: _joined(body.get(name), value) for name, value in options.extra.items() if name not in RESERVED}
+        extra = {
+            name: _joined(body.get(name), value)
+            for name, value in options.extra.items()
+            if name not in RESERVED
+        }
         return _json(body | extra)[:-1] + b',"input":['
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
@@ -137,7 +175,10 @@ class OpenAIResponsesCodec:
         return "/responses"
 
     def headers(self, key: str) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+        }
         headers |= {name: value for name, value in self._payer.items() if value}
         return {**headers, "authorization": f"Bearer {key}"} if key else headers
 
@@ -149,12 +190,18 @@ class OpenAIResponsesCodec:
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         if 300 <= status < 400:
-            return ModelRejected(f"the provider redirected ({status}), which is not followed", kind="invalid_request")
+            return ModelRejected(
+                f"the provider redirected ({status}), which is not followed", kind="invalid_request"
+            )
         try:
             told = _parsed(body, dict[str, Any])
         except ModelUnavailable:
             told = {"message": body[: 4 * MAX_WORDS].decode("utf-8", "replace")}
-        return _fault(status, told.get("error") or told, {name.lower(): value for name, value in headers.items()})
+        return _fault(
+            status,
+            told.get("error") or told,
+            {name.lower(): value for name, value in headers.items()},
+        )
 
 
 def _tool(tool: ToolSchema) -> Item:
@@ -180,14 +227,22 @@ def _items(message: Message) -> Iterator[bytes]:
                 yield kept
                 return
             if message.text or not message.calls:
-                yield _json({"type": "message", "role": "assistant", "content": message.text or EMPTY})
+                yield _json(
+                    {"type": "message", "role": "assistant", "content": message.text or EMPTY}
+                )
             for call in message.calls:
                 yield _json(_sound(call))
         case Result():
             # The dialect has no sign for a failure other than words.
             text = f"Error: {message.text}" if message.error else message.text
             output = _content(text, message.images) if message.images else text
-            yield _json({"type": "function_call_output", "call_id": _short(message.call_id), "output": output})
+            yield _json(
+                {
+                    "type": "function_call_output",
+                    "call_id": _short(message.call_id),
+                    "output": output,
+                }
+            )
 
 
 def _content(text: str, images: Sequence[Image]) -> list[dict[str, str]]:
@@ -197,7 +252,8 @@ def _content(text: str, images: Sequence[Image]) -> list[dict[str, str]]:
 
 
 def _kept(message: Assistant) -> bytes:
-    """The items as they came, their calls under the ids that they have by now: each of them must have its result."""
+    """The items as they came, their calls under the ids that they have by now: each of them must
+    have its result."""
     kept = opaque_for(DIALECT, message).encode("utf-8", "replace")
     raws = [bytes(raw) for raw in _parsed(kept or b"[]", list[msgspec.Raw])]
     items = [_parsed(raw, Item) for raw in raws]
@@ -223,7 +279,9 @@ def _sound(call: Call) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MAX_ID else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return (
+        text if len(text) <= MAX_ID else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    )
 
 
 def _json(value: Any) -> bytes:
@@ -234,7 +292,8 @@ def _json(value: Any) -> bytes:
 
 
 def _paired(data: bytes) -> bytes:
-    """JSON whose escapes are all characters: half of a surrogate pair becomes the sign for a lost one."""
+    """JSON whose escapes are all characters: half of a surrogate pair becomes the sign for a lost
+    one."""
     return ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
 
 
@@ -243,7 +302,9 @@ def _parsed(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(_paired(data) if rb"\ud" in data.lower() else data, type=kind)
     except (msgspec.DecodeError, RecursionError):
-        raise ModelUnavailable("the provider sent JSON that cannot be read", kind="server_error") from None
+        raise ModelUnavailable(
+            "the provider sent JSON that cannot be read", kind="server_error"
+        ) from None
 
 
 class _Decoder:
@@ -265,7 +326,9 @@ class _Decoder:
             return []
         self._size += len(data)
         if self._size > MAX_BODY:
-            raise ModelRejected("the provider sent a reply of more than 64 MiB", kind="response_too_large")
+            raise ModelRejected(
+                "the provider sent a reply of more than 64 MiB", kind="response_too_large"
+            )
         if self._body is not None:
             self._body += data
             self.contents += bool(data.strip())
@@ -294,7 +357,9 @@ class _Decoder:
             response = _parsed(body, _Response)
         except ModelUnavailable:
             raise ModelUnavailable("the body is no whole reply", kind="network") from None
-        status = _text(response.status) or ("completed" if bytes(response.output) and not response.error else "failed")
+        status = _text(response.status) or (
+            "completed" if bytes(response.output) and not response.error else "failed"
+        )
         self._reply = _reply(status, response, response.listed())
         self.done = True
         return self._reply
@@ -312,19 +377,25 @@ class _Decoder:
             raise _fault(0, event.error or _parsed(payload, Item), {})
         elif kind in ("response.created", "response.in_progress"):
             begun = _parsed(event.response, _Response)
-            self._model, self._usage = _text(begun.model) or self._model, grown(self._usage, _usage(begun.usage))
+            self._model, self._usage = (
+                _text(begun.model) or self._model,
+                grown(self._usage, _usage(begun.usage)),
+            )
         elif kind.endswith((".delta", ".done", ".added")):
             self.contents += 1
             self._length += len(_text(event.delta))
         if kind == "response.output_item.done":
-            self._items[event.output_index if isinstance(event.output_index, int) else 0] = bytes(event.item)
+            self._items[event.output_index if isinstance(event.output_index, int) else 0] = bytes(
+                event.item
+            )
         if kind in VISIBLE:
             self._said.append(_text(event.delta))
             return self._said[-1]
         return ""
 
     def _is_repeated(self, kind: str, number: Any) -> bool:
-        """Numbers that stand on events of two kinds count nothing: some servers give all events the same."""
+        """Numbers that stand on events of two kinds count nothing: some servers give all events the
+        same."""
         if self._numbers is None or type(number) is not int:
             return False
         is_known = number in self._numbers
@@ -333,12 +404,20 @@ class _Decoder:
         return is_known and self._numbers is not None
 
     def _end(self, kind: str, response: _Response) -> None:
-        """Servers differ in what they leave out: the last event's list of items counts where the stream had less."""
+        """Servers differ in what they leave out: the last event's list of items counts where the
+        stream had less."""
         listed, raws = response.listed(), [raw for _, raw in sorted(self._items.items())]
         if len(listed) > len(raws):
             raws = listed
         if not raws and self._said:
-            raws = [_json({"type": "message", "content": [{"type": "output_text", "text": "".join(self._said)}]})]
+            raws = [
+                _json(
+                    {
+                        "type": "message",
+                        "content": [{"type": "output_text", "text": "".join(self._said)}],
+                    }
+                )
+            ]
         response.model = response.model or self._model
         self._usage = grown(self._usage, _usage(response.usage))
         self._reply = _reply(_text(response.status) or TERMINAL[kind], response, raws)
@@ -349,11 +428,21 @@ def _reply(status: str, response: _Response, raws: list[bytes]) -> Reply:
     if status == "failed":
         raise _fault(0, response.error, {})
     if status not in ("completed", "incomplete"):
-        raise ModelUnavailable(f"the provider ended its answer while it was {worded(status)}", kind="server_error")
+        raise ModelUnavailable(
+            f"the provider ended its answer while it was {worded(status)}", kind="server_error"
+        )
     items = [_parsed(raw, Item) for raw in raws]
     contents = [item.get("content") for item in items if item.get("type") == "message"]
-    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
-    text = "".join(_text(part.get("refusal" if part.get("type") == "refusal" else "text")) for part in parts)
+    parts = [
+        part
+        for content in contents
+        if isinstance(content, list)
+        for part in content
+        if isinstance(part, dict)
+    ]
+    text = "".join(
+        _text(part.get("refusal" if part.get("type") == "refusal" else "text")) for part in parts
+    )
     calls = _calls(items)
     stop: Literal["end", "calls", "length", "refusal"] = "calls" if calls else "end"
     why = response.incomplete_details
@@ -365,7 +454,9 @@ def _reply(status: str, response: _Response, raws: list[bytes]) -> Reply:
         stop = "length"
     kept = _keep(items, raws, calls) if stop in ("calls", "end") else ""
     message = Assistant(text=text, calls=tuple(calls), opaque=keep_opaque(DIALECT, kept))
-    return Reply(message=message, usage=_usage(response.usage), stop=stop, model=_text(response.model))
+    return Reply(
+        message=message, usage=_usage(response.usage), stop=stop, model=_text(response.model)
+    )
 
 
 def _calls(items: list[Item]) -> list[Call]:
@@ -385,19 +476,24 @@ def _calls(items: list[Item]) -> list[Call]:
 def _keep(items: list[Item], raws: list[bytes], calls: list[Call]) -> str:
     """The items as JSON, if text and calls cannot stand for them and the API would take them back.
 
-    It refuses reasoning that is not encrypted (it looks for the item, and nothing was stored) or that nothing follows.
-    """
+    It refuses reasoning that is not encrypted (it looks for the item, and nothing was stored) or
+    that nothing follows."""
     while items and items[-1].get("type") == "reasoning":
         items = items[:-1]
     kinds = {_text(item.get("type")) for item in items}
     is_more = not kinds <= {"message", "function_call"} or any(item.get("phase") for item in items)
-    is_bare = any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items)
+    is_bare = any(
+        item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items
+    )
     if not is_more or is_bare or not kinds <= REPLAYABLE:
         return ""
     left = iter(calls)
     kept = []
     for item, raw in zip(items, raws, strict=False):
-        if item["type"] == "function_call" and not (sound := _sound(next(left))).items() <= item.items():
+        if (
+            item["type"] == "function_call"
+            and not (sound := _sound(next(left))).items() <= item.items()
+        ):
             raw = _json({**item, **sound})
         kept.append(raw.decode("utf-8", "replace"))
     return f"[{','.join(kept)}]"
@@ -426,12 +522,18 @@ def _fault(status: int, error: Any, headers: Mapping[str, str]) -> ModelError:
     code, sort, param = (_text(told.get(name)) for name in ("code", "type", "param"))
     status = status or (told["code"] if type(told.get("code")) is int else 0)
     words = worded(_text(told.get("message") or told.get("detail")))
-    kind = next((name for name, sign in WORDS.items() if sign.search(words)), "") or KINDS.get(code) or KINDS.get(sort)
+    kind = (
+        next((name for name, sign in WORDS.items() if sign.search(words)), "")
+        or KINDS.get(code)
+        or KINDS.get(sort)
+    )
     # An item of the input that is not found is no model that is not found.
     if not kind and (status, param) != (404, "input"):
         kind = KINDS.get(str(status))
     if not kind:
-        is_ours = 400 <= status < 500 or (not status and (sort == "invalid_request_error" or "image" in code))
+        is_ours = 400 <= status < 500 or (
+            not status and (sort == "invalid_request_error" or "image" in code)
+        )
         kind = "invalid_request" if is_ours else "server_error"
     if kind == "auth" and status != 403:
         words = "the provider refused the API key"

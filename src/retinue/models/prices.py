@@ -1,6 +1,5 @@
-"""What models cost and how much they read: as it was declared, else from a price list that is kept by others. A server
-on this machine or beside it is free. Unknown is unknown, never free.
-"""
+"""What models cost and how much they read: as it was declared, else from a price list that is kept
+by others. A server on this machine or beside it is free. Unknown is unknown, never free."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ NANOS_PER_MTOK = 1_000
 
 
 class Price(Value):
-    """What a model costs, in dollars for a million tokens. What is read from a cache or written to one costs what input
-    does, where it is not said."""
+    """What a model costs, in dollars for a million tokens. What is read from a cache or written to
+    one costs what input does, where it is not said."""
 
     input: float
     output: float
@@ -33,7 +32,10 @@ class Price(Value):
         for name in ("input", "output", "cache_read", "cache_write"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1e6:
-                raise ConfigError(f"the price {name} must be dollars for a million tokens, 0 or more, not {value!r}")
+                raise ConfigError(
+                    f"the price {name} must be dollars for a million tokens, 0 or more, not "
+                    f"{value!r}"
+                )
 
     def of(self, info: ModelInfo) -> ModelInfo:
         """The model with this price."""
@@ -50,17 +52,24 @@ FREE = Price(input=0, output=0)
 
 
 def is_near(url: str) -> bool:
-    """Whether an address is that of this machine or of one beside it: nobody sends a bill for what runs there."""
+    """Whether an address is that of this machine or of one beside it: nobody sends a bill for what
+    runs there."""
     host = (urlsplit(url).hostname or "").lower()
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".local", ".lan", ".internal")) or "." not in host
+        return (
+            host == "localhost"
+            or host.endswith((".localhost", ".local", ".lan", ".internal"))
+            or "." not in host
+        )
 
 
-def facts(name: str, provider: str, model: str, *, max_output: int, window: int = 200_000) -> ModelInfo:
-    """The facts about a model as far as they are known. Where a price rises with the prompt's length, the window ends
-    before it does: so that a budget in dollars can be kept."""
+def facts(
+    name: str, provider: str, model: str, *, max_output: int, window: int = 200_000
+) -> ModelInfo:
+    """The facts about a model as far as they are known. Where a price rises with the prompt's
+    length, the window ends before it does: so that a budget in dollars can be kept."""
     found = _look_up(provider, model)
     if found is None:
         return ModelInfo(name=name, window=window, max_output=max_output)
@@ -92,6 +101,7 @@ def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
 
 
 def _nanos(price: Any) -> int | None:
-    """A price for a million tokens in nano-dollars for one, rounded up: what is kept within a budget stays in it."""
+    """A price for a million tokens in nano-dollars for one, rounded up: what is kept within a
+    budget stays in it."""
     base = getattr(price, "base", price)
     return None if base is None else math.ceil(Decimal(str(base)) * NANOS_PER_MTOK)

@@ -1,7 +1,6 @@
-"""Prompt caches pay only if siblings do not all start at once: the first to send a prefix warms it, the others start
-after its first byte. They wait only where that saves more than the wait is worth, and what was expected of the caches,
-what they gave, and what that saved is counted.
-"""
+"""Prompt caches pay only if siblings do not all start at once: the first to send a prefix warms it,
+the others start after its first byte. They wait only where that saves more than the wait is worth,
+and what was expected of the caches, what they gave, and what that saved is counted."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ from retinue.models.provider_settings import SECOND_USD
 from retinue.models.usage_checks import BYTES_PER_TOKEN
 
 UNKNOWN = 4_096
-"""Tokens of a prefix that every provider's cache takes which has one: nobody waits in vain for one of a new model."""
+"""Tokens of a prefix that every provider's cache takes which has one: nobody waits in vain for one
+of a new model."""
 LEAST = (
     ("anthropic", re.compile(r"opus-4-[56]|haiku-4-5"), 4_096),
     ("anthropic", re.compile(r"opus-4-7|sonnet-4-6|3-5-haiku|3-haiku"), 2_048),
@@ -33,8 +33,9 @@ LEAST = (
     ("gemini", re.compile(r"-2\.5"), 2_048),
     ("gemini", re.compile(""), UNKNOWN),
 )
-"""The shortest prefixes in tokens that caches keep, by provider and model, the first that fits. Others have no cache,
-or none that is known: servers on this machine, and those that copied a dialect."""
+"""The shortest prefixes in tokens that caches keep, by provider and model, the first that fits.
+Others have no cache, or none that is known: servers on this machine, and those that copied a
+dialect."""
 LASTS = LASTS_MS / 1000
 PATIENCE = 20.0
 FIRST_GUESS = 1.0
@@ -45,17 +46,18 @@ Prefix = tuple[object, ...]
 
 
 def shortest(provider: str, dialect: str, model: str) -> int:
-    """Tokens of the shortest prefix that is cached there; 0 when nothing is. Who speaks Anthropic's dialect is told
-    what to cache, whatever its name is; elsewhere caches are the provider's own affair."""
+    """Tokens of the shortest prefix that is cached there; 0 when nothing is. Who speaks Anthropic's
+    dialect is told what to cache, whatever its name is; elsewhere caches are the provider's own
+    affair."""
     whose = provider or ("anthropic" if dialect == "anthropic" else "")
     return next((n for name, models, n in LEAST if name == whose and models.search(model)), 0)
 
 
 @dataclass(eq=False)
 class PromptCacheState:
-    """Which prefixes are warm, and who is warming one, of one account and model with these prices. `least` is the
-    shortest prefix in tokens that is cached (0: none is), `second_usd` what a second of waiting is worth. `prompts`,
-    `expected` and `hit` are tokens."""
+    """Which prefixes are warm, and who is warming one, of one account and model with these prices.
+    `least` is the shortest prefix in tokens that is cached (0: none is), `second_usd` what a second
+    of waiting is worth. `prompts`, `expected` and `hit` are tokens."""
 
     info: ModelInfo = ModelInfo(name="")
     least: int = 0
@@ -84,7 +86,8 @@ class PromptCacheState:
         return self.hit / self.prompts if self.prompts else 0.0
 
     def first_byte(self, prefix: Prefix, size: int) -> CacheWarmup:
-        """`async with` it: waits while somebody else warms the same prefix of `size` bytes, but not for ever."""
+        """`async with` it: waits while somebody else warms the same prefix of `size` bytes, but not
+        for ever."""
         return CacheWarmup(self, prefix, size)
 
     def keeps(self, size: int) -> bool:
@@ -92,21 +95,28 @@ class PromptCacheState:
         return 0 < self.least * BYTES_PER_TOKEN <= size
 
     def worth(self, size: int) -> float:
-        """Seconds that a call may wait for a prefix of so many bytes to be warm. It saves the difference between
-        writing it to the cache (where that is charged for) or reading it anew, and reading it from the cache."""
+        """Seconds that a call may wait for a prefix of so many bytes to be warm. It saves the
+        difference between writing it to the cache (where that is charged for) or reading it anew,
+        and reading it from the cache."""
         if not self.least or not self.keeps(size):
             return 0.0
-        saved = size // BYTES_PER_TOKEN * (max(self._plain, self.info.price_cache_write or 0) - self._read)
+        saved = (
+            size
+            // BYTES_PER_TOKEN
+            * (max(self._plain, self.info.price_cache_write or 0) - self._read)
+        )
         seconds = saved / (self.second_usd * NANOS_PER_USD) if self.second_usd else self.patience
         return min(self.patience, seconds) if saved > 0 else 0.0
 
     def known(self, info: ModelInfo, *, is_streamed: bool) -> ModelInfo:
-        """The facts about a model, with what can be expected of its cache. Siblings wait for a prefix if a first byte
-        that takes as long as is guessed is worth it."""
+        """The facts about a model, with what can be expected of its cache. Siblings wait for a
+        prefix if a first byte that takes as long as is guessed is worth it."""
         saved = max(self._plain, self.info.price_cache_write or 0) - self._read
         shared = 0
         if is_streamed and self.least and saved > 0:
-            shared = max(self.least, math.ceil(FIRST_GUESS * self.second_usd * NANOS_PER_USD / saved))
+            shared = max(
+                self.least, math.ceil(FIRST_GUESS * self.second_usd * NANOS_PER_USD / saved)
+            )
         return replace(info, cache_tokens=self.least, shared_tokens=shared)
 
     @property
@@ -118,15 +128,18 @@ class PromptCacheState:
         return self._plain if self.info.price_cache_read is None else self.info.price_cache_read
 
     async def _enter(self, prefix: Prefix, seconds: float) -> asyncio.Future[None] | None:
-        """If the prefix is not warm, and nobody is at it, the one who asks warms it. Those who waited for one that
-        failed wait for the next of them, not each for itself."""
+        """If the prefix is not warm, and nobody is at it, the one who asks warms it. Those who
+        waited for one that failed wait for the next of them, not each for itself."""
         if prefix in self._warming and not self.warm(prefix) and self.first_seconds <= seconds:
             began = asyncio.get_running_loop().time()
             self.waits += 1
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        while not self.warm(prefix) and (other := self._warming.get(prefix)) is not None:
+                        while (
+                            not self.warm(prefix)
+                            and (other := self._warming.get(prefix)) is not None
+                        ):
                             # The future is everybody's: whoever gives up must not take it along.
                             await asyncio.shield(other)
             finally:
@@ -164,7 +177,8 @@ class PromptCacheState:
 
 
 class CacheWarmup:
-    """One call: it says what it sends, when its first byte came, and what the provider read from its cache."""
+    """One call: it says what it sends, when its first byte came, and what the provider read from
+    its cache."""
 
     __slots__ = ("_at", "_expected", "_mine", "_own", "_prefix", "_sent", "_shared", "_warmth")
 
@@ -191,8 +205,8 @@ class CacheWarmup:
             self._warmth._done(self._prefix, self._mine)
 
     def sending(self, run: str, size: int) -> None:
-        """What can be expected is known only now: the wait for a turn may have been long. A run's own last prompt is
-        the longest prefix of its next."""
+        """What can be expected is known only now: the wait for a turn may have been long. A run's
+        own last prompt is the longest prefix of its next."""
         warmth, self._own, self._sent = self._warmth, (run,), size
         if warmth.least:
             shared = warmth.warm(self._prefix) if warmth.keeps(self._shared) else 0
@@ -202,7 +216,9 @@ class CacheWarmup:
     def came(self) -> None:
         """The first byte: whoever waits may start."""
         warmth = self._warmth
-        warmth.first_seconds += (asyncio.get_running_loop().time() - self._at - warmth.first_seconds) / 4
+        warmth.first_seconds += (
+            asyncio.get_running_loop().time() - self._at - warmth.first_seconds
+        ) / 4
         if warmth.keeps(self._shared):
             warmth._is_warm(self._prefix, self._shared)
         if warmth.least and warmth.keeps(self._sent):

@@ -1,5 +1,5 @@
-"""What the dialects have in common when a provider fails: its words made fit to be shown, the time that it asks for,
-and which failures are tried again. What a failure is, each dialect knows itself.
+"""What the dialects have in common when a provider fails: its words made fit to be shown, the time
+that it asks for, and which failures are tried again. What a failure is, each dialect knows itself.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from retinue.models.limit_headers import asked_for
 MAX_WORDS = 500
 MAX_DELAY = 86_400.0
 PASSES = ("rate_limit", "quota", "auth", "overloaded", "server_error", "network", "forbidden")
-"""Kinds of failures that are over some time: the account is filled, another key is brought, the provider is back."""
+"""Kinds of failures that are over some time: the account is filled, another key is brought, the
+provider is back."""
 PAGE = re.compile(r"^\s*<|<\s*(?:html|!doctype|head|body|center|title|script)\b", re.IGNORECASE)
 KEY = re.compile(
-    r"bearer\s+\S+|(?:key|provided): ?\S+|\b(?:sk|pk|rk|ek|gsk|xai|nvapi|sess|hf|csk|pplx)[-_][\w*.…-]{4,}"
+    r"bearer\s+\S+|(?:key|provided): "
+    r"?\S+|\b(?:sk|pk|rk|ek|gsk|xai|nvapi|sess|hf|csk|pplx)[-_][\w*.…-]{4,}"
     r"|\b(?:AIza|AQ\.|ya29\.)[\w.*-]{4,}|[\w-]{0,64}\*{3,}[\w-]{0,64}|\b(?=[A-Z]*\d)[A-Z0-9]{32,}\b",
     re.IGNORECASE,
 )
 LIKE_A_KEY = re.compile(r"\b(?=[\w.-]*\d)[\w.-]{12,}|[\w+/=-]{24,}")
 AGAIN = re.compile(
-    r"(?:(?:re)?try(?: again)? (?:in|after)|retrydelay\W{1,8})\s*((?:\d[\d.]*\s*(?:ms|[smhd])[a-z]*\s*)+)",
+    r"(?:(?:re)?try(?: again)? "
+    r"(?:in|after)|retrydelay\W{1,8})\s*((?:\d[\d.]*\s*(?:ms|[smhd])[a-z]*\s*)+)",
     re.IGNORECASE,
 )
 SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|[smhd])", re.IGNORECASE)
@@ -32,8 +35,9 @@ SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 
 
 
 def worded(said: object, *, has_key: bool = False) -> str:
-    """The provider's own words: short, on one line, without anything that looks like a key; "" for a proxy's page,
-    which says less than its status. Where a key is spoken of (`has_key`), more looks like one."""
+    """The provider's own words: short, on one line, without anything that looks like a key; "" for
+    a proxy's page, which says less than its status. Where a key is spoken of (`has_key`), more
+    looks like one."""
     text = clean(str(said)[: 8 * MAX_WORDS])
     if PAGE.search(text):
         return ""
@@ -42,16 +46,23 @@ def worded(said: object, *, has_key: bool = False) -> str:
 
 
 def no_reason(status: int, body: bytes) -> ModelError | None:
-    """A 403 in which no provider speaks: the page of a firewall or a proxy, or nothing at all. It was this request that
-    was refused; of the key nothing is said."""
+    """A 403 in which no provider speaks: the page of a firewall or a proxy, or nothing at all. It
+    was this request that was refused; of the key nothing is said."""
     if status != 403 or body.lstrip()[:1] in (b"{", b"["):
         return None
-    said = worded(body[: 8 * MAX_WORDS].decode("utf-8", "replace")) or "a page, or nothing, in place of a reason"
-    return failed("forbidden", f"something before the provider refused this request (HTTP 403): {said}"[:MAX_WORDS])
+    said = (
+        worded(body[: 8 * MAX_WORDS].decode("utf-8", "replace"))
+        or "a page, or nothing, in place of a reason"
+    )
+    return failed(
+        "forbidden",
+        f"something before the provider refused this request (HTTP 403): {said}"[:MAX_WORDS],
+    )
 
 
 def delay(headers: Mapping[str, str], said: str, *spans: str) -> float:
-    """Seconds that the provider asks to be left alone: in a header or in spans like `1m30s`, else in what it says."""
+    """Seconds that the provider asks to be left alone: in a header or in spans like `1m30s`, else
+    in what it says."""
     told = max([asked_for(headers), *map(_seconds, spans)])
     if not told and (again := AGAIN.search(said[: 8 * MAX_WORDS])) is not None:
         told = _seconds(again[1])
@@ -63,7 +74,10 @@ def _seconds(span: str) -> float:
 
 
 def failed(kind: str, message: str, after_seconds: float = 0.0) -> ModelError:
-    """The error for a kind of failure. What is refused to the whole account does not end by waiting for a while."""
+    """The error for a kind of failure. What is refused to the whole account does not end by waiting
+    for a while."""
     if kind in PASSES:
-        return ModelUnavailable(message, kind=kind, after_seconds=0.0 if kind in REFUSALS else after_seconds)
+        return ModelUnavailable(
+            message, kind=kind, after_seconds=0.0 if kind in REFUSALS else after_seconds
+        )
     return ModelRejected(message, kind=kind)

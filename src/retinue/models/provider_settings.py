@@ -1,4 +1,5 @@
-"""On what terms a provider is called: what users may set of it. What they leave open is learned from its answers."""
+"""On what terms a provider is called: what users may set of it. What they leave open is learned
+from its answers."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from retinue.core.values import Value
 from retinue.errors import ConfigError
 
 SECOND_USD = 0.0005
-"""What a second of waiting for a prompt cache is worth, in dollars: a run waits for what saves it more than that."""
+"""What a second of waiting for a prompt cache is worth, in dollars: a run waits for what saves it
+more than that."""
 
 
 class ProviderTerms(Value):
-    """For each account and model of a provider. `start_concurrent` calls begin at once, and never more than
-    `max_concurrent` are under way; in no minute begin more than `requests_per_minute` calls, or calls with prompts of
-    more than `tokens_per_minute` tokens. `cache_tokens` is the shortest prefix that its prompt cache keeps (0: it has
-    none; None: as is known of it), `second_usd` what a second of waiting for that cache is worth."""
+    """For each account and model of a provider. `start_concurrent` calls begin at once, and never
+    more than `max_concurrent` are under way; in no minute begin more than `requests_per_minute`
+    calls, or calls with prompts of more than `tokens_per_minute` tokens. `cache_tokens` is the
+    shortest prefix that its prompt cache keeps (0: it has none; None: as is known of it),
+    `second_usd` what a second of waiting for that cache is worth."""
 
     max_concurrent: int | None = None
     start_concurrent: int | None = None
@@ -23,9 +26,17 @@ class ProviderTerms(Value):
     second_usd: float = SECOND_USD
 
     def __post_init__(self) -> None:
-        for name in ("max_concurrent", "start_concurrent", "requests_per_minute", "tokens_per_minute"):
+        for name in (
+            "max_concurrent",
+            "start_concurrent",
+            "requests_per_minute",
+            "tokens_per_minute",
+        ):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e12:
-                raise ConfigError(f"{name} must be more than 0, not {value!r}; leave it out for no limit of your own")
+                raise ConfigError(
+                    f"{name} must be more than 0, not {value!r}; leave it out for no limit of "
+                    "your own"
+                )
         if not 0 <= (self.cache_tokens or 0) < 1e9 or not 0 <= self.second_usd < 1e9:
             raise ConfigError("cache_tokens and second_usd must be 0 or more")

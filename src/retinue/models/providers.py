@@ -1,4 +1,5 @@
-"""The providers that are known by name: which dialect each speaks, where it is, and which variables hold its key."""
+"""The providers that are known by name: which dialect each speaks, where it is, and which variables
+hold its key."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from retinue.models.codec import Codec
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`keys` and `urls` are names of environment variables, the first that is set counts; without `keys` none is
-    needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is the provider's name in the price
-    list, `port` the one of an address that names none, `tail` what every address ends with."""
+    """`keys` and `urls` are names of environment variables, the first that is set counts; without
+    `keys` none is needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is
+    the provider's name in the price list, `port` the one of an address that names none, `tail` what
+    every address ends with."""
 
     name: str
     codec: Callable[[Mapping[str, str]], Codec]
@@ -32,7 +34,9 @@ class Provider:
     def key(self, environ: Mapping[str, str]) -> str:
         name, key = _first(self.keys, environ)
         if not key.isprintable() or " " in key:
-            raise ConfigError(f"{name} holds characters that no key has: copy the key again, as one line")
+            raise ConfigError(
+                f"{name} holds characters that no key has: copy the key again, as one line"
+            )
         return key
 
     def headers(self, environ: Mapping[str, str]) -> dict[str, str | None]:
@@ -64,7 +68,9 @@ def _anthropic(environ: Mapping[str, str]) -> Codec:
 def _responses(environ: Mapping[str, str]) -> Codec:
     from retinue.models.openai_responses import OpenAIResponsesCodec
 
-    return OpenAIResponsesCodec(environ.get("OPENAI_ORG_ID", ""), environ.get("OPENAI_PROJECT_ID", ""))
+    return OpenAIResponsesCodec(
+        environ.get("OPENAI_ORG_ID", ""), environ.get("OPENAI_PROJECT_ID", "")
+    )
 
 
 def _gemini(environ: Mapping[str, str]) -> Codec:
@@ -87,7 +93,9 @@ _LOCAL: dict[str, Any] = {**_OTHERS, "done_marker": False, "most_tools": 0}
 
 
 def _hosted(name: str, url: str, key: str, prices: str = "", **fields: Any) -> Provider:
-    return Provider(name, _chat(**{**_OTHERS, **fields}), url=url, keys=(key,), prices=prices or name)
+    return Provider(
+        name, _chat(**{**_OTHERS, **fields}), url=url, keys=(key,), prices=prices or name
+    )
 
 
 PROVIDERS: dict[str, Provider] = {
@@ -133,17 +141,42 @@ PROVIDERS: dict[str, Provider] = {
             urls=("AZURE_OPENAI_ENDPOINT",),
             prices="azure",
         ),
-        _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", reasoning="reasoning_details"),
+        _hosted(
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            "OPENROUTER_API_KEY",
+            reasoning="reasoning_details",
+        ),
         _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", strict_ids=True, bridge="Go on."),
-        _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", reasoning="reasoning_content"),
+        _hosted(
+            "mistral",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            strict_ids=True,
+            bridge="Go on.",
+        ),
+        _hosted(
+            "deepseek",
+            "https://api.deepseek.com/v1",
+            "DEEPSEEK_API_KEY",
+            reasoning="reasoning_content",
+        ),
         _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai"),
         _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
         _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
         _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        _hosted("moonshotai", "https://api.moonshot.ai/v1", "MOONSHOTAI_API_KEY", reasoning="reasoning_content"),
+        _hosted(
+            "moonshotai",
+            "https://api.moonshot.ai/v1",
+            "MOONSHOTAI_API_KEY",
+            reasoning="reasoning_content",
+        ),
         _hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-        _hosted("dashscope", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+        _hosted(
+            "dashscope",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            "DASHSCOPE_API_KEY",
+        ),
         _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
         _hosted("github", "https://models.github.ai/inference", "GITHUB_API_KEY"),
         Provider(
@@ -154,15 +187,26 @@ PROVIDERS: dict[str, Provider] = {
             tail="/v1",
             port=11434,
         ),
-        Provider("lmstudio", _chat(**_LOCAL), url="http://localhost:1234/v1", urls=("LMSTUDIO_BASE_URL",)),
-        Provider("llamacpp", _chat(**_LOCAL), url="http://localhost:8080/v1", urls=("LLAMACPP_BASE_URL",)),
+        Provider(
+            "lmstudio", _chat(**_LOCAL), url="http://localhost:1234/v1", urls=("LMSTUDIO_BASE_URL",)
+        ),
+        Provider(
+            "llamacpp", _chat(**_LOCAL), url="http://localhost:8080/v1", urls=("LLAMACPP_BASE_URL",)
+        ),
         Provider("vllm", _chat(**_LOCAL), url="http://localhost:8000/v1", urls=("VLLM_BASE_URL",)),
     )
 }
-ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "chatgpt": "openai", "lm-studio": "lmstudio"}
+ALIASES = {
+    "claude": "anthropic",
+    "google": "gemini",
+    "gpt": "openai",
+    "chatgpt": "openai",
+    "lm-studio": "lmstudio",
+}
 LOCAL = "local"
 DIRECTORY = "RETINUE_DIRECTORY"
-"""In the environment of a catalog: where relative paths of weights start, if not where the process does."""
+"""In the environment of a catalog: where relative paths of weights start, if not where the process
+does."""
 """The provider of models that run in this process: no dialect, no key, no address."""
 
 
@@ -173,4 +217,6 @@ def provider_name(name: str) -> str:
     if wanted in PROVIDERS or wanted == LOCAL:
         return wanted
     hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES, LOCAL])
-    raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted([*PROVIDERS, LOCAL]))}")
+    raise ConfigError(
+        f"there is no provider {name!r}.{hint} There is: {', '.join(sorted([*PROVIDERS, LOCAL]))}"
+    )

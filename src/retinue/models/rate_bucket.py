@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left of a limit, as the provider last told it, filling up again at `rate` a second."""
+    """What is left of a limit, as the provider last told it, filling up again at `rate` a
+    second."""
 
     limit: float
     level: float
@@ -18,7 +19,8 @@ class Bucket:
         return min(self.limit, self.level + self.rate * (now - self.at))
 
     def wait(self, cost: float, now: float) -> float:
-        """Seconds until there is enough. What is larger than the limit goes when the bucket is full."""
+        """Seconds until there is enough. What is larger than the limit goes when the bucket is
+        full."""
         return max(0.0, (min(cost, self.limit) - self.left(now)) / self.rate)
 
     def take(self, cost: float, now: float) -> None:

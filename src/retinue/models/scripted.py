@@ -1,7 +1,7 @@
 """A model that answers from a function or a list: for tests, examples and benchmarks.
 
-It keeps no state: what it says depends on the conversation alone, so it goes on correctly after a restart.
-"""
+It keeps no state: what it says depends on the conversation alone, so it goes on correctly after a
+restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def call(name: str, /, **arguments: object) -> Call:
 
 
 class Scripted:
-    """`Scripted(["text", call("tool", x=1), ...])` says one line a turn; `Scripted(function)` asks the function.
+    """`Scripted(["text", call("tool", x=1), ...])` says one line a turn; `Scripted(function)` asks
+    the function.
 
     A line is a text, a call or several, an `Assistant`, a `Reply`, or an exception to raise.
     """
@@ -88,7 +89,10 @@ def _message(line: str | Call | Sequence[Call] | Assistant, turn: int) -> Assist
         message = Assistant(calls=(line,) if isinstance(line, Call) else tuple(line))
     if all([c.id for c in message.calls]):
         return message
-    calls = [c if c.id else Call(id=f"c{turn}_{i}", name=c.name, args=c.args) for i, c in enumerate(message.calls)]
+    calls = [
+        c if c.id else Call(id=f"c{turn}_{i}", name=c.name, args=c.args)
+        for i, c in enumerate(message.calls)
+    ]
     return msgspec.structs.replace(message, calls=tuple(calls))
 
 

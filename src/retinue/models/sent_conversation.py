@@ -1,7 +1,6 @@
-"""What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go only to the model that
-made them, at the address where it did; pictures only where they are taken. What a provider has refused is not sent to
-it again, if leaving it out has helped.
-"""
+"""What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go
+only to the model that made them, at the address where it did; pictures only where they are taken.
+What a provider has refused is not sent to it again, if leaving it out has helped."""
 
 from __future__ import annotations
 
@@ -23,21 +22,27 @@ from retinue.models.codec import Codec, Options
 LARGEST = {"anthropic": (5 << 20, 8_000)}
 """Bytes of a picture in base64, and pixels of a side, that a dialect's provider takes."""
 SEALS = re.compile(
-    r"signature|encrypted[_ ]content|(?:redacted_)?thinking`? blocks?|must start with a thinking|expected `?thinking"
+    r"signature|encrypted[_ ]content|(?:redacted_)?thinking`? blocks?|must start with a "
+    r"thinking|expected `?thinking"
     r"|reasoning_(?:content|details)|property '?reasoning|'rs_|of type 'reasoning'",
     re.IGNORECASE,
 )
 """What providers say of a seal that is missing, broken, or another's."""
 PICTURES = re.compile(
     r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bvision\b|\bmime.?type|multi-?modal|\bmodalit(?:y|ies)\b"
-    r"|content\W{0,3} (?:must|should) be (?:a |of type )?string|\bonly (?:supports? )?text\b|\bmedia\b",
+    r"|content\W{0,3} (?:must|should) be (?:a |of type )?string|\bonly (?:supports? "
+    r")?text\b|\bmedia\b",
     re.IGNORECASE,
 )
 """What they say of a picture that they do not take, and of a message that is not text alone."""
-MANY = re.compile(r"too (?:many|much)|at most \d+|(?:maximum|max|limit)\b.{0,40}\d|exceed", re.IGNORECASE | re.DOTALL)
+MANY = re.compile(
+    r"too (?:many|much)|at most \d+|(?:maximum|max|limit)\b.{0,40}\d|exceed",
+    re.IGNORECASE | re.DOTALL,
+)
 """That it is their number or their size together."""
 ITEM = re.compile(r"\bitem\b.*'?rs_", re.IGNORECASE | re.DOTALL)
-"""A thought that the provider looks for among what it has stored: it is not the model that is not found."""
+"""A thought that the provider looks for among what it has stored: it is not the model that is not
+found."""
 AT = " at "
 PLACE = re.compile(r" at ([0-9a-f]{12})$")
 REFUSED = "the model's provider refused it"
@@ -50,8 +55,9 @@ class Unit(Protocol):
 
 
 class Cure:
-    """What is left out of one request after it was refused. It is remembered for the conversation only if the request
-    is answered then: words like "signature" and "image" stand in refusals too that have another reason."""
+    """What is left out of one request after it was refused. It is remembered for the conversation
+    only if the request is answered then: words like "signature" and "image" stand in refusals too
+    that have another reason."""
 
     def __init__(self) -> None:
         self.is_sent_anew = False
@@ -61,7 +67,8 @@ class Cure:
 
 
 class Outgoing:
-    """The conversations of one model (`maker`: its provider and its name there) in the words of a codec."""
+    """The conversations of one model (`maker`: its provider and its name there) in the words of a
+    codec."""
 
     def __init__(self, codec: Codec, maker: str, place: str = "") -> None:
         self._codec, self._maker, self.place = codec, maker, place
@@ -73,12 +80,15 @@ class Outgoing:
         self._taken: WeakKeyDictionary[Conversation, int] = WeakKeyDictionary()
 
     def way(self, history: History) -> tuple[str, Unit]:
-        """How a conversation is written. What is written under the same name is the same, and can be kept."""
+        """How a conversation is written. What is written under the same name is the same, and can
+        be kept."""
         is_bare = self._has_bare and self.is_bare(history)
         unit = self.bare_unit if is_bare else self.unit
         key = (self.place, hash(frozenset(self._refused)) if self._refused else 0, is_bare)
         if (kind := self._kinds.get(key)) is None:
-            kind = self._kinds[key] = f"{self._variant} {self.place} {key[1]} {'bare' if is_bare else 'sealed'}"
+            kind = self._kinds[key] = (
+                f"{self._variant} {self.place} {key[1]} {'bare' if is_bare else 'sealed'}"
+            )
         return kind, unit
 
     def is_bare(self, history: History) -> bool:
@@ -102,7 +112,8 @@ class Outgoing:
         return self._codec.unit([self._fit(m, is_bare=True) for m in messages], mark=mark)
 
     def sealed(self, message: Assistant, place: str) -> Assistant:
-        """A reply as it is kept: its seals with the name of their maker, and with the place that it answered from."""
+        """A reply as it is kept: its seals with the name of their maker, and with the place that it
+        answered from."""
         if not message.opaque:
             return message
         owner, newline, kept = message.opaque.partition("\n")
@@ -118,30 +129,38 @@ class Outgoing:
         cure.known = frozenset(self._refused)
 
     def cure(self, history: History, error: ModelError, cure: Cure) -> bool:
-        """Leave out what was refused; whether that is something new, so that it is worth another try. (Servers at home
-        refuse a picture with a 500.)"""
+        """Leave out what was refused; whether that is something new, so that it is worth another
+        try. (Servers at home refuse a picture with a 500.)"""
         if error.kind == "too_large":
             return self._refuse_pictures(history, cure, is_many=True)
         if error.kind not in ("invalid_request", "not_found", "server_error"):
             return False
-        is_seal = SEALS.search(str(error)) and (error.kind != "not_found" or ITEM.search(str(error)))
+        is_seal = SEALS.search(str(error)) and (
+            error.kind != "not_found" or ITEM.search(str(error))
+        )
         if is_seal and not self.is_bare(history):
             cure.bare.append(history.conversation)
             self._bare.add(history.conversation)
             self._has_bare = True
             return True
         is_many = MANY.search(str(error)) is not None
-        return bool(PICTURES.search(str(error))) and self._refuse_pictures(history, cure, is_many=is_many)
+        return bool(PICTURES.search(str(error))) and self._refuse_pictures(
+            history, cure, is_many=is_many
+        )
 
     def forget(self, cure: Cure) -> None:
-        """The request was refused all the same, or came to nothing: what was left out of it was not the reason."""
+        """The request was refused all the same, or came to nothing: what was left out of it was not
+        the reason."""
         for conversation in cure.bare:
             self._bare.discard(conversation)
         self._refused -= cure.pictures
 
     def options(self, options: Options, history: History) -> Options:
-        """Anthropic's models cannot go on thinking where the seals of their thoughts are left out."""
-        is_off = options.thinking_tokens and self._codec.dialect == "anthropic" and self.is_bare(history)
+        """Anthropic's models cannot go on thinking where the seals of their thoughts are left
+        out."""
+        is_off = (
+            options.thinking_tokens and self._codec.dialect == "anthropic" and self.is_bare(history)
+        )
         return replace(options, thinking_tokens=None) if is_off else options
 
     def _fit(self, message: Message, *, is_bare: bool) -> Message:
@@ -172,7 +191,12 @@ class Outgoing:
             maker = maker[: found.start()]
         # Stores of earlier versions do not name the maker, or not where it was.
         is_here = found is None or found[1] == self.place
-        is_own = dialect == self._codec.dialect and maker in ("", self._maker) and is_here and _is_whole(kept, dialect)
+        is_own = (
+            dialect == self._codec.dialect
+            and maker in ("", self._maker)
+            and is_here
+            and _is_whole(kept, dialect)
+        )
         return replace(message, opaque=f"{dialect}\n{kept}" if is_own else "")
 
     def _why_not(self, image: Image, looks: Looks) -> str:
@@ -182,19 +206,22 @@ class Outgoing:
         if not looks.wrong and len(image.data) > most:
             return f"this model takes {most} bytes at most"
         if not looks.wrong and max(looks.width, looks.height) > side:
-            return f"it measures {looks.width} x {looks.height}, and this model takes {side} at most"
+            return (
+                f"it measures {looks.width} x {looks.height}, and this model takes {side} at most"
+            )
         return looks.wrong
 
     def _refuse_pictures(self, history: History, cure: Cure, *, is_many: bool) -> bool:
-        """Those that came since the last reply; when there is none among them, or they were not the reason, all. Where
-        they are too many, those that came before: the model has seen them."""
+        """Those that came since the last reply; when there is none among them, or they were not the
+        reason, all. Where they are too many, those that came before: the model has seen them."""
         one, known = history.conversation, 0
         while one is not None:
             if one in self._taken:
                 known = min(self._taken[one], history.stop)
                 break
             one = one.base if one.base is not None else None  # type: ignore[assignment]
-        # Another request may have been refused meanwhile for the same ones: they were in this one too.
+        # Another request may have been refused meanwhile for the same ones: they were in this one
+        # too.
         fresh = _pictures(history, max(history.start, known)) - cure.known
         every = _pictures(history, history.start) - cure.known
         found = ((every - fresh) if is_many else set()) or fresh or every
@@ -204,15 +231,20 @@ class Outgoing:
 
 
 def _is_whole(kept: str, dialect: str) -> bool:
-    """Whether what was kept of a reply can be read: one that is damaged is missed by nobody but its model."""
+    """Whether what was kept of a reply can be read: one that is damaged is missed by nobody but its
+    model."""
     try:
         found = msgspec.json.decode(kept.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return False
     items = found if isinstance(found, list) else [found]
-    words = [item.get(name, "") for item in items if isinstance(item, dict) for name in ("type", "id")]
+    words = [
+        item.get(name, "") for item in items if isinstance(item, dict) for name in ("type", "id")
+    ]
     # Gemini's hold the lengths and places of what the message has already.
-    is_known = isinstance(found, list | dict) and (dialect == "gemini" or all(isinstance(i, dict) for i in items))
+    is_known = isinstance(found, list | dict) and (
+        dialect == "gemini" or all(isinstance(i, dict) for i in items)
+    )
     return is_known and all(isinstance(word, str) for word in words)
 
 
@@ -222,6 +254,7 @@ def _pictures(history: History, start: int) -> set[int]:
 
 
 def _variant(codec: Codec) -> str:
-    """Codecs of one dialect that are set alike write alike: what one has written the others can use."""
+    """Codecs of one dialect that are set alike write alike: what one has written the others can
+    use."""
     fields: tuple[Any, ...] = dataclasses.fields(codec) if dataclasses.is_dataclass(codec) else ()
     return f"{codec.dialect} {[getattr(codec, f.name) for f in fields]}"

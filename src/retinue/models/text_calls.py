@@ -1,7 +1,7 @@
 """Tool calls that a model wrote as text: found, taken out, and never invented.
 
-Only tools that are offered count. A tag marks a call; a fenced block or a bare object at the start of a line is one if
-it has both a name and arguments, so that JSON which is merely shown stays text.
+Only tools that are offered count. A tag marks a call; a fenced block or a bare object at the start
+of a line is one if it has both a name and arguments, so that JSON which is merely shown stays text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _OPEN = re.compile(
     r"|```(?P<fence>[\w-]*)[ \t]*\n|^[ \t]*(?P<bare>(?=[{\[]))",
     re.MULTILINE,
 )
-_MAY_OPEN = re.compile(r"(?:<[\w=]{0,15}|`{1,2}|\[[A-Z_]{0,10}|```[\w-]*[ \t]*|(?:\A|(?<=\n))[ \t]*)\Z")
+_MAY_OPEN = re.compile(
+    r"(?:<[\w=]{0,15}|`{1,2}|\[[A-Z_]{0,10}|```[\w-]*[ \t]*|(?:\A|(?<=\n))[ \t]*)\Z"
+)
 _CLOSE = re.compile(rf"\s*(?:</(?:{_TAGS}|function)>|```)?")
 _STRING = {
     '"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
@@ -57,7 +59,8 @@ class RecoveredCalls(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """How a possible call begins. `sure`: it is marked as one, so a name is enough. `function`: the mark has it."""
+    """How a possible call begins. `sure`: it is marked as one, so a name is enough. `function`: the
+    mark has it."""
 
     at: int
     sure: bool
@@ -65,8 +68,9 @@ class _Opened(NamedTuple):
 
 
 def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> RecoveredCalls:
-    """The calls to tools of these `names`. A call that is repeated word for word right behind itself is taken once:
-    small models loop. Of a text that `is_cut`, only what is complete counts."""
+    """The calls to tools of these `names`. A call that is repeated word for word right behind
+    itself is taken once: small models loop. Of a text that `is_cut`, only what is complete
+    counts."""
     if not any(name in text for name in names):
         return RecoveredCalls(text, ())
     reader = _Reader(text, frozenset(names), is_cut)
@@ -79,12 +83,18 @@ def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> Recov
             at = max(match.end(), match.start() + 1)
             continue
         kept.append(text[start : match.start()])
-        calls += [c for n, c in enumerate(found) if c != (found[n - 1] if n else calls[-1] if calls else None)]
+        calls += [
+            c
+            for n, c in enumerate(found)
+            if c != (found[n - 1] if n else calls[-1] if calls else None)
+        ]
         start = at = end
     if not calls:
         return RecoveredCalls(text, ())
     kept.append(text[start:])
-    return RecoveredCalls("\n".join(part for piece in kept if (part := piece.strip())), tuple(calls))
+    return RecoveredCalls(
+        "\n".join(part for piece in kept if (part := piece.strip())), tuple(calls)
+    )
 
 
 class Preview:
@@ -120,10 +130,13 @@ class _Reader:
         self._failures = 0
 
     def calls(self, match: re.Match[str]) -> tuple[list[Written], int]:
-        """The calls behind an opening, and where the text goes on; none if it opened something else."""
+        """The calls behind an opening, and where the text goes on; none if it opened something
+        else."""
         function = match["function"] or ""
         at = match.end()
-        if match["tag"] or function or match["mark"]:  # inside a tag some models write a fence as well
+        if (
+            match["tag"] or function or match["mark"]
+        ):  # inside a tag some models write a fence as well
             fence = re.compile(r"\s*```[\w-]*").match(self._text, at)
             at = fence.end() if fence else at
         opened = _Opened(at, bool(match["tag"] or function or match["mark"]), function)
@@ -205,14 +218,18 @@ def _arguments(value: dict[str, Any], name: str, sure: bool) -> str | None:
         if isinstance(args, str):
             args = json.loads(args or "{}")
         args = {} if args is None else args
-        return clean(json.dumps(args, ensure_ascii=False, allow_nan=False)) if isinstance(args, dict) else None
+        return (
+            clean(json.dumps(args, ensure_ascii=False, allow_nan=False))
+            if isinstance(args, dict)
+            else None
+        )
     except (ValueError, TypeError, RecursionError):
         return None
 
 
 def _extent(text: str, at: int, *, may_close: bool) -> tuple[str, int] | None:
-    """The object or array at `at` as JSON, and where it ends: without trailing commas, with JSON's quotes and words.
-    One that lacks only its last brackets is closed: that changes no value."""
+    """The object or array at `at` as JSON, and where it ends: without trailing commas, with JSON's
+    quotes and words. One that lacks only its last brackets is closed: that changes no value."""
     out: list[str] = []
     closers: list[str] = []
     stop = min(len(text), at + MAX_CALL)
@@ -249,7 +266,9 @@ def _extent(text: str, at: int, *, may_close: bool) -> tuple[str, int] | None:
 
 def _requoted(inside: str) -> str:
     """A string in JSON's quotes. A backslash that escapes nothing was meant as one."""
-    inside = _ESCAPE.sub(lambda m: m[0] if m[1] in '"\\/bfnrtu' else "'" if m[1] == "'" else "\\" + m[0], inside)
+    inside = _ESCAPE.sub(
+        lambda m: m[0] if m[1] in '"\\/bfnrtu' else "'" if m[1] == "'" else "\\" + m[0], inside
+    )
     return '"' + _BARE_QUOTE.sub(r"\1\"", inside) + '"'
 
 

@@ -1,6 +1,6 @@
-"""How many tools a model is told of. OpenAI refuses a request with more than 128, and MCP servers offer hundreds: the
-same ones are left out each time, and whoever asks and whoever is asked are told so.
-"""
+"""How many tools a model is told of. OpenAI refuses a request with more than 128, and MCP servers
+offer hundreds: the same ones are left out each time, and whoever asks and whoever is asked are told
+so."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MCP = "mcp__"
 
 
 def fitting(tools: tuple[ToolSchema, ...], most: int) -> tuple[ToolSchema, ...]:
-    """So many of the tools at most (0: all), in their order: first those that are no server's, or were given a name of
-    their own, then the first of each server, the second of each, and so on."""
+    """So many of the tools at most (0: all), in their order: first those that are no server's, or
+    were given a name of their own, then the first of each server, the second of each, and so on."""
     if not most or len(tools) <= most:
         return tools
     seen: Counter[str] = Counter()
@@ -36,7 +36,8 @@ def left_out(tools: Sequence[ToolSchema], kept: Sequence[ToolSchema], most: int)
         return ""
     whose = ", ".join(f"{n} of {server}" for server, n in sorted(lost.items()))
     return (
-        f"{lost.total()} tools are not offered, because this model takes {most} at most ({whose}). To choose which: "
+        f"{lost.total()} tools are not offered, because this model takes {most} at most "
+        f"({whose}). To choose which: "
         "includeTools or excludeTools of an MCP server, or the agent's own list of tools."
     )
 

@@ -1,6 +1,6 @@
-"""What a call has cost, by the provider's word as far as that can be: counts that are missing, cannot be, or shrink are
-not believed, and what is not counted is estimated from the bytes. All dialects pass here.
-"""
+"""What a call has cost, by the provider's word as far as that can be: counts that are missing,
+cannot be, or shrink are not believed, and what is not counted is estimated from the bytes. All
+dialects pass here."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from retinue.core.values import ModelInfo, Reply, Usage
 
 BYTES_PER_TOKEN = 4
 ADDED = 16_384
-"""So many tokens a gateway may put before a prompt; more than that and more than its bytes no prompt has."""
+"""So many tokens a gateway may put before a prompt; more than that and more than its bytes no
+prompt has."""
 PREAMBLE = {"anthropic": 1_024, "gemini": 512, "openai_chat": 512, "openai_responses": 512}
-"""What a dialect's providers add by themselves. Anthropic's instructions for the use of tools are 159 to 530 tokens in
-its own list, by model and choice; templates of the others have a date, rules for calls, marks around each message."""
+"""What a dialect's providers add by themselves. Anthropic's instructions for the use of tools are
+159 to 530 tokens in its own list, by model and choice; templates of the others have a date, rules
+for calls, marks around each message."""
 
 
 class RequestSize(Struct, frozen=True):
-    """What was sent: `size` bytes, of which replies of `max_output` tokens were permitted. With `is_open` the provider
-    may read more than it was sent, because it was asked to search or the like."""
+    """What was sent: `size` bytes, of which replies of `max_output` tokens were permitted. With
+    `is_open` the provider may read more than it was sent, because it was asked to search or the
+    like."""
 
     size: int
     max_output: int
@@ -28,18 +31,25 @@ class RequestSize(Struct, frozen=True):
 
     @property
     def prompt(self) -> int:
-        """A fair guess of the prompt's tokens. (Pictures are many bytes and few tokens: the window is the end.)"""
+        """A fair guess of the prompt's tokens. (Pictures are many bytes and few tokens: the window
+        is the end.)"""
         return min(self.size // BYTES_PER_TOKEN, self.info.window)
 
     def is_prompt(self, tokens: int) -> bool:
-        """Whether a prompt can have so many tokens: none has more than bytes, and none is twice what a model reads."""
+        """Whether a prompt can have so many tokens: none has more than bytes, and none is twice
+        what a model reads."""
         most = 2 * (self.info.window + self.info.max_output)
-        return 0 < tokens <= (most if self.is_open else min(most, self.size + self.info.preamble + ADDED))
+        return (
+            0
+            < tokens
+            <= (most if self.is_open else min(most, self.size + self.info.preamble + ADDED))
+        )
 
 
 def believed(told: Usage, said: int, asked: RequestSize, *, is_whole: bool = True) -> Usage:
-    """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have been, are in
-    `estimated`. Nothing at all is left to whoever holds a bound, unless the reply broke off."""
+    """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have
+    been, are in `estimated`. Nothing at all is left to whoever holds a bound, unless the reply
+    broke off."""
     if is_whole and not told.tokens:
         return Usage()
     estimated = 0 if asked.is_prompt(told.input) else asked.prompt
@@ -50,7 +60,9 @@ def believed(told: Usage, said: int, asked: RequestSize, *, is_whole: bool = Tru
         estimated += max(0, min(-(-said // BYTES_PER_TOKEN), permitted) - output)
     read = min(told.cache_read, prompt)
     write = min(told.cache_write, prompt - read)
-    used = Usage(input=prompt, output=output, cache_read=read, cache_write=write, estimated=estimated)
+    used = Usage(
+        input=prompt, output=output, cache_read=read, cache_write=write, estimated=estimated
+    )
     if not estimated:
         price = asked.info.price(used)
         return replace(used, nanos=price) if price else used

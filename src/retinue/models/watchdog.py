@@ -1,4 +1,5 @@
-"""Time limits for many calls at the price of one timer: calls say until when they may be silent, a sweep looks."""
+"""Time limits for many calls at the price of one timer: calls say until when they may be silent, a
+sweep looks."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Ends those whose time is over. It looks every `tick` seconds, as long as there is anybody to watch.
+    """Ends those whose time is over. It looks every `tick` seconds, as long as there is anybody to
+    watch.
 
-    Timers run before the tasks that a blocked loop has left waiting: right after one, those who have been answered
-    meanwhile look as if they were late. They get one more tick.
-    """
+    Timers run before the tasks that a blocked loop has left waiting: right after one, those who
+    have been answered meanwhile look as if they were late. They get one more tick."""
 
     def __init__(self, tick: float) -> None:
         self._tick = tick
@@ -58,7 +59,8 @@ class Watchdog:
 
 
 class Limit:
-    """One call's time. When it is over the call sees `TimeoutError` with the reason that stood last."""
+    """One call's time. When it is over the call sees `TimeoutError` with the reason that stood
+    last."""
 
     __slots__ = ("_cancels", "_dog", "_expired", "_task", "until", "why")
 

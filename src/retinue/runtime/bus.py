@@ -1,4 +1,5 @@
-"""Steps and deltas for whoever watches. Nothing here is the truth: a watcher that falls behind reads the log."""
+"""Steps and deltas for whoever watches. Nothing here is the truth: a watcher that falls behind
+reads the log."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Delta(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class Watcher:
-    """One subscription. `lost` counts what did not fit; the watcher then reads the log from where it was."""
+    """One subscription. `lost` counts what did not fit; the watcher then reads the log from where
+    it was."""
 
     run: str
     queue: asyncio.Queue[Step | Delta]
@@ -46,7 +48,8 @@ class Watcher:
             self.lost += 1
 
     async def next(self, end: asyncio.Future[None]) -> Step | Delta | None:
-        """The next thing that happens, or None once `end` is done and everything before it was taken."""
+        """The next thing that happens, or None once `end` is done and everything before it was
+        taken."""
         if not self.queue.empty():
             return self.queue.get_nowait()
         if end.done():

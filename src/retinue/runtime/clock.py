@@ -8,7 +8,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now` is milliseconds since the epoch and never goes back; `chance` is a fresh random name."""
+    """`now` is milliseconds since the epoch and never goes back; `chance` is a fresh random
+    name."""
 
     def now(self) -> int: ...
 
@@ -16,7 +17,8 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time at the start, carried on by the monotonic clock: a jump of the wall moves no deadline."""
+    """The machine's time at the start, carried on by the monotonic clock: a jump of the wall moves
+    no deadline."""
 
     def __init__(self) -> None:
         self._offset = time.time_ns() - time.monotonic_ns()

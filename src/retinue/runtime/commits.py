@@ -1,6 +1,6 @@
-"""The way to the store: one batch of steps at a time is written, in the order of the steps, while the engine goes on
-with the next one. Nothing of a batch is performed, and nobody who waits for it is told, before it is on record.
-"""
+"""The way to the store: one batch of steps at a time is written, in the order of the steps, while
+the engine goes on with the next one. Nothing of a batch is performed, and nobody who waits for it
+is told, before it is on record."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ log = logging.getLogger("retinue")
 T = TypeVar("T")
 
 Waiter = tuple[asyncio.Future[str], str, str]
-"""Who waits for a step: until it is on record, with why it was refused, and the root of its tree."""
+"""Who waits for a step: until it is on record, with why it was refused, and the root of its
+tree."""
 
 FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
 FINISH_SECONDS = 30.0
 
 
 class CommitBatch:
-    """What was handed to the store together, by a task if that has to be waited for. `seq` is the position of its last
-    event, once it is on record."""
+    """What was handed to the store together, by a task if that has to be waited for. `seq` is the
+    position of its last event, once it is on record."""
 
     __slots__ = ("changes", "seq", "task", "waiting")
 
@@ -60,11 +61,14 @@ class Commits:
         except StopIteration as done:
             batch.seq = done.value
         else:
-            batch.task = asyncio.get_running_loop().create_task(_rest(work, first), name="retinue commit")
+            batch.task = asyncio.get_running_loop().create_task(
+                _rest(work, first), name="retinue commit"
+            )
             batch.task.add_done_callback(lambda _: self._wake())
 
     def take(self) -> CommitBatch | None:
-        """The batch that has arrived, if there is one. Raises what the store says when it cannot."""
+        """The batch that has arrived, if there is one. Raises what the store says when it
+        cannot."""
         batch = self.under_way
         if batch is None or (batch.task is not None and not batch.task.done()):
             return None
@@ -78,8 +82,8 @@ class Commits:
         return None if self.under_way is None else self.under_way.changes.runs.get(id)
 
     async def finish(self) -> bool:
-        """Nothing more comes. Whether everything that was handed over is on record; what waits for space never is, nor
-        what a store does not answer to for `FINISH_SECONDS`."""
+        """Nothing more comes. Whether everything that was handed over is on record; what waits for
+        space never is, nor what a store does not answer to for `FINISH_SECONDS`."""
         batch = self.under_way
         if batch is None:
             return True
@@ -95,7 +99,8 @@ class Commits:
         return True
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk parks whoever writes until there is space again: nothing is performed, nothing is lost."""
+        """A full disk parks whoever writes until there is space again: nothing is performed,
+        nothing is lost."""
         tries = 0
         while True:
             try:
@@ -111,8 +116,8 @@ class Commits:
 
 
 class _Begun:
-    """A coroutine that has run until its first wait, to be awaited from there on. (A task is begun in the next turn of
-    the loop; most batches of a store in memory need none.)"""
+    """A coroutine that has run until its first wait, to be awaited from there on. (A task is begun
+    in the next turn of the loop; most batches of a store in memory need none.)"""
 
     def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
         self._work, self._first = work, first

@@ -20,7 +20,8 @@ class Conversations:
         self._resumed: dict[str, str] = {}
 
     def begin(self, spec: Spec) -> None:
-        """A new conversation, or a fork of one that is at hand; any other is read when it is needed."""
+        """A new conversation, or a fork of one that is at hand; any other is read when it is
+        needed."""
         if spec.conversation != spec.id:
             self._resumed[spec.id] = spec.conversation
             return
@@ -35,22 +36,32 @@ class Conversations:
             known.own.append(message)
 
     async def of(self, spec: Spec, length: int) -> Conversation:
-        """A run's messages, read from the store if they are not at hand. Forks share what they were forked from."""
+        """A run's messages, read from the store if they are not at hand. Forks share what they were
+        forked from."""
         known = self._known.get(spec.conversation)
         if known is None:
             base = spec.base if spec.base is not None and spec.conversation == spec.id else None
-            known = Conversation() if base is None else Conversation(await self._shared(base), base.length)
-            known.own.extend(await self._store.messages(spec.conversation, known.base_length, length))
+            known = (
+                Conversation()
+                if base is None
+                else Conversation(await self._shared(base), base.length)
+            )
+            known.own.extend(
+                await self._store.messages(spec.conversation, known.base_length, length)
+            )
             known = self._known.setdefault(spec.conversation, known)
         return known
 
     async def _shared(self, base: Base) -> Conversation:
         """A conversation that others begin with: in memory once, as long as one of them is."""
-        found = self._known.get(base.conversation) or self._bases.get((base.conversation, base.length))
+        found = self._known.get(base.conversation) or self._bases.get(
+            (base.conversation, base.length)
+        )
         if found is None or len(found) < base.length:
             found = Conversation()
             found.own.extend(await self._store.messages(base.conversation, 0, base.length))
-            # What was deleted meanwhile is not shown; places are kept, for others are counted from here.
+            # What was deleted meanwhile is not shown; places are kept, for others are counted from
+            # here.
             found.own.extend([Result(call_id="", text="")] * (base.length - len(found)))
             found = self._bases.setdefault((base.conversation, base.length), found)
         return found

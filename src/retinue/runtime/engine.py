@@ -1,9 +1,9 @@
-"""The loop: events from one queue go through the core, are committed together, published, and only then performed.
+"""The loop: events from one queue go through the core, are committed together, published, and only
+then performed.
 
-While one batch is written the next one is stepped, so that in memory the trees are ahead of the record; what is shown
-and performed follows the record. The engine remembers nothing about the domain: what it holds beside the trees are
-tasks, timers and cached messages.
-"""
+While one batch is written the next one is stepped, so that in memory the trees are ahead of the
+record; what is shown and performed follows the record. The engine remembers nothing about the
+domain: what it holds beside the trees are tasks, timers and cached messages."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ T = TypeVar("T")
 E = TypeVar("E", bound=AnyEvent)
 
 MAX_STEPS = 250
-"""How much is done between two turns of the event loop: steps, with the news for other runs, and effects. With 20 to
-40 µs for each, and as much again for the tasks that are begun, others wait 20 ms."""
+"""How much is done between two turns of the event loop: steps, with the news for other runs, and
+effects. With 20 to 40 µs for each, and as much again for the tasks that are begun, others wait 20
+ms."""
 MAX_UNWRITTEN = 4_000
 """So many steps are taken ahead of the store, no more."""
 FEW_EFFECTS = 64
-"""If a batch asks for no more than that, they are begun before the next batch is handed over: it takes less time than a
-commit, and what they answer at once need not wait for another."""
+"""If a batch asks for no more than that, they are begun before the next batch is handed over: it
+takes less time than a commit, and what they answer at once need not wait for another."""
 TURNS = 2
-"""So many turns of the event loop those have who answer at once, before the next batch is handed over."""
+"""So many turns of the event loop those have who answer at once, before the next batch is handed
+over."""
 
 
 class Engine:
@@ -74,7 +76,8 @@ class Engine:
         self.models = models
         self.redactor, self.private = Redactor() if redactor is None else redactor, private
         self.on_record: dict[str, Run] = {}
-        """The live runs as the store has them: what people are shown. In memory they may be a step ahead."""
+        """The live runs as the store has them: what people are shown. In memory they may be a step
+        ahead."""
         self._tools = tools
         self._queue: deque[tuple[str, AnyEvent | None, asyncio.Future[str] | None]] = deque()
         self._wake = asyncio.Event()
@@ -105,7 +108,9 @@ class Engine:
         rules = self.trees.shared.rules
         order = recover.rebuild(self.trees, snapshot)
         found = {spec.id: (spec, run) for spec, run in self.trees.live()}
-        self.found = FoundRuns(self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean)
+        self.found = FoundRuns(
+            self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean
+        )
         for id, (spec, run) in found.items():
             self.on_record[id], self._roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
@@ -125,14 +130,17 @@ class Engine:
         if self._open:
             await self._say_goodbye()
         self._open = False
-        self._disappoint(RetinueError("the runtime was closed; what is on record goes on at its next start"))
+        self._disappoint(
+            RetinueError("the runtime was closed; what is on record goes on at its next start")
+        )
         await self.performer.outbox.close()
         self.performer.holdings.close()
         await self.store.close()
 
     async def _say_goodbye(self) -> None:
-        """The last commit. What was stepped and not handed over is in it, if everything before it is on record; after a
-        failure it stands by itself: something is lost then, but no run has killed this process."""
+        """The last commit. What was stepped and not handed over is in it, if everything before it
+        is on record; after a failure it stands by itself: something is lost then, but no run has
+        killed this process."""
         last = CommitBatch(Changes(), [])
         if await self._commits.finish() and self._failure is None:
             while not self.trees.is_settled:
@@ -161,7 +169,8 @@ class Engine:
         self._wake.set()
 
     def without_secrets(self, event: E) -> E:
-        """Nothing secret gets past here. What is in no event is on no record, in no transcript and on no channel."""
+        """Nothing secret gets past here. What is in no event is on no record, in no transcript and
+        on no channel."""
         return clean_event(self.redactor, event) if self.redactor else event
 
     def post_and_tell(self, run: str, event: AnyEvent) -> asyncio.Future[str]:
@@ -177,7 +186,8 @@ class Engine:
         return await self.post_and_tell(run, event)
 
     def check(self, run: str = "") -> None:
-        """Raise when nothing happens here any more, and `Defect` when the run's tree was set aside."""
+        """Raise when nothing happens here any more, and `Defect` when the run's tree was set
+        aside."""
         if self._failure is not None:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
         if not self._open:
@@ -187,7 +197,9 @@ class Engine:
 
     async def caught_up(self) -> None:
         """Wait until everything that is decided by now is on record, and so in `on_record`."""
-        is_ahead = self._queue or self.trees.has_changes or self._commits.under_way or self._is_performing
+        is_ahead = (
+            self._queue or self.trees.has_changes or self._commits.under_way or self._is_performing
+        )
         if self._open and self._failure is None and is_ahead:
             done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self._queue.append(("", None, done))
@@ -195,7 +207,8 @@ class Engine:
             await done
 
     def is_unsent(self, id: str, attempt: int) -> bool:
-        """Whether it is known that a model call of a live run has not left, in this process or one before it."""
+        """Whether it is known that a model call of a live run has not left, in this process or one
+        before it."""
         run = self.on_record.get(id) or self.trees.run(id)
         return run is not None and self.store.sent.is_unsent(id, run.epoch, attempt)
 
@@ -228,7 +241,9 @@ class Engine:
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
         why = self._failure
-        error = self._aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
+        error = (
+            self._aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
+        )
         if error is None:
             return self._ended.wait(id)
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -250,8 +265,8 @@ class Engine:
             self._fail(error)
 
     async def _go_on(self) -> bool:
-        """What is on record is performed, what has come is stepped, and what was stepped is handed to the store as soon
-        as that is free. Returns whether there was anything to do."""
+        """What is on record is performed, what has come is stepped, and what was stepped is handed
+        to the store as soon as that is free. Returns whether there was anything to do."""
         written = self._commits.take()
         if written is not None:
             if len(written.changes.effects) > FEW_EFFECTS:
@@ -260,7 +275,11 @@ class Engine:
             for _ in range(TURNS if written.task is not None else 0):
                 await asyncio.sleep(0)
         is_settled = self.trees.is_settled
-        n = self._step() if not is_settled or (self._queue and self._n_unwritten < MAX_UNWRITTEN) else 0
+        n = (
+            self._step()
+            if not is_settled or (self._queue and self._n_unwritten < MAX_UNWRITTEN)
+            else 0
+        )
         is_handed_over = self._write()
         if n:
             await self._breathe(n)
@@ -274,7 +293,8 @@ class Engine:
             await asyncio.sleep(0)
 
     def _step(self) -> int:
-        """Some steps; returns how many. An event and the news that it causes are one transaction, however long."""
+        """Some steps; returns how many. An event and the news that it causes are one transaction,
+        however long."""
         queue, trees, now, n = self._queue, self.trees, self.clock.now(), 0
         while n < MAX_STEPS:
             if not trees.is_settled:
@@ -293,7 +313,9 @@ class Engine:
         self._n_unwritten = self._n_unwritten + n if trees.has_changes else 0
         return n
 
-    def _take(self, run: str, event: AnyEvent | None, done: asyncio.Future[str] | None, now: int) -> None:
+    def _take(
+        self, run: str, event: AnyEvent | None, done: asyncio.Future[str] | None, now: int
+    ) -> None:
         trees = self.trees
         if event is None or done is None:
             self._let_catch_up(done)
@@ -313,7 +335,8 @@ class Engine:
             done.set_result("")
 
     def _write(self) -> bool:
-        """One group commit: as much as was stepped while the one before it was written. Whether there was one."""
+        """One group commit: as much as was stepped while the one before it was written. Whether
+        there was one."""
         trees = self.trees
         if self._commits.under_way is None and trees.has_changes and trees.is_settled:
             changes = trees.take_changes()
@@ -359,7 +382,11 @@ class Engine:
                 self.timers.set(id, run.wake_at)
 
     def _perform(self, effect: Effect) -> None:
-        if self._aside and getattr(effect, "run", "") in self._aside and not isinstance(effect, FreeSlot):
+        if (
+            self._aside
+            and getattr(effect, "run", "") in self._aside
+            and not isinstance(effect, FreeSlot)
+        ):
             return
         try:
             self.performer.perform(effect)
@@ -376,16 +403,19 @@ class Engine:
     # defects
 
     def _set_aside(self) -> None:
-        """A defect of ours, in the steps or effects of some trees: they stop as if this process were dead, and the next
-        one takes them up as they are on record. All others go on."""
+        """A defect of ours, in the steps or effects of some trees: they stop as if this process
+        were dead, and the next one takes them up as they are on record. All others go on."""
         failed, self.trees.failed = self.trees.failed, []
         for root, error in failed:
             text = f"{type(error).__name__}: {error}"
-            log.critical("a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error)
+            log.critical(
+                "a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error
+            )
             if not root or root in self._aside:
                 continue
             defect = Defect(
-                f"a defect of retinue stopped the tree of {root}: {text}. What is on record is kept, and other trees "
+                f"a defect of retinue stopped the tree of {root}: {text}. What is on record is "
+                "kept, and other trees "
                 "go on. It is taken up again when the runtime is started anew."
             )
             row = self._commits.run(root) or self.on_record.get(root)
@@ -403,13 +433,19 @@ class Engine:
                     done.set_exception(defect)
 
     def _members(self, root: str, live: list[str]) -> list[str]:
-        """Who is open in a tree that is set aside: in memory, on record, or in what is being written. Whoever has ended
-        there has ended."""
+        """Who is open in a tree that is set aside: in memory, on record, or in what is being
+        written. Whoever has ended there has ended."""
         batch = self._commits.under_way
-        new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
+        new = (
+            [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
+        )
         known = [id for id, of in self._roots.items() if of == root]
         members = dict.fromkeys((root, *live, *known, *new))
-        return [id for id in members if (run := self._commits.run(id)) is None or not isinstance(run.state, Ended)]
+        return [
+            id
+            for id in members
+            if (run := self._commits.run(id)) is None or not isinstance(run.state, Ended)
+        ]
 
     def _without_aside(self, changes: Changes) -> Changes:
         """Without the runs that were set aside while it was written."""
@@ -431,7 +467,8 @@ class Engine:
         return None if run is None else run.wake_at
 
     def _fail(self, error: BaseException) -> None:
-        """The store is gone, or we have a bug: stop as if killed. The next start goes on from the log."""
+        """The store is gone, or we have a bug: stop as if killed. The next start goes on from the
+        log."""
         log.critical("the runtime stops: %s", error, exc_info=error)
         self._failure = error
         for task in self.performer.tasks():
@@ -441,7 +478,9 @@ class Engine:
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [*self._ended]
-        waiters += [done for done, _, _ in self._waiting] + [done for _, _, done in self._queue if done is not None]
+        waiters += [done for done, _, _ in self._waiting] + [
+            done for _, _, done in self._queue if done is not None
+        ]
         if self._commits.under_way is not None:
             waiters += [done for done, _, _ in self._commits.under_way.waiting]
         for waiter in waiters:

@@ -1,4 +1,5 @@
-"""What a new process has found open: each run that can go on here is told so, at once or when it is its turn."""
+"""What a new process has found open: each run that can go on here is told so, at once or when it is
+its turn."""
 
 from __future__ import annotations
 
@@ -18,12 +19,25 @@ if TYPE_CHECKING:
 
 
 class FoundRuns:
-    """The open runs of an earlier process that were not told yet. `clean`: it was closed in good order."""
+    """The open runs of an earlier process that were not told yet. `clean`: it was closed in good
+    order."""
 
     def __init__(
-        self, engine: Engine, tools: ToolRunner, runs: dict[str, tuple[Spec, Run]], epoch: int, *, clean: bool
+        self,
+        engine: Engine,
+        tools: ToolRunner,
+        runs: dict[str, tuple[Spec, Run]],
+        epoch: int,
+        *,
+        clean: bool,
     ) -> None:
-        self._engine, self._tools, self._dormant, self._epoch, self._clean = engine, tools, runs, epoch, clean
+        self._engine, self._tools, self._dormant, self._epoch, self._clean = (
+            engine,
+            tools,
+            runs,
+            epoch,
+            clean,
+        )
         rules = engine.trees.shared.rules
         self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, rules=rules)
         self._watched = -1
@@ -34,10 +48,14 @@ class FoundRuns:
         return tuple(self._dormant)
 
     async def take_up(self) -> None:
-        """Tell every open run that can go on in this process that it was found; those that are suspected of having
-        killed the last ones when it is their turn (`core.suspects`)."""
+        """Tell every open run that can go on in this process that it was found; those that are
+        suspected of having killed the last ones when it is their turn (`core.suspects`)."""
         engine, trial, tools = self._engine, self._trial, self._tools
-        known = [(s, r) for s, r in self._dormant.values() if s.model in engine.models and s.order.agent in tools]
+        known = [
+            (s, r)
+            for s, r in self._dormant.values()
+            if s.model in engine.models and s.order.agent in tools
+        ]
         done: asyncio.Future[str] | None = None
         for spec, run in [(s, r) for s, r in known if not trial.holds(s.id)]:
             if self._dormant.pop(spec.id, None) is None or engine.trees.run(spec.id) is None:
@@ -72,7 +90,8 @@ class FoundRuns:
             await self._next_wave()
 
     async def _next_wave(self) -> None:
-        """The wave has moved on or has lived for a while, which is put on record; the next one may be taken up."""
+        """The wave has moved on or has lived for a while, which is put on record; the next one may
+        be taken up."""
         for id in self._trial.go_on():
             run = self._engine.on_record.get(id)
             if run is not None and run.epoch == self._epoch and run.suspicion is not None:

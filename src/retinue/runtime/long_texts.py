@@ -1,4 +1,5 @@
-"""Texts that are too long to be shown whole: kept under their hash before anybody is told of them, then cut."""
+"""Texts that are too long to be shown whole: kept under their hash before anybody is told of them,
+then cut."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Texts:
         return text if spilled is None else clip(text, self.most, spilled[0])
 
     def longest(self, spec: Spec) -> int | None:
-        """The bytes of a reply that whoever started the run can be told without a cut: a longer one is kept."""
+        """The bytes of a reply that whoever started the run can be told without a cut: a longer one
+        is kept."""
         if not spec.parent:
             return spec.order.keep_whole
         told = self._engine.trees.shared.rules.mail_cap
@@ -51,7 +53,8 @@ class Texts:
         return told if spec.order.keep_whole is None else min(told, spec.order.keep_whole)
 
     async def spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
-        """Keep an over-long text, or one of more than `keep` bytes: its hash and length, None when it is short."""
+        """Keep an over-long text, or one of more than `keep` bytes: its hash and length, None when
+        it is short."""
         data = text.encode("utf-8", "replace") if keep is not None else b""
         if len(text) <= self.most and (keep is None or len(data) <= keep):
             return None
@@ -64,7 +67,11 @@ class Texts:
             return orders
         sends = []
         for send in orders.sends:
-            text = send.text if len(send.text) <= most else self._engine.redactor.clean(clean(send.text))
+            text = (
+                send.text
+                if len(send.text) <= most
+                else self._engine.redactor.clean(clean(send.text))
+            )
             where = await self.keep(text) if len(text) > most else ""
             sends.append(replace(send, text=cut(text, most, where)))
         return replace(orders, sends=tuple(sends))

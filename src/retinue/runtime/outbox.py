@@ -1,6 +1,5 @@
-"""Announcements on their way out: put into words where they have none, sent one at a time to each place, and whatever
-comes of it goes back to the engine as an event.
-"""
+"""Announcements on their way out: put into words where they have none, sent one at a time to each
+place, and whatever comes of it goes back to the engine as an event."""
 
 from __future__ import annotations
 
@@ -30,8 +29,9 @@ log = logging.getLogger("retinue")
 
 
 class Outbox:
-    """The way from a due delivery to its channel. One place is told one thing at a time, in the order in which it was
-    to be told: what is refused is first in line until it is taken or given up."""
+    """The way from a due delivery to its channel. One place is told one thing at a time, in the
+    order in which it was to be told: what is refused is first in line until it is taken or given
+    up."""
 
     def __init__(self, engine: Engine, tools: ToolRunner, channels: Mapping[str, Channel]) -> None:
         self._engine, self._tools, self._channels = engine, tools, channels
@@ -43,7 +43,9 @@ class Outbox:
         """Raise `Refused` for a place that nothing can be delivered to."""
         if origin is not None and origin.channel and origin.channel not in self._channels:
             known = ", ".join(sorted(self._channels)) or "none"
-            raise Refused("channel", f"there is no channel {origin.channel!r} here; there is: {known}")
+            raise Refused(
+                "channel", f"there is no channel {origin.channel!r} here; there is: {known}"
+            )
 
     # who is next
 
@@ -93,19 +95,31 @@ class Outbox:
         return None if tree is None else tree.deliveries.get(key)
 
     async def _summary(self, delivery: Delivery) -> tuple[str, str]:
-        """What became of a group, and what the runtime says about it: all of its members have ended, so it is the same
-        whenever it is asked for."""
-        rows = [r for r in await self._engine.store.children(delivery.run) if r.spec.order.group == delivery.group]
-        ended = [(r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)]
+        """What became of a group, and what the runtime says about it: all of its members have
+        ended, so it is the same whenever it is asked for."""
+        rows = [
+            r
+            for r in await self._engine.store.children(delivery.run)
+            if r.spec.order.group == delivery.group
+        ]
+        ended = [
+            (r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)
+        ]
         outcomes = [child_outcome(spec, run, ending) for spec, run, ending in ended]
         parent = await self._engine.store.row(delivery.run)
         text: str | Laid | None = None
         try:
             if parent is not None:
-                text = self._tools.summarize(parent.spec.order.agent, delivery.tool, delivery.group, outcomes)
+                text = self._tools.summarize(
+                    parent.spec.order.agent, delivery.tool, delivery.group, outcomes
+                )
         except Exception:
             log.exception("tool %s could not put its summary into words", delivery.tool)
-        text = text or plain_page(tuple(outcomes)) if outcomes else f"{delivery.group}: nothing is left of it"
+        text = (
+            text or plain_page(tuple(outcomes))
+            if outcomes
+            else f"{delivery.group}: nothing is left of it"
+        )
         return self._engine.redactor.clean(await self._texts.cut(text)), note_on(outcomes)
 
     async def transmit(self, effect: Transmit) -> None:

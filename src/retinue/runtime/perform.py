@@ -1,4 +1,5 @@
-"""One coroutine for each effect; whatever comes of it goes back to the engine as an event. Exceptions become events."""
+"""One coroutine for each effect; whatever comes of it goes back to the engine as an event.
+Exceptions become events."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from msgspec.structs import replace
 from retinue.channels.base import Channel
 from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import allows
-from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
+from retinue.core.effects import (
+    Abort,
+    AskSlot,
+    CallModel,
+    CallTool,
+    Compose,
+    Deliver,
+    Effect,
+    FreeSlot,
+    Transmit,
+)
 from retinue.core.events import (
     Aborted,
     Admitted,
@@ -106,7 +117,9 @@ class Performer:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
-                elif not spec.order.isolation and self._tools.is_quick(spec.order.agent, effect.call.name):
+                elif not spec.order.isolation and self._tools.is_quick(
+                    spec.order.agent, effect.call.name
+                ):
                     self._call_quick(effect, spec, run)
                 else:
                     work = self._call_tool(effect, spec, run)
@@ -132,10 +145,15 @@ class Performer:
                 assert_never(effect)
 
     def _aborted(self, run: str, attempt: int) -> Aborted:
-        """What became of a model call that is stopped. It may be one that an earlier process has begun."""
+        """What became of a model call that is stopped. It may be one that an earlier process has
+        begun."""
         begun, progress = self._progress.get(run, (0, Progress()))
         is_sent = progress.sent if begun == attempt else not self._engine.is_unsent(run, attempt)
-        return Aborted(attempt=attempt, sent=is_sent, usage=progress.usage if begun == attempt and is_sent else None)
+        return Aborted(
+            attempt=attempt,
+            sent=is_sent,
+            usage=progress.usage if begun == attempt and is_sent else None,
+        )
 
     def unpark(self) -> None:
         """An agent or a model became known: what waited for it is begun, or waits on."""
@@ -143,7 +161,9 @@ class Performer:
         for effect in parked:
             run = self._engine.trees.run(effect.run)
             at = effect.attempt if isinstance(effect, CallModel) else effect.turn
-            if run is not None and at == (run.attempt if isinstance(effect, CallModel) else run.turn):
+            if run is not None and at == (
+                run.attempt if isinstance(effect, CallModel) else run.turn
+            ):
                 self.perform(effect)
 
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -151,7 +171,12 @@ class Performer:
 
     def calls(self) -> list[tuple[str, str]]:
         """The tool calls that are under way: whose, and of which tool."""
-        return [(run, t.get_name()) for run, mine in self._tasks.items() for slot, t in mine.items() if slot >= 0]
+        return [
+            (run, t.get_name())
+            for run, mine in self._tasks.items()
+            for slot, t in mine.items()
+            if slot >= 0
+        ]
 
     def _start(self, run: str, slot: int, work: Any, name: str = "") -> None:
         task = asyncio.get_running_loop().create_task(work, name=name or None)
@@ -181,26 +206,36 @@ class Performer:
             text, spilled = reply.message.text, None
             if text and not self._texts.fits(text, keep := self._texts.longest(spec)):
                 spilled = await self._texts.spill(text, keep)
-            work = await self._work(spec) if spec.order.isolation and not reply.message.calls else None
+            work = (
+                await self._work(spec) if spec.order.isolation and not reply.message.calls else None
+            )
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
             if error.hearers is not None:
                 error.hearers[effect.run] = partial(engine.post, effect.run, Woke(early=True))
             told: Any = {"kind": error.kind, "message": str(error), "usage": error.usage}
-            event = ModelFailed(attempt=attempt, retry=True, after_ms=round(error.after_seconds * 1000), **told)
+            event = ModelFailed(
+                attempt=attempt, retry=True, after_ms=round(error.after_seconds * 1000), **told
+            )
         except ModelError as error:
-            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error), usage=error.usage)
+            event = ModelFailed(
+                attempt=attempt, kind=error.kind, message=str(error), usage=error.usage
+            )
         except RetinueError as error:
             event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
         except asyncio.CancelledError:
             if asked_to_stop():
                 raise
             event = ModelFailed(
-                attempt=attempt, kind="server_error", message="the model's call was cancelled from inside"
+                attempt=attempt,
+                kind="server_error",
+                message="the model's call was cancelled from inside",
             )
         except Exception as error:
             log.exception("model %s failed in a way it should not", effect.run)
-            event = ModelFailed(attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}")
+            event = ModelFailed(
+                attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}"
+            )
         if engine.trees.run(effect.run) is not None:
             self._answer(effect.run, -1, event)
 
@@ -211,7 +246,10 @@ class Performer:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
         conversation = await self.conversations.of(spec, run.length)
         order, definition = spec.order, shared.definitions[spec.order.agent]
-        offered, declarer = self.tools_for(spec), self._declarer(spec) if order.context.kind == "fork" else spec
+        offered, declarer = (
+            self.tools_for(spec),
+            self._declarer(spec) if order.context.kind == "fork" else spec,
+        )
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = Request(
             run=run.id,
@@ -222,7 +260,9 @@ class Performer:
             turn=run.turn,
             attempt=effect.attempt,
             purpose=effect.purpose,
-            instructions=definition.instructions if order.instructions is None else order.instructions,
+            instructions=definition.instructions
+            if order.instructions is None
+            else order.instructions,
             messages=History(conversation, run.start, run.length),
             tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
@@ -234,7 +274,8 @@ class Performer:
         shown: Stream | None = None
 
         def emit(text: str) -> None:
-            # Fed also when nobody watches: whoever comes in the middle of a secret sees no rest of it.
+            # Fed also when nobody watches: whoever comes in the middle of a secret sees no rest of
+            # it.
             nonlocal shown
             if shown is None:
                 shown = self._engine.redactor.stream()
@@ -262,12 +303,15 @@ class Performer:
         key = (spec.order.agent, (held.tools, held.deny))
         offered = self._offered.get(key)
         if offered is None:
-            offered = tuple(t for t in self._tools.schemas(spec.order.agent) if allows(held, t.name))
+            offered = tuple(
+                t for t in self._tools.schemas(spec.order.agent) if allows(held, t.name)
+            )
             self._offered[key] = offered
         return offered
 
     async def _work(self, spec: Spec) -> Work | None:
-        """What an isolated run has done until now; its diff is kept before anybody is told of it."""
+        """What an isolated run has done until now; its diff is kept before anybody is told of
+        it."""
         if not spec.order.isolation:
             return None
         try:
@@ -279,7 +323,9 @@ class Performer:
             return None
         text = self._engine.redactor.clean_bytes(done.diff)
         diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
-        told = {f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")}
+        told = {
+            f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")
+        }
         return Work(**told, diff=diff.sha256)
 
     def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
@@ -309,7 +355,8 @@ class Performer:
         )
 
     def _holding(self, spec: Spec) -> OpenDirectory:
-        """What opens the directories of the run's tree: the one that its first run was sent to, and those added."""
+        """What opens the directories of the run's tree: the one that its first run was sent to, and
+        those added."""
         first = self._engine.trees.spec(spec.root) or spec
         given = (*(first.capabilities.read or ()), *(first.capabilities.write or ()))
         return self.holdings.of(spec.root, spec.id, (first.order.cwd or self._home, *given))
@@ -318,12 +365,23 @@ class Performer:
         """A tool that never waits needs no task, unless its text has to be put away first."""
         call, engine = effect.call, self._engine
         try:
-            returned = self._tools.run_now(spec.order.agent, partial(self._caller, effect, spec, run), call)
+            returned = self._tools.run_now(
+                spec.order.agent, partial(self._caller, effect, spec, run), call
+            )
         except Exception as error:
             returned = self._failure(effect, error)
-        if type(returned) is Answer and _is_plain(returned) and self._texts.fits(text := clean(returned.text)):
+        if (
+            type(returned) is Answer
+            and _is_plain(returned)
+            and self._texts.fits(text := clean(returned.text))
+        ):
             if engine.trees.run(effect.run) is not None:
-                where: Any = {"turn": effect.turn, "index": effect.index, "call_id": call.id, "name": call.name}
+                where: Any = {
+                    "turn": effect.turn,
+                    "index": effect.index,
+                    "call_id": call.id,
+                    "name": call.name,
+                }
                 engine.post(effect.run, ToolReturned(**where, text=text, error=returned.error))
             return
         report = self._report(effect, returned)
@@ -335,7 +393,9 @@ class Performer:
     async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
         try:
             place = await self._tools.place(spec, self._home) if spec.order.isolation else ""
-            returned = await self._tools.run(spec.order.agent, self._caller(effect, spec, run, place), effect.call)
+            returned = await self._tools.run(
+                spec.order.agent, self._caller(effect, spec, run, place), effect.call
+            )
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
@@ -356,7 +416,12 @@ class Performer:
             self._answer(effect.run, effect.index, event)
 
     async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
-        where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
+        where: Any = {
+            "turn": effect.turn,
+            "index": effect.index,
+            "call_id": effect.call.id,
+            "name": effect.call.name,
+        }
         match returned:
             case Answer(text=text, error=error, images=images):
                 if not _is_plain(returned):
@@ -370,7 +435,9 @@ class Performer:
             case Orders():
                 for order in returned.spawns:
                     self.outbox.check(order.origin)
-                orders, place = await self._placed(effect.run, await self._texts.letters(checked(returned)))
+                orders, place = await self._placed(
+                    effect.run, await self._texts.letters(checked(returned))
+                )
                 asked_at = moment(effect.at, effect.turn, effect.index)
                 return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
             case Submission():
@@ -378,18 +445,27 @@ class Performer:
                 work = await self._work(spec) if spec is not None else None
                 keep = None if spec is None else self._texts.longest(spec)
                 spilled = await self._texts.spill(done.text, keep)
-                return Submitted(**where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work)
+                return Submitted(
+                    **where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work
+                )
             case Ask():
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
 
     async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
-        """Where children are sent is told without links, so that the core can compare it; and where their parent is."""
+        """Where children are sent is told without links, so that the core can compare it; and where
+        their parent is."""
         spec = self._engine.trees.spec(run)
-        place = await self._tools.place(spec, self._home) if spec is not None and spec.order.isolation else ""
+        place = (
+            await self._tools.place(spec, self._home)
+            if spec is not None and spec.order.isolation
+            else ""
+        )
         root = place or (spec.order.cwd if spec is not None else "") or self._home
-        if not root or not any((o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns):
+        if not root or not any(
+            (o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns
+        ):
             return orders, place
         return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
 
@@ -404,7 +480,10 @@ class Performer:
                 text = await self._texts.cut(laid)
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
-                text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True
+                text, failed = (
+                    f"The results could not be put into words: {type(error).__name__}: {error}",
+                    True,
+                )
             texts.append((joined.index, joined.call_id, joined.name, text))
         self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
 
@@ -427,6 +506,7 @@ def _is_plain(answer: Answer) -> bool:
 
 
 def _without_links(order: Order, root: str) -> Order:
-    """Paths are kept without links. Whoever puts one there later is found out, for then they are opened so."""
+    """Paths are kept without links. Whoever puts one there later is found out, for then they are
+    opened so."""
     cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
     return replace(order, cwd=cwd, access=real_paths(order.access))

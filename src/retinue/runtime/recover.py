@@ -1,7 +1,8 @@
-"""After a restart: the trees are built again from the open runs, and each run is told that it was found.
+"""After a restart: the trees are built again from the open runs, and each run is told that it was
+found.
 
-One scan, no effect of its own: what happens to a run is decided by the core when it takes `Recovered`.
-"""
+One scan, no effect of its own: what happens to a run is decided by the core when it takes
+`Recovered`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from retinue.store.base import Row, Snapshot
 
 
 def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
-    """Put everything that is open where there was nothing; returns the open runs in the order they are to be told."""
+    """Put everything that is open where there was nothing; returns the open runs in the order they
+    are to be told."""
     for definition in snapshot.definitions:
         trees.shared.definitions[definition.name] = definition
     for model in snapshot.models:
@@ -74,8 +76,8 @@ def _hang(tree: Tree, row: Row, *, pending: bool) -> None:
 
 
 def _turn_to_be_told(row: Row) -> tuple[int, int, str]:
-    """Those who hold slots first, then those who wait for budget, then those who come back to a lane, then those who
-    never had a turn."""
+    """Those who hold slots first, then those who wait for budget, then those who come back to a
+    lane, then those who never had a turn."""
     state = row.run.state
     if isinstance(state, Short):
         return (1, state.kept.ticket, row.spec.id)

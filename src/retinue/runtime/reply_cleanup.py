@@ -1,6 +1,5 @@
-"""A reply as it comes from a model, before it becomes an event: without what cannot be written, and without secrets in
-the names of its calls.
-"""
+"""A reply as it comes from a model, before it becomes an event: without what cannot be written, and
+without secrets in the names of its calls."""
 
 from __future__ import annotations
 
@@ -13,11 +12,15 @@ from retinue.formats.safe_text import clean
 
 
 def own_ids(reply: Reply, redactor: Redactor) -> Reply:
-    """What names a call is not cleaned later, so that it stays the same: a secret in it goes here."""
+    """What names a call is not cleaned later, so that it stays the same: a secret in it goes
+    here."""
     said, hidden = reply.message, redactor.clean
     if not redactor or all(hidden(c.id) is c.id for c in said.calls):
         return reply
-    calls = tuple(c if hidden(c.id) is c.id else replace(c, id=f"call_{digest(c.id)[:16]}") for c in said.calls)
+    calls = tuple(
+        c if hidden(c.id) is c.id else replace(c, id=f"call_{digest(c.id)[:16]}")
+        for c in said.calls
+    )
     return replace(reply, message=replace(said, calls=calls))
 
 
@@ -29,6 +32,8 @@ def clean_reply(reply: Reply) -> Reply:
         texts += (call.id, call.name, call.args)
     if all(map(str.isascii, texts)):
         return reply
-    calls = tuple(replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args)) for c in said.calls)
+    calls = tuple(
+        replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args)) for c in said.calls
+    )
     said = replace(said, text=clean(said.text), calls=calls, opaque=clean(said.opaque))
     return replace(reply, message=said, model=clean(reply.model))

@@ -1,7 +1,6 @@
-"""Secrets are kept out of everything that is written down: events are cleaned before they are queued, and with them all
-that follows from them; records of the program's log by a filter for handlers, since those of a logger do not see what
-its descendants write.
-"""
+"""Secrets are kept out of everything that is written down: events are cleaned before they are
+queued, and with them all that follows from them; records of the program's log by a filter for
+handlers, since those of a logger do not see what its descendants write."""
 
 from __future__ import annotations
 
@@ -22,13 +21,27 @@ _formatter = logging.Formatter()
 _encode = msgspec.json.Encoder().encode
 QUIET = (Enlisted, Admitted, Closed, ChildEnded, Woke)
 """Events without a text."""
-NAMES = frozenset(("id", "run", "child", "conversation", "root", "parent", "resumes", "key", "call_id", "mode", "cwd"))
+NAMES = frozenset(
+    (
+        "id",
+        "run",
+        "child",
+        "conversation",
+        "root",
+        "parent",
+        "resumes",
+        "key",
+        "call_id",
+        "mode",
+        "cwd",
+    )
+)
 """Fields that say which, not what: changed, they would mean something else."""
 
 
 def clean_event(redactor: Redactor, event: E) -> E:
-    """The same event without secrets. Where there are some, its texts are cleaned one by one: a secret that happens to
-    be a word of the format changes nothing else."""
+    """The same event without secrets. Where there are some, its texts are cleaned one by one: a
+    secret that happens to be a word of the format changes nothing else."""
     return event if isinstance(event, QUIET) else clean_value(redactor, event)
 
 
@@ -59,7 +72,8 @@ def _cleaned(redactor: Redactor, value: Any) -> Any:
 
 
 def learn_from(redactor: Redactor, *holders: object) -> None:
-    """Learn the secrets, by name, of mappings, and of models, channels and tools that have a property `secrets`."""
+    """Learn the secrets, by name, of mappings, and of models, channels and tools that have a
+    property `secrets`."""
     for holder in holders:
         held = holder if isinstance(holder, Mapping) else getattr(holder, "secrets", None)
         if isinstance(held, Mapping):
@@ -70,11 +84,14 @@ def learn_from(redactor: Redactor, *holders: object) -> None:
 def _texts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields in which something can be written freely."""
     hints = get_type_hints(kind)
-    return tuple(f for f in kind.__struct_fields__ if f not in NAMES and get_origin(hints[f]) is not Literal)
+    return tuple(
+        f for f in kind.__struct_fields__ if f not in NAMES and get_origin(hints[f]) is not Literal
+    )
 
 
 class Redacting(logging.Filter):
-    """Cleans message, arguments, extra fields, traceback and stack of each record. It lets every record pass."""
+    """Cleans message, arguments, extra fields, traceback and stack of each record. It lets every
+    record pass."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""One timer for all runs: each run says in its row when it wants to be woken, and at most one entry stands for it."""
+"""One timer for all runs: each run says in its row when it wants to be woken, and at most one entry
+stands for it."""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ SPARE = 32
 
 
 class Timers:
-    """A run whose time moves later keeps its earlier entry, which is put back when it comes up: few pushes. Entries of
-    runs that have ended are thrown out when they are the greater part."""
+    """A run whose time moves later keeps its earlier entry, which is put back when it comes up: few
+    pushes. Entries of runs that have ended are thrown out when they are the greater part."""
 
     def __init__(
-        self, now: Callable[[], int], wanted: Callable[[str], int | None], fire: Callable[[str], None]
+        self,
+        now: Callable[[], int],
+        wanted: Callable[[str], int | None],
+        fire: Callable[[str], None],
     ) -> None:
         self._now, self._wanted, self._fire = now, wanted, fire
         self._heap: list[tuple[int, str]] = []

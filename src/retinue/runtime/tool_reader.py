@@ -1,4 +1,5 @@
-"""What a tool may read: other runs as they are now, and how agents and models are known. It changes nothing."""
+"""What a tool may read: other runs as they are now, and how agents and models are known. It changes
+nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class ToolReader:
-    """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model, if there is one."""
+    """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model,
+    if there is one."""
 
     def __init__(self, engine: Engine, tools: ToolRunner) -> None:
         self._engine, self._tools = engine, tools
@@ -42,7 +44,9 @@ class ToolReader:
             self.know_model(model)
         except ConfigError as error:
             return str(error)
-        return "" if model in self._engine.trees.shared.models else f"no catalog has a model {model!r}"
+        return (
+            "" if model in self._engine.trees.shared.models else f"no catalog has a model {model!r}"
+        )
 
     def n_calls(self, root: str) -> int:
         trees, n = self._engine.trees, 0

@@ -1,1 +1,2 @@
-"""What stands between a run and the machine: paths that stay beneath their root, and processes that cannot leave."""
+"""What stands between a run and the machine: paths that stay beneath their root, and processes that
+cannot leave."""

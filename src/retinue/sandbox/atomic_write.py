@@ -1,6 +1,5 @@
-"""Writing a file so that a reader, or a machine that loses power, sees the old content or the new and nothing between:
-a draft beside the file, flushed, then renamed over it.
-"""
+"""Writing a file so that a reader, or a machine that loses power, sees the old content or the new
+and nothing between: a draft beside the file, flushed, then renamed over it."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ _LOCKS = tuple(threading.Lock() for _ in range(N_LOCKS))
 
 @contextlib.contextmanager
 def alone(spots: list[FileLocation]) -> Iterator[None]:
-    """Nobody else in this process changes these files meanwhile: several edits of one file in one turn all count."""
+    """Nobody else in this process changes these files meanwhile: several edits of one file in one
+    turn all count."""
     numbers = set()
     for spot in spots:
         where = os.fstat(spot.dir_fd)
@@ -36,10 +36,12 @@ def alone(spots: list[FileLocation]) -> Iterator[None]:
 
 
 class PendingWrite:
-    """The next content of a file, written and flushed beside it. `tag` names the call, so that a later process can
-    find what it left behind."""
+    """The next content of a file, written and flushed beside it. `tag` names the call, so that a
+    later process can find what it left behind."""
 
-    def __init__(self, spot: FileLocation, data: bytes, tag: str = "", like: os.stat_result | None = None) -> None:
+    def __init__(
+        self, spot: FileLocation, data: bytes, tag: str = "", like: os.stat_result | None = None
+    ) -> None:
         self.spot = spot
         self.name = f".{prefix(tag)}{secrets.token_hex(8)}{SUFFIX}"
         spot.check()
@@ -65,7 +67,10 @@ class PendingWrite:
         now = _identity(spot)
         if now != _of(spot.found):
             self.discard()
-            raise Refused("changed", f"{spot.path}: it was changed by somebody else just now; nothing was written")
+            raise Refused(
+                "changed",
+                f"{spot.path}: it was changed by somebody else just now; nothing was written",
+            )
         try:
             if spot.found is None:
                 self._appear()
@@ -81,10 +86,17 @@ class PendingWrite:
             os.unlink(self.name, dir_fd=self.spot.dir_fd)
 
     def _appear(self) -> None:
-        """A new file never takes the place of one that has appeared meanwhile, where the file system has hard links."""
+        """A new file never takes the place of one that has appeared meanwhile, where the file
+        system has hard links."""
         dir_fd = self.spot.dir_fd
         try:
-            os.link(self.name, self.spot.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+            os.link(
+                self.name,
+                self.spot.name,
+                src_dir_fd=dir_fd,
+                dst_dir_fd=dir_fd,
+                follow_symlinks=False,
+            )
         except FileExistsError:
             raise
         except OSError:
@@ -97,7 +109,9 @@ def remove(spot: FileLocation) -> None:
     """Take the file away; it must be the one that was looked at."""
     spot.check()
     if _identity(spot) != _of(spot.found):
-        raise Refused("changed", f"{spot.path}: it was changed by somebody else just now; it was not removed")
+        raise Refused(
+            "changed", f"{spot.path}: it was changed by somebody else just now; it was not removed"
+        )
     try:
         os.unlink(spot.name, dir_fd=spot.dir_fd)
         os.fsync(spot.dir_fd)
@@ -109,7 +123,9 @@ def sweep(spot: FileLocation, tag: str) -> None:
     """Remove the drafts that an earlier process left beside the file in the same call."""
     start = "." + prefix(tag)
     with contextlib.suppress(OSError), os.scandir(spot.dir_fd) as entries:
-        for name in [e.name for e in entries if e.name.startswith(start) and e.name.endswith(SUFFIX)]:
+        for name in [
+            e.name for e in entries if e.name.startswith(start) and e.name.endswith(SUFFIX)
+        ]:
             os.unlink(name, dir_fd=spot.dir_fd)
 
 
@@ -118,7 +134,8 @@ def prefix(tag: str) -> str:
 
 
 def _dress(fd: int, old: os.stat_result | None) -> None:
-    """The mode and, where we may, the owner of the old file; for a new one what the umask leaves."""
+    """The mode and, where we may, the owner of the old file; for a new one what the umask
+    leaves."""
     if old is None:
         os.fchmod(fd, 0o666 & ~umask())
         return
@@ -156,5 +173,10 @@ def _of(found: os.stat_result | None) -> tuple[int, ...] | None:
 
 def _unwritten(spot: FileLocation, error: OSError) -> Refused:
     if error.errno == errno.EEXIST:
-        return Refused("changed", f"{spot.path}: somebody else has made it just now; nothing was written")
-    return Refused("write", f"{spot.path}: it could not be written ({error.strerror}); what was there is unchanged")
+        return Refused(
+            "changed", f"{spot.path}: somebody else has made it just now; nothing was written"
+        )
+    return Refused(
+        "write",
+        f"{spot.path}: it could not be written ({error.strerror}); what was there is unchanged",
+    )

@@ -1,4 +1,5 @@
-"""Removing what may be much without holding anybody up: out of the way at once, and gone in the background."""
+"""Removing what may be much without holding anybody up: out of the way at once, and gone in the
+background."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ SOON_SECONDS = 5.0
 
 
 async def remove_soon(path: str | os.PathLike[str], seconds: float = SOON_SECONDS) -> None:
-    """Take away what has this path. It is out of the way at once, by a name with `GONE` in it; the caller waits only
-    so many seconds, and the end of the program not at all: then the rest stays for the next `sweep`."""
+    """Take away what has this path. It is out of the way at once, by a name with `GONE` in it; the
+    caller waits only so many seconds, and the end of the program not at all: then the rest stays
+    for the next `sweep`."""
     gone = f"{os.fspath(path)}{GONE}{os.urandom(6).hex()}"
     try:
         os.rename(path, gone)

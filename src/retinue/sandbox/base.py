@@ -1,4 +1,5 @@
-"""The port to a sandbox: a command goes in, a running tree of processes comes out, and it can always be ended whole."""
+"""The port to a sandbox: a command goes in, a running tree of processes comes out, and it can
+always be ended whole."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Why = Literal["", "timeout", "stopped", "cancelled", "output", "disk", "lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
-    """What one command may use; 0 means no limit of ours. What holds each of them, and where: docs/sandbox.md."""
+    """What one command may use; 0 means no limit of ours. What holds each of them, and where:
+    docs/sandbox.md."""
 
     processes: int = 256  # in all
     memory: int = 2 * GIB  # bytes, in all where there is a cgroup, else for each process
@@ -22,16 +24,19 @@ class CommandLimits:
     cpu_seconds: int = 3600  # for each process
     open_files: int = 4096  # for each process
     temporary: int = 512 * MIB  # bytes in each of the private directories for temporary files
-    output: int = GIB  # bytes on standard output and error; what is kept of them is decided elsewhere
+    output: int = (
+        GIB  # bytes on standard output and error; what is kept of them is decided elsewhere
+    )
     free_disk: int = 512 * MIB  # bytes that a command must leave free where it writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run. `env` is all of the environment that it gets; `write` and `read` are all that it sees of the disk
-    beyond the system's programs; `tag` names it in its environment, so that a leftover can be found. `opened` are
-    directories among them that were opened before: what the command gets at such a path is what is behind the
-    descriptor. They belong to whoever made the command, and stay open until `start` has returned."""
+    """What to run. `env` is all of the environment that it gets; `write` and `read` are all that it
+    sees of the disk beyond the system's programs; `tag` names it in its environment, so that a
+    leftover can be found. `opened` are directories among them that were opened before: what the
+    command gets at such a path is what is behind the descriptor. They belong to whoever made the
+    command, and stay open until `start` has returned."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -46,8 +51,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandExit:
-    """How it ended. `code` is None when nobody can say; `why` is "" when it ended by itself; `lost`: its sandbox died.
-    `notes` say which limits were met."""
+    """How it ended. `code` is None when nobody can say; `why` is "" when it ended by itself;
+    `lost`: its sandbox died. `notes` say which limits were met."""
 
     code: int | None
     why: Why = ""
@@ -62,15 +67,17 @@ class Running(Protocol):
     """A command that was started."""
 
     async def wait(self, seconds: float | None = None) -> CommandExit:
-        """Until it has ended and nothing of it is left. After `seconds`, and when this is cancelled, it is killed."""
+        """Until it has ended and nothing of it is left. After `seconds`, and when this is
+        cancelled, it is killed."""
 
     def stop(self, why: Why = "stopped") -> None:
         """Kill all of it, at once; `wait` tells when that is done."""
 
 
 class Sandbox(Protocol):
-    """Contract: `start` either runs the command contained or raises `SandboxMissing` or `Refused` (nothing was run); it
-    is called on the loop's own thread. Output goes to `sink` as it comes, standard error among it."""
+    """Contract: `start` either runs the command contained or raises `SandboxMissing` or `Refused`
+    (nothing was run); it is called on the loop's own thread. Output goes to `sink` as it comes,
+    standard error among it."""
 
     @property
     def name(self) -> str: ...

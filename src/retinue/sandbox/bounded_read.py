@@ -1,4 +1,5 @@
-"""Files that are read and not trusted: no link leads out of their root, and nothing but a regular file is opened."""
+"""Files that are read and not trusted: no link leads out of their root, and nothing but a regular
+file is opened."""
 
 from __future__ import annotations
 
@@ -27,13 +28,15 @@ def is_beneath(path: Path, root: Path) -> bool:
     return path == root or root in path.parents
 
 
-def read_beneath(path: Path, root: Path, cap: int = MAX_BYTES, names: Collection[str] = ()) -> bytes:
-    """The bytes of a file, at most `cap` and one more. `OSError` says why it was not read. The root is a real path: a
-    link in its place was put there later, and is not followed.
+def read_beneath(
+    path: Path, root: Path, cap: int = MAX_BYTES, names: Collection[str] = ()
+) -> bytes:
+    """The bytes of a file, at most `cap` and one more. `OSError` says why it was not read. The root
+    is a real path: a link in its place was put there later, and is not followed.
 
-    Links are resolved first and must stay beneath the root, and lead to a file with one of `names`, or of the same
-    kind: what is read goes into a prompt, and no rule about reading is asked. Then each component is opened without
-    following any, so that nobody can put a link there in between.
+    Links are resolved first and must stay beneath the root, and lead to a file with one of `names`,
+    or of the same kind: what is read goes into a prompt, and no rule about reading is asked. Then
+    each component is opened without following any, so that nobody can put a link there in between.
     """
     try:
         target = real(path)
@@ -48,7 +51,9 @@ def read_beneath(path: Path, root: Path, cap: int = MAX_BYTES, names: Collection
     at = open_real(str(root))
     try:
         for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            inner = os.open(
+                folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at
+            )
             os.close(at)
             at = inner
         file = open_regular(name, dir_fd=at, follow=False)

@@ -1,6 +1,5 @@
-"""The sandbox of this machine: bubblewrap. `find_sandbox` tries it once and says what is missing; nothing is ever run
-bare in its place.
-"""
+"""The sandbox of this machine: bubblewrap. `find_sandbox` tries it once and says what is missing;
+nothing is ever run bare in its place."""
 
 from __future__ import annotations
 
@@ -29,29 +28,42 @@ from retinue.sandbox.readonly_paths import ReadonlyPaths, beneath
 from retinue.sandbox.resource_limits import find_groups, is_bound, process_rlimit
 
 OLDEST = (0, 8, 0)
-# Everything that is not about files. A user namespace even for root, so that capabilities mean nothing outside.
+# Everything that is not about files. A user namespace even for root, so that capabilities mean
+# nothing outside.
 ISOLATE = (
-    *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns"),
+    *(
+        "--unshare-user",
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--disable-userns",
+    ),
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
 )
-# /proc read-only as a whole: root needs no capability to write most of /proc/sys, and bwrap does not cover that.
+# /proc read-only as a whole: root needs no capability to write most of /proc/sys, and bwrap does
+# not cover that.
 CLOSE = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
 FIXES = {
-    "missing": "bubblewrap (bwrap) is not installed or not on PATH. Install the package bubblewrap.",
-    "old": "bubblewrap {version} is too old: 0.8 or newer is needed. Install a newer package bubblewrap.",
+    "missing": "bubblewrap (bwrap) is not installed or not on PATH. Install the package "
+    "bubblewrap.",
+    "old": "bubblewrap {version} is too old: 0.8 or newer is needed. Install a newer package "
+    "bubblewrap.",
     "failed": (
-        "bubblewrap is here but cannot make a sandbox ({detail}). Usually user namespaces are disabled: allow them "
+        "bubblewrap is here but cannot make a sandbox ({detail}). Usually user namespaces are "
+        "disabled: allow them "
         "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, "
-        "kernel.apparmor_restrict_unprivileged_userns=0); in a container, start it with a seccomp profile that permits "
+        "kernel.apparmor_restrict_unprivileged_userns=0); in a container, start it with a seccomp "
+        "profile that permits "
         "them."
     ),
 }
 
 
 class Bwrap:
-    """`private` is what no command may see whatever it was given; `aside`, where things are kept that a command has put
-    at a protected name; `readable`, what all may read beside the system's programs: by default the installation of this
-    Python."""
+    """`private` is what no command may see whatever it was given; `aside`, where things are kept
+    that a command has put at a protected name; `readable`, what all may read beside the system's
+    programs: by default the installation of this Python."""
 
     name = "bubblewrap"
 
@@ -82,8 +94,12 @@ class Bwrap:
                 if is_bound()
                 else "no limit on processes: root, and no control group"
             ),
-            "a limit on memory, by control group" if groups.memory else "a limit on the memory of each process only",
-            "a filter of system calls" if self._filter else "no filter of system calls: no table for this architecture",
+            "a limit on memory, by control group"
+            if groups.memory
+            else "a limit on the memory of each process only",
+            "a filter of system calls"
+            if self._filter
+            else "no filter of system calls: no table for this architecture",
         )
 
     async def start(self, command: Command, sink: Sink) -> ProcessTree:
@@ -100,13 +116,16 @@ class Bwrap:
             undo.callback(group.remove)
             status, told = os.pipe()
             undo.callback(os.close, status)
-            # Open for reading too: had it no reader when this process dies, bwrap would die of it at a bad moment.
+            # Open for reading too: had it no reader when this process dies, bwrap would die of it
+            # at a bad moment.
             one_way, told = told, os.open(f"/proc/self/fd/{told}", os.O_RDWR | os.O_CLOEXEC)
             os.close(one_way)
             waits, gate = os.pipe()
             undo.callback(os.close, gate)
             layout.fds += (told, waits)
-            argv = self._argv(command, layout, shields, ("--json-status-fd", str(told), "--block-fd", str(waits)))
+            argv = self._argv(
+                command, layout, shields, ("--json-status-fd", str(told), "--block-fd", str(waits))
+            )
             watching = MountWatch.of(layout.mounts)
             undo.callback(watching.close)
             guard = ProcessGuard(
@@ -115,11 +134,20 @@ class Bwrap:
                 told=watching.fd,
                 hear=watching.hear,
                 release=lambda: _release(watching, shields),
-                missing=tuple(path for shield in shields for path in shield.missing()) if self._aside else (),
+                missing=tuple(path for shield in shields for path in shield.missing())
+                if self._aside
+                else (),
                 aside=f"{self._aside}/{_name(command.tag)}" if self._aside else "",
             )
             tree = ProcessTree(
-                sink, command.limits, command.tag, status=status, gate=gate, group=group, disks=write, guard=guard
+                sink,
+                command.limits,
+                command.tag,
+                status=status,
+                gate=gate,
+                group=group,
+                disks=write,
+                guard=guard,
             )
             undo.pop_all()  # from here on the tree undoes it
             try:
@@ -128,29 +156,50 @@ class Bwrap:
                 layout.close()
 
     def _shield(self, root: str, command: Command) -> ReadonlyPaths:
-        """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays the caller's.)"""
-        store, aside = os.path.realpath(self._private.store or "/"), KeptAside(self._aside, _name(command.tag))
+        """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays
+        the caller's.)"""
+        store, aside = (
+            os.path.realpath(self._private.store or "/"),
+            KeptAside(self._aside, _name(command.tag)),
+        )
         given = command.opened.get(root)
-        fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if given is None else os.dup(given)
+        fd = (
+            os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            if given is None
+            else os.dup(given)
+        )
         try:
-            others = [os.path.realpath(path) for path in (*command.write, *command.read) if os.path.isabs(path)]
-            return ReadonlyPaths.of(root, fd, aside, store if beneath(store, (root,)) else "", others)
+            others = [
+                os.path.realpath(path)
+                for path in (*command.write, *command.read)
+                if os.path.isabs(path)
+            ]
+            return ReadonlyPaths.of(
+                root, fd, aside, store if beneath(store, (root,)) else "", others
+            )
         finally:
             os.close(fd)
 
     def _writable(self, command: Command) -> tuple[list[str], list[str]]:
-        """The directories to mount, and all in which something is protected: one may lie in another."""
+        """The directories to mount, and all in which something is protected: one may lie in
+        another."""
         write = roots(command.write, write=True)
         if not os.access(self.program, os.X_OK):
-            raise SandboxMissing(f"{self.program} is gone. Install the package bubblewrap. Nothing was run.")
+            raise SandboxMissing(
+                f"{self.program} is gone. Install the package bubblewrap. Nothing was run."
+            )
         if beneath(os.path.realpath(self.program), write):
-            raise SandboxMissing(f"{self.program} lies where the command may write, so it is not trusted.")
+            raise SandboxMissing(
+                f"{self.program} lies where the command may write, so it is not trusted."
+            )
         for path in {os.path.realpath(p) for p in (*command.write, *command.read, command.cwd)}:
             self._private.refuse(path)
         self._private.hold(map(os.path.realpath, (*command.write, *command.read, command.cwd)))
         for path in write:
             if why := protected.workplace(path):
-                raise Refused("protected", f"{path} is not given to be written: {why}. Nothing was run.")
+                raise Refused(
+                    "protected", f"{path} is not given to be written: {why}. Nothing was run."
+                )
         asked = dict.fromkeys((*write, *(os.path.realpath(path) for path in command.write)))
         homes = (home for home in protected.home_directories() if beneath(home, write))
         return write, [path for path in dict.fromkeys((*asked, *homes)) if os.path.isdir(path)]
@@ -158,8 +207,8 @@ class Bwrap:
     def _argv(
         self, command: Command, layout: Mounts, shields: list[ReadonlyPaths], pipes: tuple[str, ...]
     ) -> list[str]:
-        """Options go through a descriptor: a command line can be read by every user of the machine. (The tag is put
-        before them when it is started.)"""
+        """Options go through a descriptor: a command line can be read by every user of the machine.
+        (The tag is put before them when it is started.)"""
         options = [*ISOLATE, *pipes]
         options += () if command.network else ("--unshare-net",)
         if self._filter:
@@ -188,15 +237,21 @@ def find_sandbox(
     readable: Iterable[str] | None = None,
     path: str | None = None,
 ) -> Bwrap:
-    """The sandbox of this machine, or `SandboxMissing` with the reason and what to do. Tried once for each program.
-    With `path`, whoever calls answers for those directories; of PATH only what no command can change is run."""
+    """The sandbox of this machine, or `SandboxMissing` with the reason and what to do. Tried once
+    for each program. With `path`, whoever calls answers for those directories; of PATH only what no
+    command can change is run."""
     if path is None:
         found, refused = programs.find("bwrap")
     else:
         folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
-        found, refused = shutil.which("bwrap", path=os.pathsep.join(folders) or os.devnull) or "", ""
+        found, refused = (
+            shutil.which("bwrap", path=os.pathsep.join(folders) or os.devnull) or "",
+            "",
+        )
     if not found:
-        raise SandboxMissing(" ".join(filter(None, (FIXES["missing"], refused, "Nothing was run."))))
+        raise SandboxMissing(
+            " ".join(filter(None, (FIXES["missing"], refused, "Nothing was run.")))
+        )
     trouble, by_fd = _probe(found)
     if trouble:
         raise SandboxMissing(f"{trouble} Nothing was run.")
@@ -204,11 +259,13 @@ def find_sandbox(
 
 
 def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, ...]:
-    """When nothing of the command is left: undo what it may have done where a mount was lost, and tell everything."""
+    """When nothing of the command is left: undo what it may have done where a mount was lost, and
+    tell everything."""
     watching.look()
     watching.close()
     notes = [
-        f"{path} was replaced by somebody else while the command ran, which took away what kept the command from it: "
+        f"{path} was replaced by somebody else while the command ran, which took away what kept "
+        "the command from it: "
         "the command was stopped. Run it again if it is wanted"
         for path in sorted(watching.lost)
     ]
@@ -224,8 +281,21 @@ def _probe(program: str) -> tuple[str, bool]:
         version = _output(program, "--version").strip()
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:3])
         if numbers < OLDEST:
-            return FIXES["old"].format(version=version.removeprefix("bubblewrap ") or "of unknown version"), False
-        isolate = [*ISOLATE, "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *CLOSE[:4]]
+            return FIXES["old"].format(
+                version=version.removeprefix("bubblewrap ") or "of unknown version"
+            ), False
+        isolate = [
+            *ISOLATE,
+            "--unshare-net",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            *CLOSE[:4],
+        ]
         _output(program, *isolate, "--", "/bin/sh", "-c", ":")
         return "", "--bind-fd" in _output(program, "--help")
     except (OSError, subprocess.SubprocessError) as error:
@@ -241,6 +311,12 @@ def _name(tag: str) -> str:
 
 def _output(*argv: str) -> str:
     done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={}, timeout=20, check=True
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={},
+        timeout=20,
+        check=True,
     )
     return done.stdout.decode("utf-8", "replace")

@@ -1,6 +1,5 @@
-"""Going through a directory tree: one pass of `scandir`, each directory opened from the one above it, so that a link is
-never followed and nothing outside is seen.
-"""
+"""Going through a directory tree: one pass of `scandir`, each directory opened from the one above
+it, so that a link is never followed and nothing outside is seen."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ class WalkEntry:
 
 @dataclass(slots=True)
 class Patience:
-    """How long and how far a walk may go. `why` says why it stopped early; `n_ignored` what it left out on the way."""
+    """How long and how far a walk may go. `why` says why it stopped early; `n_ignored` what it left
+    out on the way."""
 
     seconds: float = 10.0
     entries: int = 500_000
@@ -62,11 +62,14 @@ def walk(
     skip: Sequence[str] = (),
     hides: Callable[[str], bool] = lambda path: False,
 ) -> Iterator[WalkEntry]:
-    """The entries below an open directory, whose own path is `base` ("" for the root), in no particular order. The
-    directories in it that are named in `skip` are not entered, and what `hides` says by its path is not there."""
+    """The entries below an open directory, whose own path is `base` ("" for the root), in no
+    particular order. The directories in it that are named in `skip` are not entered, and what
+    `hides` says by its path is not there."""
     levels: list[tuple[int, str, Ignores, list[str]]] = []
     try:
-        yield from _enter(levels, os.dup(dir_fd), f"{base}/" if base else "", rules, patience, hides)
+        yield from _enter(
+            levels, os.dup(dir_fd), f"{base}/" if base else "", rules, patience, hides
+        )
         while levels:
             fd, prefix, rules, names = levels[-1]
             if not names or patience.is_over():

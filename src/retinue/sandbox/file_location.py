@@ -1,6 +1,5 @@
-"""The place of one file that is about to be written: its directory, held open, and the way there through links that
-stay beneath the root.
-"""
+"""The place of one file that is about to be written: its directory, held open, and the way there
+through links that stay beneath the root."""
 
 from __future__ import annotations
 
@@ -20,10 +19,11 @@ MAX_HOPS = 8
 
 @dataclass(slots=True)
 class FileLocation:
-    """The place of one file: its directory, held open, its name, and what stands there now (None: nothing).
+    """The place of one file: its directory, held open, its name, and what stands there now (None:
+    nothing).
 
-    A symbolic link at the name has been followed, inside the root, before: writing replaces the file that it leads to.
-    """
+    A symbolic link at the name has been followed, inside the root, before: writing replaces the
+    file that it leads to."""
 
     root: Root
     dir_fd: int
@@ -47,14 +47,20 @@ class FileLocation:
                 return
 
     def check(self) -> None:
-        """Refuse what is protected or no longer beneath the root: asked when the spot is found and when it is used."""
+        """Refuse what is protected or no longer beneath the root: asked when the spot is found and
+        when it is used."""
         top, here = self.root.real, real_path(self.dir_fd)
         if here != top and not here.startswith(top.rstrip("/") + "/"):
-            raise Refused("path", f"{self.path}: its directory was moved out of the root; nothing was written")
+            raise Refused(
+                "path", f"{self.path}: its directory was moved out of the root; nothing was written"
+            )
         why = protected(f"{here.rstrip('/')}/{self.name}", top)
         self.root.permit(f"{here.rstrip('/')}/{self.name}", self.path)
         if why:
-            raise Refused("protected", f"{self.path} may not be changed: {why}. Ask the user to do it by hand.")
+            raise Refused(
+                "protected",
+                f"{self.path} may not be changed: {why}. Ask the user to do it by hand.",
+            )
 
     def where(self) -> str:
         """The whole path of the file, by where its directory is now."""
@@ -85,8 +91,8 @@ class FileLocation:
 
 @contextmanager
 def spot(root: Root, path: str, *, make: bool = False) -> Iterator[FileLocation]:
-    """Find the place that `path` names, through links that stay beneath the root; with `make`, missing directories are
-    made. They are taken away again when the body fails."""
+    """Find the place that `path` names, through links that stay beneath the root; with `make`,
+    missing directories are made. They are taken away again when the body fails."""
     found = locate(root, path, make=make)
     try:
         yield found
@@ -138,7 +144,9 @@ def _lstat(name: str, dir_fd: int) -> os.stat_result | None:
         return None
 
 
-def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tuple[int, list[tuple[int, str]]]:
+def _directory(
+    root: Root, parent: str, path: str, name: str, make: bool
+) -> tuple[int, list[tuple[int, str]]]:
     """The directory, open, and those that had to be made (each with its parent, open)."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     missing: list[str] = []
@@ -158,7 +166,9 @@ def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tup
         return fd, []
     made: list[tuple[int, str]] = []
     try:
-        planned = FileLocation(root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None)
+        planned = FileLocation(
+            root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None
+        )
         planned.check()
         if not make:
             raise NotFound(f"{path}: its directory does not exist")
@@ -171,6 +181,8 @@ def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tup
         for held in {fd, *(d for d, _ in made)}:
             os.close(held)
         if isinstance(error, OSError):
-            raise Refused("path", f"{path}: its directory cannot be made: {error.strerror}") from None
+            raise Refused(
+                "path", f"{path}: its directory cannot be made: {error.strerror}"
+            ) from None
         raise
     return fd, made

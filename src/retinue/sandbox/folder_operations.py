@@ -1,7 +1,7 @@
-"""Going through a directory that others may be changing meanwhile: from one open directory to the next, no link
-followed, and nothing waited for. (The standard library opens what it took for a directory a moment ago without saying
-that it must be one: a pipe that was put there is then waited for.)
-"""
+"""Going through a directory that others may be changing meanwhile: from one open directory to the
+next, no link followed, and nothing waited for. (The standard library opens what it took for a
+directory a moment ago without saying that it must be one: a pipe that was put there is then waited
+for.)"""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ PIECE = 1 << 20
 
 
 def walk(top: int) -> Iterator[tuple[str, list[str], list[str], int]]:
-    """The directories below an open one, itself first: path, names of directories (which may be taken out of the list),
-    names of everything else, and the open directory. `OSError` when one cannot be read or lies too deep."""
+    """The directories below an open one, itself first: path, names of directories (which may be
+    taken out of the list), names of everything else, and the open directory. `OSError` when one
+    cannot be read or lies too deep."""
     levels: list[tuple[int, str, list[str]]] = []
     try:
         levels.append((os.open(".", OPEN, dir_fd=top), ".", [""]))
@@ -33,7 +34,9 @@ def walk(top: int) -> Iterator[tuple[str, list[str], list[str], int]]:
                 continue
             if name := waiting.pop():
                 if len(levels) >= MOST_DEEP:
-                    raise OSError(errno.ENAMETOOLONG, f"directories are nested more than {MOST_DEEP} deep", at)
+                    raise OSError(
+                        errno.ENAMETOOLONG, f"directories are nested more than {MOST_DEEP} deep", at
+                    )
                 fd, at, waiting = os.open(name, OPEN, dir_fd=fd), f"{at}/{name}", []
                 levels.append((fd, at, waiting))
             folders, others = _names(fd)
@@ -84,7 +87,8 @@ def _enter(name: str, dir_fd: int | None) -> int:
 
 
 def _empty(top: int) -> None:
-    """Depth first. What lies deeper than descriptors allow is moved up to the top and taken away from there."""
+    """Depth first. What lies deeper than descriptors allow is moved up to the top and taken away
+    from there."""
     levels: list[tuple[int, str, list[str]]] = [(os.dup(top), "", [])]
     try:
         levels[0][2].extend(_cleared(top))
@@ -127,7 +131,8 @@ def _cleared(fd: int) -> list[str]:
 
 
 def copy(dir_fd: int, name: str, target: str, *, most_bytes: int, most_files: int) -> None:
-    """A copy of files, directories and links, up to so many; `OSError` when it is more, or anything else."""
+    """A copy of files, directories and links, up to so many; `OSError` when it is more, or anything
+    else."""
     left = [most_bytes, most_files]
     found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
@@ -154,7 +159,9 @@ def _copy_one(dir_fd: int, name: str, target: str, left: list[int]) -> None:
     fd = open_regular(name, dir_fd=dir_fd, follow=False)
     try:
         mode = stat.S_IMODE(os.fstat(fd).st_mode) & 0o700
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode | 0o600), "wb") as file:
+        with open(
+            os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode | 0o600), "wb"
+        ) as file:
             while piece := os.read(fd, PIECE):
                 _count(left, len(piece), n_files=0)
                 file.write(piece)

@@ -1,6 +1,6 @@
-"""What the settings of git name inside of a repository and git obeys: the folder of its hooks, and more settings. They
-are read as git reads them, with everything that they include, but nothing is waited for and no more is read than some.
-"""
+"""What the settings of git name inside of a repository and git obeys: the folder of its hooks, and
+more settings. They are read as git reads them, with everything that they include, but nothing is
+waited for and no more is read than some."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WHY_INCLUDED = "the settings of git include it, and name programs that git runs"
 
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Section, key and value of each setting; the section without what stands in quotes, it and the key in lower case.
-    (`[a] b = c` may stand on one line, a value go on in the next.)"""
+    """Section, key and value of each setting; the section without what stands in quotes, it and the
+    key in lower case. (`[a] b = c` may stand on one line, a value go on in the next.)"""
     at, section = 1 if text.startswith("\ufeff") else 0, ""
     while at < len(text):
         if text[at].isspace():
@@ -40,7 +40,8 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """A value from where it begins, and where it ends. What is not in quotes loses the space around it."""
+    """A value from where it begins, and where it ends. What is not in quotes loses the space around
+    it."""
     said: list[str] = []
     n_kept = 0
     is_quoted = False
@@ -66,8 +67,9 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def named(top: str) -> dict[str, str]:
-    """The paths that git's settings name in a repository at `top`, each as written and as it really is, and why it
-    matters. The settings of the user and of the machine count too: `core.hooksPath` in them may be relative."""
+    """The paths that git's settings name in a repository at `top`, each as written and as it really
+    is, and why it matters. The settings of the user and of the machine count too: `core.hooksPath`
+    in them may be relative."""
     found: dict[str, str] = {}
     waiting, seen = [*_own_files(top), *_users_files()], set[str]()
     while waiting and len(seen) < MOST_FILES:
@@ -89,12 +91,18 @@ def named(top: str) -> dict[str, str]:
 
 
 def named_beneath(root: str, root_fd: int, others: Iterable[str] = ()) -> Iterator[str]:
-    """The same as paths beneath a directory that is held open: of the repositories in which it lies, and of those that
-    stand at the `others`."""
+    """The same as paths beneath a directory that is held open: of the repositories in which it
+    lies, and of those that stand at the `others`."""
     start = root.rstrip("/") + "/"
     if os.readlink(f"/proc/self/fd/{root_fd}") == root:
-        tops = (top for top in dict.fromkeys((*_upwards(root), *others)) if os.path.lexists(f"{top}/.git"))
-        places = dict.fromkeys(place for top in tops for place in named(top) if place.startswith(start))
+        tops = (
+            top
+            for top in dict.fromkeys((*_upwards(root), *others))
+            if os.path.lexists(f"{top}/.git")
+        )
+        places = dict.fromkeys(
+            place for top in tops for place in named(top) if place.startswith(start)
+        )
         yield from (place[len(start) :] for place in places)
 
 
@@ -113,8 +121,12 @@ def _path(value: str, base: str) -> str:
 
 def _note(found: dict[str, str], path: str, top: str, why: str) -> None:
     for place in (path, os.path.realpath(path)):
-        is_around = f"{top.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")  # then all would be git's
-        if not is_around and not f"{place}/".startswith(f"{top.rstrip('/')}/.git/"):  # that is protected anyway
+        is_around = f"{top.rstrip('/')}/".startswith(
+            f"{place.rstrip('/')}/"
+        )  # then all would be git's
+        if not is_around and not f"{place}/".startswith(
+            f"{top.rstrip('/')}/.git/"
+        ):  # that is protected anyway
             found[place] = why
 
 

@@ -1,7 +1,7 @@
-"""The git directories of ours, among the temporary files of the machine: not where TMPDIR says, for commands may write
-there, and whoever writes git's settings chooses what it runs. Who has made one holds a file in it locked: so the next
-who starts knows which were left behind by a process that was killed, and takes away those alone.
-"""
+"""The git directories of ours, among the temporary files of the machine: not where TMPDIR says, for
+commands may write there, and whoever writes git's settings chooses what it runs. Who has made one
+holds a file in it locked: so the next who starts knows which were left behind by a process that was
+killed, and takes away those alone."""
 
 from __future__ import annotations
 
@@ -23,16 +23,23 @@ PLACES = ("/tmp", "/var/tmp")
 
 
 def _place() -> str:
-    return next((p for p in PLACES if os.path.isdir(p) and os.access(p, os.W_OK | os.X_OK)), tempfile.gettempdir())
+    return next(
+        (p for p in PLACES if os.path.isdir(p) and os.access(p, os.W_OK | os.X_OK)),
+        tempfile.gettempdir(),
+    )
 
 
 def make() -> tuple[str, int]:
     """A new one, and the descriptor to hold for as long as it is used."""
     folder = os.path.realpath(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_place()))
     try:
-        lock = os.open(f"{folder}/{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        lock = os.open(
+            f"{folder}/{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(f"{folder}/{LOCK}.new", f"{folder}/{LOCK}")  # it is never seen unlocked while we live
+        os.rename(
+            f"{folder}/{LOCK}.new", f"{folder}/{LOCK}"
+        )  # it is never seen unlocked while we live
     except BaseException:
         folders.remove(folder)
         raise
@@ -64,7 +71,8 @@ def _is_left(path: str) -> bool:
 
 
 def _end_users(path: str) -> None:
-    """A sandbox of a git that was given this folder can be left over too, when its host was killed as it began."""
+    """A sandbox of a git that was given this folder can be left over too, when its host was killed
+    as it began."""
     wanted = os.fsencode(os.path.realpath(path))
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,6 @@
-"""Where the objects of a repository are: in it. Links among them are refused, and so is another place from which it
-takes objects, unless that lies in directories that the run was given anyway: else the content of any repository of the
-machine could be had for the hash of a commit.
-"""
+"""Where the objects of a repository are: in it. Links among them are refused, and so is another
+place from which it takes objects, unless that lies in directories that the run was given anyway:
+else the content of any repository of the machine could be had for the hash of a commit."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ MOST_BORROWED = 16
 
 
 def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
-    """The other places from which a repository takes objects, and those from which these do; `OSError` when one lies
-    outside of the roots, or there is a link."""
+    """The other places from which a repository takes objects, and those from which these do;
+    `OSError` when one lies outside of the roots, or there is a link."""
     allowed = tuple(os.path.realpath(root) for root in roots)
     seen = [f"{common}/objects"]
     for objects in seen:
@@ -28,11 +27,19 @@ def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
         for path in _borrowed(objects):
             if not beneath(path, allowed):
                 file = f"{objects}/info/alternates"
-                raise OSError(errno.EINVAL, f"it takes objects from {path}, outside of what may be used here", file)
+                raise OSError(
+                    errno.EINVAL,
+                    f"it takes objects from {path}, outside of what may be used here",
+                    file,
+                )
             if path not in seen and os.path.isdir(path):
                 seen.append(path)
             if len(seen) > MOST_BORROWED:
-                raise OSError(errno.EINVAL, "it takes objects from too many places", f"{objects}/info/alternates")
+                raise OSError(
+                    errno.EINVAL,
+                    "it takes objects from too many places",
+                    f"{objects}/info/alternates",
+                )
     return tuple(seen[1:])
 
 

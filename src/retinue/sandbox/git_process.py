@@ -1,7 +1,7 @@
-"""One process of git: the machine's own program, an environment of ours, a deadline, and bounds on what it may take
-and answer. Where there is a sandbox it sees the directories that it was given and nothing else of the disk: a link that
-leads elsewhere, put there at whatever moment, leads to nothing.
-"""
+"""One process of git: the machine's own program, an environment of ours, a deadline, and bounds on
+what it may take and answer. Where there is a sandbox it sees the directories that it was given and
+nothing else of the disk: a link that leads elsewhere, put there at whatever moment, leads to
+nothing."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def program() -> str:
 
 
 def base() -> dict[str, str]:
-    """The settings of the user are not read either: a filter that is set up there for all repositories would take its
-    orders from this one."""
+    """The settings of the user are not read either: a filter that is set up there for all
+    repositories would take its orders from this one."""
     return {"PATH": PLACES, "HOME": home(), **ENVIRONMENT}
 
 
@@ -67,8 +67,8 @@ async def run(
     sees: tuple[str, ...] = (),
     most: int = 0,
 ) -> bytes:
-    """What git answers, or `RetinueError` with what it says. With `sees` it may use these directories alone; `most`
-    bytes of the answer are enough, and it is stopped when it has more."""
+    """What git answers, or `RetinueError` with what it says. With `sees` it may use these
+    directories alone; `most` bytes of the answer are enough, and it is stopped when it has more."""
     command = [program(), "--no-pager", *args]
     if sees and (bwrap := await asyncio.to_thread(_bwrap)):
         command = list(_confined(bwrap, command, cwd, sees))
@@ -132,8 +132,8 @@ async def _hear(stream: asyncio.StreamReader, most: int, *, goes_on: bool = Fals
 
 
 def _bwrap() -> str:
-    """The program that makes sandboxes here, or "": commands have none either then, and could read all of it. The same
-    as for commands, so none that a command could have put on PATH."""
+    """The program that makes sandboxes here, or "": commands have none either then, and could read
+    all of it. The same as for commands, so none that a command could have put on PATH."""
     from retinue.sandbox.bwrap import find_sandbox  # here and below: few programs make copies
 
     try:
@@ -148,7 +148,9 @@ def _confined(bwrap: str, command: list[str], cwd: str, sees: Iterable[str]) -> 
 
     real = sorted({os.path.realpath(path) for path in sees}, key=len)
     if beneath(os.path.realpath(bwrap), real):
-        raise RetinueError(f"{bwrap} lies in the repository, so it is not trusted; nothing was done.")
+        raise RetinueError(
+            f"{bwrap} lies in the repository, so it is not trusted; nothing was done."
+        )
     yield from (bwrap, *ISOLATE, "--unshare-net")
     for path in SYSTEM:
         if os.path.islink(path):
@@ -159,4 +161,14 @@ def _confined(bwrap: str, command: list[str], cwd: str, sees: Iterable[str]) -> 
     for path in real:
         yield from ("--bind", path, path)
     limited = f'ulimit -d {MEMORY >> 10}; exec "$@"'
-    yield from ("--chdir", cwd, "--", "/bin/sh", "-c", limited, "sh", os.path.realpath(command[0]), *command[1:])
+    yield from (
+        "--chdir",
+        cwd,
+        "--",
+        "/bin/sh",
+        "-c",
+        limited,
+        "sh",
+        os.path.realpath(command[0]),
+        *command[1:],
+    )

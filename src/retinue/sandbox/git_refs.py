@@ -1,7 +1,7 @@
-"""The references of a repository, read and written by us. Each is a regular file of the repository's own, reached from
-one open directory to the next: a link, a pipe or a name that git would not take is none. Git itself is given a copy
-that nobody changes, and never follows what stands in their place a moment later.
-"""
+"""The references of a repository, read and written by us. Each is a regular file of the
+repository's own, reached from one open directory to the next: a link, a pipe or a name that git
+would not take is none. Git itself is given a copy that nobody changes, and never follows what
+stands in their place a moment later."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class References:
-    """What names a commit, and what names another reference. `odd` are those that cannot be taken, with the reason."""
+    """What names a commit, and what names another reference. `odd` are those that cannot be taken,
+    with the reason."""
 
     hashes: dict[bytes, bytes] = field(default_factory=dict)
     symbolic: dict[bytes, bytes] = field(default_factory=dict)
     odd: dict[bytes, str] = field(default_factory=dict)
 
     def check(self, head: bytes, common: str) -> None:
-        """Whether that in which HEAD ends can be taken; nothing was committed if it is not there at all."""
+        """Whether that in which HEAD ends can be taken; nothing was committed if it is not there at
+        all."""
         for _ in range(HOPS + 1):
             found = HEAD.fullmatch(head)
             if found is None:
@@ -128,7 +130,9 @@ def _read_one(here: int, file: str, name: bytes, found: References) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        found.odd[name] = "it leads elsewhere by a link" if error.errno == errno.ELOOP else str(error.strerror)
+        found.odd[name] = (
+            "it leads elsewhere by a link" if error.errno == errno.ELOOP else str(error.strerror)
+        )
         return
     if said is None:
         found.odd[name] = "it names no commit"
@@ -139,7 +143,8 @@ def _read_one(here: int, file: str, name: bytes, found: References) -> None:
 
 
 def write(common: str, name: str, commit: str) -> None:
-    """Have a reference name a commit, as git does it: nobody sees half of it. No log is kept, and none is added to."""
+    """Have a reference name a commit, as git does it: nobody sees half of it. No log is kept, and
+    none is added to."""
     with _directory(common, os.path.dirname(name), make=True) as fd:
         _replace(fd, os.path.basename(name), commit.encode() + b"\n")
 
@@ -160,7 +165,10 @@ def delete(common: str, name: str, commit: str) -> None:
                 _forget(top, name.encode())
             if loose:
                 os.unlink(last, dir_fd=fd)
-    with contextlib.suppress(OSError), _directory(common, os.path.dirname(os.path.dirname(name))) as fd:
+    with (
+        contextlib.suppress(OSError),
+        _directory(common, os.path.dirname(os.path.dirname(name))) as fd,
+    ):
         os.rmdir(os.path.basename(os.path.dirname(name)), dir_fd=fd)  # only when it is empty
 
 
@@ -168,7 +176,9 @@ def _forget(top: int, name: bytes) -> None:
     """Leave a reference out of the packed ones, with the line about it that may follow."""
     kept: list[bytes] = []
     is_about = False
-    for line in read_small("packed-refs", MOST_PACKED, dir_fd=top, follow=False).splitlines(keepends=True):
+    for line in read_small("packed-refs", MOST_PACKED, dir_fd=top, follow=False).splitlines(
+        keepends=True
+    ):
         is_about = line.rstrip(b"\n").endswith(b" " + name) or (is_about and line.startswith(b"^"))
         kept += [] if is_about else [line]
     _replace(top, "packed-refs", b"".join(kept))

@@ -1,11 +1,11 @@
 """Git for our own purposes, which runs nothing that a repository names.
 
-Filters, drivers, aliases, helpers and included files can be called anything, so no list of settings switches them off.
-Instead git is given a git directory of ours: its `objects` lead to those of the repository, its references are copies,
-its settings are written by us, with the few of the repository's that only say how files are to be read. There are no
-hooks in it, and what git would fetch, ask or show in a pager is off. A repository that is made of links to elsewhere,
-or takes its objects from elsewhere, is refused.
-"""
+Filters, drivers, aliases, helpers and included files can be called anything, so no list of settings
+switches them off. Instead git is given a git directory of ours: its `objects` lead to those of the
+repository, its references are copies, its settings are written by us, with the few of the
+repository's that only say how files are to be read. There are no hooks in it, and what git would
+fetch, ask or show in a pager is off. A repository that is made of links to elsewhere, or takes its
+objects from elsewhere, is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from retinue.sandbox.readonly_paths import beneath, worktree_of
 from retinue.sandbox.regular_file import read_small, read_text
 
 __all__ = ["Git", "Repository", "find", "opened", "program"]
-# Of the settings of a repository all that is taken over: none of these names a program, a file or an address.
+# Of the settings of a repository all that is taken over: none of these names a program, a file or
+# an address.
 KEPT = re.compile(
     r"core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|safecrlf|symlinks)"
     r"|extensions\.objectformat|branch\..+\.(remote|merge)|remote\..+\.fetch",
@@ -79,7 +80,8 @@ WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECASE | 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """`top` holds the files, `own` is the git directory of this worktree, `common` that of the whole repository."""
+    """`top` holds the files, `own` is the git directory of this worktree, `common` that of the
+    whole repository."""
 
     top: str
     own: str
@@ -101,8 +103,8 @@ def find(source: str) -> Repository:
 
 
 def _directories(top: str) -> tuple[str, str]:
-    """The two git directories of a worktree. What a `.git` file names must agree: it came with the project, and could
-    name any repository of the machine."""
+    """The two git directories of a worktree. What a `.git` file names must agree: it came with the
+    project, and could name any repository of the machine."""
     git = f"{top}/.git"
     if os.path.isdir(git):
         real = os.path.realpath(git)
@@ -112,11 +114,15 @@ def _directories(top: str) -> tuple[str, str]:
     if (linked := worktree_of(top)) is not None:
         return linked
     try:
-        own = os.path.realpath(os.path.join(top, read_text(git, 4096).removeprefix("gitdir:").strip()))
+        own = os.path.realpath(
+            os.path.join(top, read_text(git, 4096).removeprefix("gitdir:").strip())
+        )
         back = WORKTREE.search(read_text(f"{own}/config"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RetinueError(f"{top} is not a git repository that can be read ({git}: {reason})") from None
+        raise RetinueError(
+            f"{top} is not a git repository that can be read ({git}: {reason})"
+        ) from None
     if back is None or os.path.realpath(os.path.join(own, back[1])) != top:
         raise RetinueError(f"{git} leads to another repository, which knows nothing of it")
     return own, own
@@ -124,8 +130,8 @@ def _directories(top: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Commands on one repository. `folder` is the git directory of ours, `borrowed` where objects are that the
-    repository takes from elsewhere."""
+    """Commands on one repository. `folder` is the git directory of ours, `borrowed` where objects
+    are that the repository takes from elsewhere."""
 
     repository: Repository
     folder: str
@@ -133,10 +139,16 @@ class Git:
     borrowed: tuple[str, ...] = ()
 
     async def run(
-        self, *args: str, index: str = "", top: str = "", fed: bytes = b"", is_long: bool = False, most: int = 0
+        self,
+        *args: str,
+        index: str = "",
+        top: str = "",
+        fed: bytes = b"",
+        is_long: bool = False,
+        most: int = 0,
     ) -> bytes:
-        """One command in `top`, or in the directory of the repository; `index` is used instead of its own. It sees that
-        directory and what belongs to git."""
+        """One command in `top`, or in the directory of the repository; `index` is used instead of
+        its own. It sees that directory and what belongs to git."""
         where = top or self.repository.top
         environ = {**self.environ, "GIT_WORK_TREE": where}
         if index:
@@ -157,7 +169,9 @@ class Git:
         await asyncio.to_thread(_told, git_refs.delete, self.repository.common, reference, commit)
 
 
-def _told(change: Callable[[str, str, str], None], common: str, reference: str, commit: str) -> None:
+def _told(
+    change: Callable[[str, str, str], None], common: str, reference: str, commit: str
+) -> None:
     try:
         change(common, reference, commit)
     except OSError as error:
@@ -165,13 +179,18 @@ def _told(change: Callable[[str, str, str], None], common: str, reference: str, 
 
 
 @contextlib.asynccontextmanager
-async def opened(repository: Repository, *, given: tuple[str, ...] = (), logs: bool = False) -> AsyncIterator[Git]:
-    """A git directory of ours for a repository, for as long as it is needed. `given` are directories from which it may
-    take objects; `logs`, whether the history of its references is to be seen: only by what cannot write to it."""
+async def opened(
+    repository: Repository, *, given: tuple[str, ...] = (), logs: bool = False
+) -> AsyncIterator[Git]:
+    """A git directory of ours for a repository, for as long as it is needed. `given` are
+    directories from which it may take objects; `logs`, whether the history of its references is to
+    be seen: only by what cannot write to it."""
     try:
         settings = await asyncio.to_thread(read_small, f"{repository.common}/config")
         kept, ignored = await _kept(settings), await _ignored_by_user(home())
-        built = asyncio.create_task(asyncio.to_thread(_build, repository, kept, ignored, given, logs))
+        built = asyncio.create_task(
+            asyncio.to_thread(_build, repository, kept, ignored, given, logs)
+        )
         try:
             folder, lock, borrowed = await asyncio.shield(built)
         except asyncio.CancelledError:
@@ -179,7 +198,9 @@ async def opened(repository: Repository, *, given: tuple[str, ...] = (), logs: b
             raise
     except OSError as error:
         where = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        raise RetinueError(f"{repository.top} is not a git repository that can be read ({where})") from None
+        raise RetinueError(
+            f"{repository.top} is not a git repository that can be read ({where})"
+        ) from None
     try:
         index = f"{repository.own}/index"
         own = {"GIT_DIR": folder, "GIT_WORK_TREE": repository.top, "GIT_INDEX_FILE": index}
@@ -191,8 +212,8 @@ async def opened(repository: Repository, *, given: tuple[str, ...] = (), logs: b
 def _build(
     repository: Repository, settings: str, ignored: str, given: tuple[str, ...], logs: bool
 ) -> tuple[str, int, tuple[str, ...]]:
-    """Everything that git needs to know about a repository and that cannot make it run something: copies, but for the
-    objects."""
+    """Everything that git needs to know about a repository and that cannot make it run something:
+    copies, but for the objects."""
     own, common = repository.own, repository.common
     head = read_small(f"{own}/HEAD", 8192)
     _plain(common, "objects", "refs", "refs/heads", "refs/heads/retinue")
@@ -212,7 +233,9 @@ def _build(
             if ignored:
                 Path(folder, "ignored").write_bytes(read_small(ignored))
                 settings += "\n".join(_setting("core.excludesfile", f"{folder}/ignored")) + "\n"
-        Path(folder, "config").write_text(settings + OURS, encoding="utf-8", errors="surrogateescape")
+        Path(folder, "config").write_text(
+            settings + OURS, encoding="utf-8", errors="surrogateescape"
+        )
         os.symlink(f"{common}/objects", f"{folder}/objects")
         references.put(folder)
         _copy_plain(own, common, folder)
@@ -229,11 +252,14 @@ def _plain(common: str, *names: str) -> None:
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.lstat(f"{common}/{name}").st_mode):
-                raise OSError(22, "it is not a directory of the repository's own", f"{common}/{name}")
+                raise OSError(
+                    22, "it is not a directory of the repository's own", f"{common}/{name}"
+                )
 
 
 def _copy_plain(own: str, common: str, folder: str) -> None:
-    """The small files in which a repository keeps the state of what is being done in it. What is none is left out."""
+    """The small files in which a repository keeps the state of what is being done in it. What is
+    none is left out."""
     for source in dict.fromkeys((own, common)):
         top = open_real(source)
         try:
@@ -260,7 +286,9 @@ def _give_up(built: asyncio.Task[tuple[str, int, tuple[str, ...]]]) -> None:
 
 async def _kept(settings: bytes) -> str:
     """The harmless part of a configuration, written anew."""
-    listed = await run(("config", "--file", "-", "--no-includes", "--list", "-z"), base(), fed=settings)
+    listed = await run(
+        ("config", "--file", "-", "--no-includes", "--list", "-z"), base(), fed=settings
+    )
     lines = ["[core]", " repositoryformatversion = 0"]
     for entry in os.fsdecode(listed).split("\0"):
         name, is_set, value = entry.partition("\n")
@@ -276,7 +304,9 @@ async def _ignored_by_user(home: str) -> str:
     if home not in _ignored:
         environ = {name: value for name, value in base().items() if name != "GIT_CONFIG_GLOBAL"}
         try:
-            found = await run(("config", "--global", "--type=path", "--get", "core.excludesFile"), environ)
+            found = await run(
+                ("config", "--global", "--type=path", "--get", "core.excludesFile"), environ
+            )
             _ignored[home] = os.fsdecode(found).rstrip("\n")
         except RetinueError:
             _ignored[home] = ""
@@ -296,5 +326,7 @@ def _setting(name: str, value: str) -> Iterable[str]:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
     return f'"{escaped}"'

@@ -1,6 +1,5 @@
-"""Everything in a copy into an index, in few processes however much there is, and never by a command line that it could
-make too long.
-"""
+"""Everything in a copy into an index, in few processes however much there is, and never by a
+command line that it could make too long."""
 
 from __future__ import annotations
 
@@ -12,31 +11,46 @@ from retinue.sandbox.git_repository import Git
 
 
 async def stage(git: Git, index: str) -> None:
-    """What stands in the place of a submodule is left out. What cannot be read as its attributes say is taken as it
-    is."""
+    """What stands in the place of a submodule is left out. What cannot be read as its attributes
+    say is taken as it is."""
     known = await git.run("ls-files", "-s", "-z", index=index)
-    links = {entry.split(b"\t", 1)[1] for entry in known.split(b"\0") if entry.startswith(b"160000")}
+    links = {
+        entry.split(b"\t", 1)[1] for entry in known.split(b"\0") if entry.startswith(b"160000")
+    }
     if not links:
         try:
             await git.run("add", "--all", "--", ".", index=index, is_long=True)
             return
         except RetinueError:
             pass
-    listed = await git.run("ls-files", "-z", "-m", "-o", "--exclude-standard", index=index, is_long=True)
+    listed = await git.run(
+        "ls-files", "-z", "-m", "-o", "--exclude-standard", index=index, is_long=True
+    )
     names = sorted({name for name in listed.split(b"\0") if name} - links)
     update = ("update-index", "--add", "--remove", "--replace", "-z")
     try:
         await git.run(*update, "--stdin", index=index, fed=_joined(names), is_long=True)
     except RetinueError:
-        files = {name: mode for name in names if b"\n" not in name and (mode := _mode(git.repository.top, name))}
+        files = {
+            name: mode
+            for name in names
+            if b"\n" not in name and (mode := _mode(git.repository.top, name))
+        }
         hashed = await git.run(
-            "hash-object", "-w", "--no-filters", "--stdin-paths", fed=b"".join(b"%s\n" % n for n in files), is_long=True
+            "hash-object",
+            "-w",
+            "--no-filters",
+            "--stdin-paths",
+            fed=b"".join(b"%s\n" % n for n in files),
+            is_long=True,
         )
         taken = zip(files.items(), hashed.split(), strict=True)
         entries = [b"%s %s\t%s" % (mode, blob, name) for (name, mode), blob in taken]
         rest = [name for name in names if name not in files]
         await git.run(*update, "--stdin", index=index, fed=_joined(rest), is_long=True)
-        await git.run("update-index", "--replace", "-z", "--index-info", index=index, fed=_joined(entries))
+        await git.run(
+            "update-index", "--replace", "-z", "--index-info", index=index, fed=_joined(entries)
+        )
 
 
 def _joined(names: list[bytes]) -> bytes:

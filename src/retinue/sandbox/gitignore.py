@@ -1,6 +1,5 @@
-"""What .gitignore files leave out, by git's rules: the last rule that matches decides, a deeper file goes before a
-higher one, and what is in an ignored directory is not looked at.
-"""
+"""What .gitignore files leave out, by git's rules: the last rule that matches decides, a deeper
+file goes before a higher one, and what is in an ignored directory is not looked at."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ SUFFIX = re.compile(r"\*(\.[^*?\[\\/]+)")
 
 
 class Block:
-    """Rules in a row with the same sign. The common kinds (a name, an ending) are looked up, not tried one by one."""
+    """Rules in a row with the same sign. The common kinds (a name, an ending) are looked up, not
+    tried one by one."""
 
     __slots__ = ("dir_names", "endings", "ignores", "names", "others")
 
@@ -80,14 +80,16 @@ def _trimmed(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ignores:
-    """The rules that hold in a directory: those of its own file, then those of the directories above."""
+    """The rules that hold in a directory: those of its own file, then those of the directories
+    above."""
 
     blocks: tuple[Block, ...] = ()
     base: int = 0
     above: Ignores | None = None
 
     def below(self, dir_fd: int, base: int) -> Ignores:
-        """With the file of one more directory, whose entries have paths of which `base` characters are its own."""
+        """With the file of one more directory, whose entries have paths of which `base` characters
+        are its own."""
         text = read(dir_fd)
         if not text:
             return self
@@ -110,7 +112,8 @@ NONE = Ignores()
 
 
 def read(dir_fd: int) -> str:
-    """The ignore file of a directory. A link to one is not followed, and what cannot be read has no rules."""
+    """The ignore file of a directory. A link to one is not followed, and what cannot be read has no
+    rules."""
     try:
         data = drain(open_regular(NAME, dir_fd=dir_fd, follow=False), MAX_BYTES)
     except OSError:
@@ -119,7 +122,8 @@ def read(dir_fd: int) -> str:
 
 
 def chain(root_fd: int, path: str) -> Ignores:
-    """The rules of the directories above `path`, which is relative to the root and free of links."""
+    """The rules of the directories above `path`, which is relative to the root and free of
+    links."""
     rules = NONE
     parts = [p for p in path.split("/") if p not in ("", ".")]
     for i in range(len(parts)):
@@ -136,7 +140,8 @@ def chain(root_fd: int, path: str) -> Ignores:
 
 
 class Judge:
-    """Whether single files below a directory are left out, for those who have not walked there themselves."""
+    """Whether single files below a directory are left out, for those who have not walked there
+    themselves."""
 
     def __init__(self, root_fd: int, base: str) -> None:
         self._root_fd = root_fd
@@ -155,7 +160,9 @@ class Judge:
         if directory not in self._known:
             above = self._rules(os.path.dirname(directory))
             is_out = above is None or above.match(directory, os.path.basename(directory), True)
-            self._known[directory] = None if above is None or is_out else self._with(above, directory)
+            self._known[directory] = (
+                None if above is None or is_out else self._with(above, directory)
+            )
         return self._known[directory]
 
     def _with(self, above: Ignores, directory: str) -> Ignores:

@@ -1,4 +1,5 @@
-"""Where things are kept that a command has put at a protected name: out of the tree, whole, and never thrown away."""
+"""Where things are kept that a command has put at a protected name: out of the tree, whole, and
+never thrown away."""
 
 from __future__ import annotations
 
@@ -12,29 +13,35 @@ from pathlib import Path
 from retinue.sandbox import folder_operations as folders
 
 MOST_BYTES, MOST_FILES = 64 << 20, 10_000
-"""What is copied to another file system; beyond that it stays in the tree, under a name that means nothing."""
+"""What is copied to another file system; beyond that it stays in the tree, under a name that means
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAside:
-    """`folder` is private to the runtime ("" for none: things are only renamed where they are); `name` is in the names
-    of what one command has made."""
+    """`folder` is private to the runtime ("" for none: things are only renamed where they are);
+    `name` is in the names of what one command has made."""
 
     folder: str
     name: str
 
     def take(self, root_fd: int, path: str, root: str) -> str:
-        """Move what stands at `path` beneath an open directory; where it is now, or "" when there is nothing."""
+        """Move what stands at `path` beneath an open directory; where it is now, or "" when there
+        is nothing."""
         from retinue.sandbox.open_beneath import open_beneath
 
         above, name = os.path.split(path)
         try:
-            dir_fd = open_beneath(root_fd, above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = open_beneath(
+                root_fd, above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            )
         except OSError:
             return ""
         try:
             os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            return self._into_folder(dir_fd, name, f"{root}/{path}") or self._renamed(dir_fd, name, root, above)
+            return self._into_folder(dir_fd, name, f"{root}/{path}") or self._renamed(
+                dir_fd, name, root, above
+            )
         except FileNotFoundError:
             return ""
         finally:
@@ -93,11 +100,14 @@ def tell(kept: str) -> None:
 
 
 def untold(folder: Path) -> list[tuple[str, str]]:
-    """What was taken away when nobody was there to tell it: where from, and where it is. Asked once."""
+    """What was taken away when nobody was there to tell it: where from, and where it is. Asked
+    once."""
     found = []
     with contextlib.suppress(OSError):
         for place in sorted(folder.iterdir()):
             if (place / "from").exists() and not (place / "told").exists():
                 (place / "told").touch()
-                found.append(((place / "from").read_text(errors="surrogateescape"), str(place / "it")))
+                found.append(
+                    ((place / "from").read_text(errors="surrogateescape"), str(place / "it"))
+                )
     return found

@@ -44,8 +44,8 @@ def _unescaped(text: str) -> str:
 
 
 def aliases(path: str, mounts: Mounts, *, parts: bool = True) -> Iterator[str]:
-    """Every path of a directory: its own, and those under which a mount shows it again, or with `parts` something that
-    is in it."""
+    """Every path of a directory: its own, and those under which a mount shows it again, or with
+    `parts` something that is in it."""
     real = os.path.realpath(path)
     yield real
     holds = [m for m in mounts if _inside(real, m[2])]

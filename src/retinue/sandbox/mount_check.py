@@ -1,6 +1,6 @@
-"""The look into a sandbox before its command begins: whether what is mounted is what was meant. bwrap mounts by name,
-and between the moment a name was looked at and the mount, another process may have put something else there.
-"""
+"""The look into a sandbox before its command begins: whether what is mounted is what was meant.
+bwrap mounts by name, and between the moment a name was looked at and the mount, another process may
+have put something else there."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ NULL = os.makedev(1, 3)
 
 
 def inspect(pid: int, mounts: Iterable[Mount], opened: Mapping[str, int]) -> None:
-    """Wait until bwrap's process has made its mounts and stands before the gate; then compare. It has given up its
-    capabilities by then (the last thing before it waits), so nothing is mounted after that."""
+    """Wait until bwrap's process has made its mounts and stands before the gate; then compare. It
+    has given up its capabilities by then (the last thing before it waits), so nothing is mounted
+    after that."""
     if not _stands(pid):
         return  # it has ended, and says why itself
     try:
@@ -30,11 +31,16 @@ def inspect(pid: int, mounts: Iterable[Mount], opened: Mapping[str, int]) -> Non
         return
     except OSError as error:
         raise SandboxMissing(
-            f"what is mounted in the sandbox cannot be checked ({error.strerror}); nothing was run. A bwrap with the "
-            "setuid bit does not let anybody look: install it without, where user namespaces are allowed."
+            f"what is mounted in the sandbox cannot be checked ({error.strerror}); nothing was "
+            "run. A bwrap with the "
+            "setuid bit does not let anybody look: install it without, where user namespaces are "
+            "allowed."
         ) from None
     outside = {mount.same[0] for mount in mounts}
-    with _View(root, has_links=True) as inside, _View(os.open("/", os.O_PATH | os.O_CLOEXEC)) as here:
+    with (
+        _View(root, has_links=True) as inside,
+        _View(os.open("/", os.O_PATH | os.O_CLOEXEC)) as here,
+    ):
         for mount in mounts:
             _compare(mount, inside.open(mount.path), outside)
             # Had it been renamed before it was mounted on, it would show by its other name too.
@@ -55,13 +61,16 @@ def _stands(pid: int) -> bool:
         if held and not int(held, 16):
             return True
         if time.monotonic() > until:
-            raise SandboxMissing(f"the sandbox was not ready after {SECONDS:g} seconds; nothing was run. Try again.")
+            raise SandboxMissing(
+                f"the sandbox was not ready after {SECONDS:g} seconds; nothing was run. Try again."
+            )
         time.sleep(PAUSE)
 
 
 class _View:
-    """Opens paths in a root, one name at a time, so that no link is followed; with `has_links`, those are that the root
-    of a sandbox itself has, which were made with it (`/var/tmp`, for one)."""
+    """Opens paths in a root, one name at a time, so that no link is followed; with `has_links`,
+    those are that the root of a sandbox itself has, which were made with it (`/var/tmp`, for
+    one)."""
 
     def __init__(self, root: int, *, has_links: bool = False) -> None:
         self._held: dict[str, int] = {"": root}
@@ -76,7 +85,8 @@ class _View:
                 os.close(fd)
 
     def open(self, path: str) -> int | None:
-        """What is at the path, open as long as this is; None for nothing, or something behind a link."""
+        """What is at the path, open as long as this is; None for nothing, or something behind a
+        link."""
         at = path.rstrip("/")
         if at not in self._held:
             above, name = os.path.split(at)

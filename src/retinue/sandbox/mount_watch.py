@@ -1,7 +1,7 @@
-"""What is mounted on a file ends when somebody outside of the sandbox puts another file in its place: git does with its
-config, editors with what they save. The kernel then takes the mount away in the sandbox too. So the names are watched
-while a command runs, and when one is another file, the command is stopped at once.
-"""
+"""What is mounted on a file ends when somebody outside of the sandbox puts another file in its
+place: git does with its config, editors with what they save. The kernel then takes the mount away
+in the sandbox too. So the names are watched while a command runs, and when one is another file, the
+command is stopped at once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ READ = 1 << 16
 
 @dataclass
 class MountWatch:
-    """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of them that somebody
-    may have changed since. `fd` can be read when there is something to `hear` (-1: there is no way to be told, and only
-    looks are left)."""
+    """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of
+    them that somebody may have changed since. `fd` can be read when there is something to `hear`
+    (-1: there is no way to be told, and only looks are left)."""
 
     mounts: dict[str, Mount]
     fd: int = -1
@@ -35,11 +35,17 @@ class MountWatch:
 
     @classmethod
     def of(cls, mounts: Iterable[Mount]) -> MountWatch:
-        """Those that lie in another one: with the others a command sees what it was given, wherever that is now."""
+        """Those that lie in another one: with the others a command sees what it was given, wherever
+        that is now."""
         every = {mount.path: mount for mount in mounts}
-        inner = {path: m for path, m in every.items() if any(above in every for above in _above(path))}
-        # A runtime removes and makes git's data about worktrees; entries are judged by what they say.
-        watching = cls({path: m for path, m in inner.items() if os.path.basename(path) != "worktrees"})
+        inner = {
+            path: m for path, m in every.items() if any(above in every for above in _above(path))
+        }
+        # A runtime removes and makes git's data about worktrees; entries are judged by what they
+        # say.
+        watching = cls(
+            {path: m for path, m in inner.items() if os.path.basename(path) != "worktrees"}
+        )
         watching._listen()
         return watching
 

@@ -1,7 +1,6 @@
-"""What a sandboxed command sees of the file system: the system's programs, the directories it was given, private empty
-ones for its home and for temporary files, and nothing else. The root is built up, not cut down: what nobody thought of
-is absent.
-"""
+"""What a sandboxed command sees of the file system: the system's programs, the directories it was
+given, private empty ones for its home and for temporary files, and nothing else. The root is built
+up, not cut down: what nobody thought of is absent."""
 
 from __future__ import annotations
 
@@ -16,25 +15,51 @@ from retinue.sandbox.base import Command
 from retinue.sandbox.private_paths import Private
 from retinue.sandbox.readonly_paths import OPEN, ReadonlyPaths, beneath, worktree_of
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-# Copied into the sandbox, not mounted: a mount costs a third of a millisecond. The rest of /etc can hold secrets, which
-# root would read.
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+)
+# Copied into the sandbox, not mounted: a mount costs a third of a millisecond. The rest of /etc can
+# hold secrets, which root would read.
 ETC_FILES = (
-    "passwd group nsswitch.conf hosts host.conf resolv.conf gai.conf ld.so.cache services protocols mime.types "
+    "passwd group nsswitch.conf hosts host.conf resolv.conf gai.conf ld.so.cache services "
+    "protocols mime.types "
     "os-release debian_version timezone localtime ssl/openssl.cnf inputrc"
 )
 ETC_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust", "alternatives")
 # Never given to be written, whole: they belong to the machine or to everybody on it.
 SHARED = frozenset(
-    {"/", *SYSTEM, "/nix", "/gnu", "/etc", "/var", "/run", "/boot", "/dev", "/proc", "/sys", "/tmp", "/var/tmp"}
+    {
+        "/",
+        *SYSTEM,
+        "/nix",
+        "/gnu",
+        "/etc",
+        "/var",
+        "/run",
+        "/boot",
+        "/dev",
+        "/proc",
+        "/sys",
+        "/tmp",
+        "/var/tmp",
+    }
     | {"/home", "/mnt", "/media", "/srv", "/snap"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something of the disk in the sandbox: at `path` is what has the number `same`, read-only unless `writable`. A
-    mask hides what has it."""
+    """Something of the disk in the sandbox: at `path` is what has the number `same`, read-only
+    unless `writable`. A mask hides what has it."""
 
     path: str
     same: tuple[int, int]
@@ -44,8 +69,9 @@ class Mount:
 
 @dataclass
 class Mounts:
-    """What makes the file system: the mounts, and the descriptors that the arguments for bwrap name. `by_fd`: whether
-    it takes what is to be mounted by descriptor; before it looks at a path, somebody could have put a link there."""
+    """What makes the file system: the mounts, and the descriptors that the arguments for bwrap
+    name. `by_fd`: whether it takes what is to be mounted by descriptor; before it looks at a path,
+    somebody could have put a link there."""
 
     by_fd: bool = False
     fds: list[int] = field(default_factory=list)
@@ -60,7 +86,8 @@ class Mounts:
         return str(fd)
 
     def bind(self, path: str, fd: int | None, writable: bool = False) -> list[str]:
-        """Mount a file or directory at its own path: what was opened before, or what is there now."""
+        """Mount a file or directory at its own path: what was opened before, or what is there
+        now."""
         try:
             mine = os.open(path, OPEN) if fd is None else os.dup(fd)
         except OSError:
@@ -92,15 +119,23 @@ class Mounts:
 def replaced(path: str) -> Refused:
     return Refused(
         "sandbox",
-        f"{path} was replaced while the command was prepared; nothing was run. Try again when nothing else changes it.",
+        f"{path} was replaced while the command was prepared; nothing was run. Try again when "
+        "nothing else changes it.",
     )
 
 
 def own_python() -> tuple[str, ...]:
-    """Where this Python is installed, when that is not among the system's programs: projects run it."""
+    """Where this Python is installed, when that is not among the system's programs: projects run
+    it."""
     home = os.path.realpath(os.path.expanduser("~"))
     found = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix)}
-    return tuple(sorted(p for p in found if not beneath(p, SYSTEM) and p not in SHARED and not beneath(home, (p,))))
+    return tuple(
+        sorted(
+            p
+            for p in found
+            if not beneath(p, SYSTEM) and p not in SHARED and not beneath(home, (p,))
+        )
+    )
 
 
 def etc_files() -> dict[str, bytes]:
@@ -115,13 +150,16 @@ def etc_files() -> dict[str, bytes]:
 
 
 def roots(paths: Iterable[str], *, write: bool) -> list[str]:
-    """Resolved, without those that lie in another one. What is not there is left out: nothing can be seen of it."""
+    """Resolved, without those that lie in another one. What is not there is left out: nothing can
+    be seen of it."""
     real = sorted({os.path.realpath(p) for p in paths if os.path.isabs(p)}, key=len)
     kept: list[str] = []
     for path in real:
         if write and (path in SHARED or path.startswith(("/proc/", "/sys/", "/dev/"))):
             raise Refused(
-                "sandbox", f"{path} belongs to the whole machine and is not given to be written; nothing was run."
+                "sandbox",
+                f"{path} belongs to the whole machine and is not given to be written; nothing was "
+                "run.",
             )
         if os.path.exists(path) and path not in SHARED and not beneath(path, kept):
             kept.append(path)
@@ -142,28 +180,48 @@ def system(layout: Mounts, etc: dict[str, bytes]) -> Iterator[str]:
     yield from ("--symlink", "../tmp", "/var/tmp")
 
 
-def given(layout: Mounts, command: Command, shields: Iterable[ReadonlyPaths], private: Private) -> Iterator[str]:
-    """The directories of the command. What lies deeper is mounted later, so that it shows; then masks."""
+def given(
+    layout: Mounts, command: Command, shields: Iterable[ReadonlyPaths], private: Private
+) -> Iterator[str]:
+    """The directories of the command. What lies deeper is mounted later, so that it shows; then
+    masks."""
     write = roots(command.write, write=True)
     read = [p for p in roots((*command.read, command.cwd), write=False) if not beneath(p, write)]
     linked = [pair for path in (*write, *read) if (pair := worktree_of(path))]
     read += [common for _, common in linked if not beneath(common, (*write, *read))]
     size = str(command.limits.temporary or (1 << 40))
     home = command.env.get("HOME", "")
-    steps: list[tuple[int, int, list[str]]] = [(1, 0, ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"])]
+    steps: list[tuple[int, int, list[str]]] = [
+        (1, 0, ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"])
+    ]
     if (
         os.path.isabs(home)
         and os.path.realpath(home) not in SHARED
         and not beneath(os.path.realpath(home), (*write, *read))
     ):
-        steps.append((_depth(home), 0, ["--perms", "0700", "--size", size, "--tmpfs", os.path.normpath(home)]))
+        steps.append(
+            (
+                _depth(home),
+                0,
+                ["--perms", "0700", "--size", size, "--tmpfs", os.path.normpath(home)],
+            )
+        )
     steps += [(_depth(p), 1, layout.bind(p, command.opened.get(p))) for p in read]
     steps += [(_depth(p), 2, layout.bind(p, command.opened.get(p), writable=True)) for p in write]
     masked = private.beneath((*write, *read))
     binds = {bind.path: bind for shield in shields for bind in shield.binds}
-    pins = {p for path in (*masked, *(s.root for s in shields)) for p in _between(path, write)} - {*binds, *write}
-    steps += [(_depth(p), 3, layout.bind(p, None, writable=True)) for p in pins if not beneath(p, masked)]
-    steps += [(_depth(p), 3, layout.bind(p, b.fd, b.writable)) for p, b in binds.items() if not beneath(p, masked)]
+    pins = {p for path in (*masked, *(s.root for s in shields)) for p in _between(path, write)} - {
+        *binds,
+        *write,
+    }
+    steps += [
+        (_depth(p), 3, layout.bind(p, None, writable=True)) for p in pins if not beneath(p, masked)
+    ]
+    steps += [
+        (_depth(p), 3, layout.bind(p, b.fd, b.writable))
+        for p, b in binds.items()
+        if not beneath(p, masked)
+    ]
     steps += [(_depth(p), 4, layout.mask(p)) for p in masked]
     for _, _, args in sorted(steps, key=lambda step: step[:2]):
         yield from args
@@ -174,7 +232,8 @@ def given(layout: Mounts, command: Command, shields: Iterable[ReadonlyPaths], pr
 
 
 def _between(path: str, roots: Iterable[str]) -> Iterator[str]:
-    """The directories on the way from a root to a path in it: whoever could rename them could put others there."""
+    """The directories on the way from a root to a path in it: whoever could rename them could put
+    others there."""
     for root in roots:
         if path != root and beneath(path, (root,)):
             above = os.path.dirname(path)

@@ -1,6 +1,6 @@
-"""Opening a path beneath a directory that is held open, so that neither `..` nor a symlink leads out, whatever another
-process renames meanwhile. The kernel does it (`openat2`), or, where it cannot, a walk that keeps each directory open.
-"""
+"""Opening a path beneath a directory that is held open, so that neither `..` nor a symlink leads
+out, whatever another process renames meanwhile. The kernel does it (`openat2`), or, where it
+cannot, a walk that keeps each directory open."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ RETRIES = 64
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_beneath(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True) -> int:
-    """A descriptor for `path`, which is relative to `root_fd`. What leads out of it gives EXDEV (EACCES is left for
-    permissions); links inside are followed unless `flags` has O_NOFOLLOW. Without `links` any link on the way gives
-    ELOOP: for paths that are known to have none, unless somebody has put one there."""
+def open_beneath(
+    root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True
+) -> int:
+    """A descriptor for `path`, which is relative to `root_fd`. What leads out of it gives EXDEV
+    (EACCES is left for permissions); links inside are followed unless `flags` has O_NOFOLLOW.
+    Without `links` any link on the way gives ELOOP: for paths that are known to have none, unless
+    somebody has put one there."""
     opened = kernel_open()
     if opened is None:
         return walk_open(root_fd, path, flags, mode, links=links)
@@ -34,7 +37,8 @@ def open_beneath(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, 
         try:
             return opened(root_fd, path, flags, mode, links)
         except OSError as error:
-            # A rename anywhere on the machine makes the kernel unsure about `..`; it asks to be asked again.
+            # A rename anywhere on the machine makes the kernel unsure about `..`; it asks to be
+            # asked again.
             if error.errno not in (errno.EAGAIN, errno.EINTR):
                 raise
     return walk_open(root_fd, path, flags, mode, links=links)
@@ -50,8 +54,8 @@ def open_real(path: str) -> int:
 
 
 def make_beneath(top: int, path: str, mode: int = 0o777) -> int:
-    """A directory below an open one, made where it is missing: from one open directory to the next, none of them
-    reached by a link."""
+    """A directory below an open one, made where it is missing: from one open directory to the next,
+    none of them reached by a link."""
     fd = os.dup(top)
     try:
         for part in (p for p in path.split("/") if p not in ("", ".")):
@@ -80,19 +84,26 @@ def make_real(path: str, mode: int = 0o777) -> int:
 
 @lru_cache(maxsize=1)
 def kernel_open() -> Callable[[int, str | bytes, int, int, bool], int] | None:
-    """`openat2` with the wanted resolution, or None where the kernel (or a filter in front of it) has none."""
+    """`openat2` with the wanted resolution, or None where the kernel (or a filter in front of it)
+    has none."""
     if os.uname().machine not in MACHINES:
         return None
     import ctypes
 
     class OpenHow(ctypes.Structure):
-        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+        _fields_ = (
+            ("flags", ctypes.c_uint64),
+            ("mode", ctypes.c_uint64),
+            ("resolve", ctypes.c_uint64),
+        )
 
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
     size = ctypes.sizeof(OpenHow)
 
-    def opened(root_fd: int, path: str | bytes, flags: int, mode: int = 0, links: bool = True) -> int:
+    def opened(
+        root_fd: int, path: str | bytes, flags: int, mode: int = 0, links: bool = True
+    ) -> int:
         name = os.fsencode(path)
         if b"\0" in name:
             raise ValueError("embedded null byte")
@@ -120,9 +131,12 @@ def kernel_open() -> Callable[[int, str | bytes, int, int, bool], int] | None:
     return opened
 
 
-def walk_open(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True) -> int:
-    """The same, one component at a time: each directory on the way is held open and no link is followed by the kernel,
-    so a directory that is moved or replaced meanwhile cannot lead elsewhere."""
+def walk_open(
+    root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True
+) -> int:
+    """The same, one component at a time: each directory on the way is held open and no link is
+    followed by the kernel, so a directory that is moved or replaced meanwhile cannot lead
+    elsewhere."""
     name = os.fsdecode(path)
     if name.startswith("/"):
         raise _error(errno.EXDEV, name)
@@ -162,7 +176,8 @@ def walk_open(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, lin
 
 def _last(part: str, flags: int, mode: int, dir_fd: int) -> int:
     fd = os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
-    # With O_PATH a link that has just been put there is opened itself, which only O_NOFOLLOW asks for.
+    # With O_PATH a link that has just been put there is opened itself, which only O_NOFOLLOW asks
+    # for.
     if flags & os.O_PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(fd).st_mode):
         os.close(fd)
         raise _error(errno.ELOOP, part)

@@ -1,7 +1,7 @@
-"""The directories of a tree of runs, held open. A run's directory is a path that was real when it was recorded; at
-every call it is opened anew beneath the directory that the tree was given, and a link on the way means that somebody
-has put it there. What was opened is what tools use: nobody goes back to the name.
-"""
+"""The directories of a tree of runs, held open. A run's directory is a path that was real when it
+was recorded; at every call it is opened anew beneath the directory that the tree was given, and a
+link on the way means that somebody has put it there. What was opened is what tools use: nobody goes
+back to the name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 
 
 class OpenDirectory:
-    """`tops` are the directories that the tree was given, as real paths. Each is opened when it is first needed and
-    held until `close`. A path that lies in none of them is a top of its own (a copy made by us, for one)."""
+    """`tops` are the directories that the tree was given, as real paths. Each is opened when it is
+    first needed and held until `close`. A path that lies in none of them is a top of its own (a
+    copy made by us, for one)."""
 
     def __init__(self, tops: Iterable[str]) -> None:
         self._tops: dict[str, int | None] = dict.fromkeys(tops)
-        self._lock = Lock()  # a descriptor must not be closed, and its number given away, while a thread opens from it
+        # a descriptor must not be closed, and its number given away, while a thread opens from it
+        self._lock = Lock()
         self._is_closed = False
 
     @staticmethod
@@ -43,7 +45,9 @@ class OpenDirectory:
             if not path.startswith("/"):
                 raise NotFound(f"the root {path!r} cannot be opened: it is no whole path")
             if self._is_closed:
-                raise Refused("ended", f"{path}: the run that worked there has ended; nothing was done")
+                raise Refused(
+                    "ended", f"{path}: the run that worked there has ended; nothing was done"
+                )
             try:
                 return self._open(path)
             except OSError as error:
@@ -53,7 +57,9 @@ class OpenDirectory:
         found = [top for top in self._tops if path == top or path.startswith(top.rstrip("/") + "/")]
         top = max(found, key=len, default=path)
         fd = self._tops.get(top)
-        if fd is None or os.readlink(f"/proc/self/fd/{fd}") != top:  # moved or removed, and perhaps made again since
+        if (
+            fd is None or os.readlink(f"/proc/self/fd/{fd}") != top
+        ):  # moved or removed, and perhaps made again since
             new, old = open_real(top), fd
             fd = self._tops[top] = new
             if old is not None:
@@ -70,7 +76,8 @@ class OpenDirectory:
 
 
 class OpenDirectories:
-    """One `OpenDirectory` for each tree of which a run is at work; it is closed when the last of those has ended."""
+    """One `OpenDirectory` for each tree of which a run is at work; it is closed when the last of
+    those has ended."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[OpenDirectory, set[str]]] = {}
@@ -103,10 +110,16 @@ def real_paths(access: Capabilities) -> Capabilities:
     if not access.read and not access.write:
         return access
     read, write = (
-        None if given is None else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in given)
+        None
+        if given is None
+        else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in given)
         for given in (access.read, access.write)
     )
-    return access if (read, write) == (access.read, access.write) else replace(access, read=read, write=write)
+    return (
+        access
+        if (read, write) == (access.read, access.write)
+        else replace(access, read=read, write=write)
+    )
 
 
 def _translated(error: OSError, path: str) -> Exception:
@@ -114,8 +127,10 @@ def _translated(error: OSError, path: str) -> Exception:
         case errno.ELOOP | errno.EXDEV:
             return Refused(
                 "path",
-                f"{path}: a link stands in the place of the directory that this run was given, or on the way to it, "
-                "and is not followed; nothing was done. Put the directory back, or send another run elsewhere.",
+                f"{path}: a link stands in the place of the directory that this run was given, or "
+                "on the way to it, "
+                "and is not followed; nothing was done. Put the directory back, or send another "
+                "run elsewhere.",
             )
         case errno.EACCES | errno.EPERM:
             return Refused("path", f"{path}: the system does not permit it")

@@ -1,7 +1,7 @@
-"""Paths as a model writes them, opened beneath the roots that a run holds. A `Root` is a directory that is kept open;
-`AllowedRoots` finds the root that a path belongs to; a `FileLocation` is the place of one file that is about to be
-written. What was opened is asked where it is; a name is never looked at twice.
-"""
+"""Paths as a model writes them, opened beneath the roots that a run holds. A `Root` is a directory
+that is kept open; `AllowedRoots` finds the root that a path belongs to; a `FileLocation` is the
+place of one file that is about to be written. What was opened is asked where it is; a name is never
+looked at twice."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ def real_path(fd: int) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError as error:
-        raise Refused("path", "/proc is not there, and without it no path can be checked; nothing was done") from error
+        raise Refused(
+            "path", "/proc is not there, and without it no path can be checked; nothing was done"
+        ) from error
 
 
 class Root:
-    """A directory that is held open: what is opened beneath it stays beneath it. `path` is its name, `fd` what the
-    `holding` has opened by it. `forbids` names the rule that forbids a file, by the path that all links have led to,
-    or ""; `private` is what nobody is shown."""
+    """A directory that is held open: what is opened beneath it stays beneath it. `path` is its
+    name, `fd` what the `holding` has opened by it. `forbids` names the rule that forbids a file, by
+    the path that all links have led to, or ""; `private` is what nobody is shown."""
 
     def __init__(
         self,
@@ -91,7 +93,8 @@ class Root:
         return self._ordinary(fd, path)
 
     def open_file(self, path: str, limit: int = MAX_FILE) -> tuple[int, os.stat_result]:
-        """A regular file of at most `limit` bytes, for reading: the one that was looked at, not another of its name."""
+        """A regular file of at most `limit` bytes, for reading: the one that was looked at, not
+        another of its name."""
         probe = self.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             found = os.fstat(probe)
@@ -111,20 +114,26 @@ class Root:
         return self._ordinary(fd, path), found
 
     def permit(self, real: str, path: str) -> None:
-        """Refuse what is private or what a rule of the run forbids. (The gate before the call has only seen what the
-        model wrote.)"""
+        """Refuse what is private or what a rule of the run forbids. (The gate before the call has
+        only seen what the model wrote.)"""
         self._refuse_private(real, path)
         if self._forbids is not None and (rule := self._forbids(self.named(real, path))):
             raise Refused("denied", f"{path} may not be used: the rule {rule!r}")
 
     def _refuse_private(self, real: str, path: str) -> None:
         if why := self._private.why(real, self.real):
-            raise Refused("private", f"{path} may not be used: {why}. Ask the user for a copy if it is needed.")
+            raise Refused(
+                "private",
+                f"{path} may not be used: {why}. Ask the user for a copy if it is needed.",
+            )
 
     def refuse_link(self, found: os.stat_result, path: str) -> None:
         """A file that is private may have a second name, by which nobody would know it."""
         if self._private.is_linked(found):
-            raise Refused("private", f"{path} may not be used: it is another name (a hard link) of a private file.")
+            raise Refused(
+                "private",
+                f"{path} may not be used: it is another name (a hard link) of a private file.",
+            )
 
     def hides(self) -> Callable[[str], bool]:
         """Whether a path beneath the root is not to be listed."""
@@ -134,14 +143,19 @@ class Root:
         """The name of a file, from where it really is: that of the root, and the way from there."""
         rest = strip(real, self.real)
         if rest is None:
-            raise Refused("path", f"{path}: it was moved out of the root meanwhile; nothing was done")
+            raise Refused(
+                "path", f"{path}: it was moved out of the root meanwhile; nothing was done"
+            )
         return f"{self.path.rstrip('/')}/{rest}"
 
     def _ordinary(self, fd: int, path: str) -> int:
-        """A root may hold the kernel's own file systems; the environment of a process is in them, and much else."""
+        """A root may hold the kernel's own file systems; the environment of a process is in them,
+        and much else."""
         if self.has_kernel and kernels(real_path(fd)):
             os.close(fd)
-            raise Refused("path", f"{path}: what is in /proc, /sys and /dev is not a file of anybody's work")
+            raise Refused(
+                "path", f"{path}: what is in /proc, /sys and /dev is not a file of anybody's work"
+            )
         return fd
 
     def read_file(self, path: str, limit: int = MAX_FILE) -> bytes:
@@ -157,7 +171,9 @@ class Root:
             case errno.ENOTDIR:
                 return NotFound(f"{path}: a part of it is a file, not a directory")
             case errno.ELOOP:
-                return Refused("path", f"{path}: its symbolic links lead in a circle or out of reach")
+                return Refused(
+                    "path", f"{path}: its symbolic links lead in a circle or out of reach"
+                )
             case errno.EACCES | errno.EPERM:
                 return Refused("path", f"{path}: the system does not permit it")
             case errno.ENXIO:
@@ -166,7 +182,8 @@ class Root:
 
 
 def drain(fd: int, path: str, limit: int = MAX_FILE) -> bytes:
-    """All bytes of an open file, which is closed; one that grows beyond `limit` meanwhile is refused."""
+    """All bytes of an open file, which is closed; one that grows beyond `limit` meanwhile is
+    refused."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -186,7 +203,8 @@ def drain(fd: int, path: str, limit: int = MAX_FILE) -> bytes:
 def outside(path: str) -> Refused:
     return Refused(
         "path",
-        f"{path}: it lies outside the directories that this run may use; give a path relative to the root, "
+        f"{path}: it lies outside the directories that this run may use; give a path relative to "
+        "the root, "
         "without leading out of it through .. or links",
     )
 
@@ -196,36 +214,46 @@ def regular(found: os.stat_result, path: str, limit: int) -> None:
     if kind == stat.S_IFDIR:
         raise Refused("directory", f"{path}: it is a directory")
     if kind != stat.S_IFREG:
-        raise Refused("path", f"{path}: it is {KINDS.get(kind, 'a special file')}, not a regular file")
+        raise Refused(
+            "path", f"{path}: it is {KINDS.get(kind, 'a special file')}, not a regular file"
+        )
     if found.st_size > limit:
         raise Refused(
             "size",
-            f"{path}: it has {found.st_size} bytes and at most {limit} are taken; search it, or use a shell",
+            f"{path}: it has {found.st_size} bytes and at most {limit} are taken; search it, or "
+            "use a shell",
         )
 
 
 def checked_text(path: str) -> str:
     """The path, if a file system could have it."""
     if not path:
-        raise Refused("path", "the path is empty; give one relative to the root, or . for the root itself")
+        raise Refused(
+            "path", "the path is empty; give one relative to the root, or . for the root itself"
+        )
     if "\0" in path:
         raise Refused("path", "the path contains a NUL character, which no file name can have")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise Refused("path", "the path contains half a surrogate pair, which is not text") from None
+        raise Refused(
+            "path", "the path contains half a surrogate pair, which is not text"
+        ) from None
     if size > MAX_PATH:
         raise Refused("path", f"the path has {size} bytes; at most {MAX_PATH} are possible")
     for part in path.split("/"):
         if len(part.encode()) > MAX_NAME:
-            raise Refused("path", f"a name in the path is longer than {MAX_NAME} bytes: {part[:40]}...")
+            raise Refused(
+                "path", f"a name in the path is longer than {MAX_NAME} bytes: {part[:40]}..."
+            )
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedRoots:
-    """The directories that a run may read and write, and the one that its relative paths start from. `forbids` names
-    the rule that forbids a file to the tool; `hides`, why its content may not be shown."""
+    """The directories that a run may read and write, and the one that its relative paths start
+    from. `forbids` names the rule that forbids a file to the tool; `hides`, why its content may not
+    be shown."""
 
     root: str
     read: tuple[str, ...] = ()
@@ -267,7 +295,8 @@ class AllowedRoots:
         return Root(top, self.forbids, self.holding, self.private)
 
     def unshown(self, path: str) -> str:
-        """Why the content of a file that may be written may not be shown, or ""; `path` is where it really is."""
+        """Why the content of a file that may be written may not be shown, or ""; `path` is where it
+        really is."""
         if not any(strip(path, top) is not None for top in self.read):
             return "it lies outside what this run may read"
         return self.hides(path) if self.hides is not None else ""
@@ -296,7 +325,8 @@ class AllowedRoots:
 
 
 def strip(path: str, top: str) -> str | None:
-    """The rest of `path` behind `top`, by whole components, or None. Doubled slashes and single dots do not count."""
+    """The rest of `path` behind `top`, by whole components, or None. Doubled slashes and single
+    dots do not count."""
     mine = [p for p in path.split("/") if p not in ("", ".")]
     theirs = [p for p in top.split("/") if p not in ("", ".")]
     if mine[: len(theirs)] != theirs:

@@ -1,6 +1,5 @@
-"""A tree of processes that was started: its output is drained as it comes, it is ended whole, and it is waited for
-until nothing of it is left.
-"""
+"""A tree of processes that was started: its output is drained as it comes, it is ended whole, and
+it is waited for until nothing of it is left."""
 
 from __future__ import annotations
 
@@ -21,14 +20,16 @@ from retinue.sandbox.base import CommandExit, CommandLimits, Sink, Why
 from retinue.sandbox.resource_limits import ControlGroup, rlimits
 
 TAG = "RETINUE_TOOL"
-# The process that we start. It starts the command, and a watcher that blocks on a pipe whose other end only the runtime
-# holds: when that is closed, however the runtime ended, the watcher kills what has the tag on its command line, until
-# a look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if
-# the outer one has died by then, it is never killed. $A and $B are the tag, in two parts and from the environment, so
-# that neither this process nor grep has it on its own command line. Then it takes away what has appeared at protected
-# names that were $MISSING, one on each line, and notes beside it where it was: `aside.untold` finds that. It goes into
-# the directory first and asks the kernel where it is: the command may have put a link on the way. (It is ended with a
-# signal that it ignores once it has something to do.)
+# The process that we start. It starts the command, and a watcher that blocks on a pipe whose other
+# end only the runtime holds: when that is closed, however the runtime ended, the watcher kills what
+# has the tag on its command line, until a look finds nothing. bwrap's own death signals are not
+# enough: the first process inside asks for its own late, and if the outer one has died by then, it
+# is never killed. $A and $B are the tag, in two parts and from the environment, so that neither
+# this process nor grep has it on its own command line. Then it takes away what has appeared at
+# protected names that were $MISSING, one on each line, and notes beside it where it was:
+# `aside.untold` finds that. It goes into the directory first and asks the kernel where it is: the
+# command may have put a link on the way. (It is ended with a signal that it ignores once it has
+# something to do.)
 SUPERVISE = r"""exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
 for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
@@ -51,11 +52,12 @@ MUCH_DISK = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGuard:
-    """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told, before the command
-    begins, and raises if it is not as it should be; `look` says now and then whether the command must be stopped, in a
-    thread, and `hear` does at once when `told` can be read (-1: nobody tells); `release` undoes what was set up, and
-    says what is to be told. `missing` are names at which nothing may appear: what does when this process has died goes
-    to `aside`."""
+    """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told,
+    before the command begins, and raises if it is not as it should be; `look` says now and then
+    whether the command must be stopped, in a thread, and `hear` does at once when `told` can be
+    read (-1: nobody tells); `release` undoes what was set up, and says what is to be told.
+    `missing` are names at which nothing may appear: what does when this process has died goes to
+    `aside`."""
 
     inspect: Callable[[int], None] = lambda pid: None
     look: Callable[[], bool] = lambda: False
@@ -67,9 +69,9 @@ class ProcessGuard:
 
 
 class ProcessTree(asyncio.SubprocessProtocol):
-    """One start. `status` is the pipe on which bwrap tells the first process inside and the exit code (None: there is
-    no bwrap, and the exit code is the process's own). The command waits inside until `gate` is written to, which is
-    when it is in its group, and the sandbox was looked at."""
+    """One start. `status` is the pipe on which bwrap tells the first process inside and the exit
+    code (None: there is no bwrap, and the exit code is the process's own). The command waits inside
+    until `gate` is written to, which is when it is in its group, and the sandbox was looked at."""
 
     def __init__(
         self,
@@ -83,7 +85,12 @@ class ProcessTree(asyncio.SubprocessProtocol):
         disks: Sequence[str] = (),
         guard: ProcessGuard | None = None,
     ) -> None:
-        self._sink, self._limits, self._status, self._group = sink, limits, status, group or ControlGroup(())
+        self._sink, self._limits, self._status, self._group = (
+            sink,
+            limits,
+            status,
+            group or ControlGroup(()),
+        )
         self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
         self._guard, self._gate, self._tag = guard, gate, tag
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -103,8 +110,9 @@ class ProcessTree(asyncio.SubprocessProtocol):
     async def launch(
         self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/"
     ) -> ProcessTree:
-        """`env` is the environment of what is started here, which is not yet the command. Returns when that has begun,
-        or could not; raises, when it may not begin, what `inspect` has raised."""
+        """`env` is the environment of what is started here, which is not yet the command. Returns
+        when that has begun, or could not; raises, when it may not begin, what `inspect` has
+        raised."""
         loop = asyncio.get_running_loop()
         alive, self._lifeline = os.pipe()
         options = "" if self._status is None else BWRAP_OPTIONS
@@ -116,7 +124,13 @@ class ProcessTree(asyncio.SubprocessProtocol):
                 stdin=alive,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                env={"PATH": "/usr/bin:/bin", "A": self._tag[0], "B": self._tag[1:], **self._watched(), **env},
+                env={
+                    "PATH": "/usr/bin:/bin",
+                    "A": self._tag[0],
+                    "B": self._tag[1:],
+                    **self._watched(),
+                    **env,
+                },
                 pass_fds=tuple(pass_fds),
                 cwd=cwd,
                 process_group=0,
@@ -144,7 +158,10 @@ class ProcessTree(asyncio.SubprocessProtocol):
             return {}
         os.makedirs(os.path.dirname(self._guard.aside), 0o700, exist_ok=True)
         # A path with a line end in it would be taken for two.
-        return {"MISSING": "\n".join(p for p in self._guard.missing if "\n" not in p), "ASIDE": self._guard.aside}
+        return {
+            "MISSING": "\n".join(p for p in self._guard.missing if "\n" not in p),
+            "ASIDE": self._guard.aside,
+        }
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -177,7 +194,9 @@ class ProcessTree(asyncio.SubprocessProtocol):
             if "child-pid" in told and self._inside is None:
                 with contextlib.suppress(ProcessLookupError):
                     self._inside = os.pidfd_open(told["child-pid"])
-                    preparing = asyncio.get_running_loop().run_in_executor(None, self._prepare, told["child-pid"])
+                    preparing = asyncio.get_running_loop().run_in_executor(
+                        None, self._prepare, told["child-pid"]
+                    )
                     preparing.add_done_callback(self._prepared)
             self._code = told.get("exit-code", self._code)
 
@@ -237,10 +256,15 @@ class ProcessTree(asyncio.SubprocessProtocol):
                 while not self._exited.is_set():
                     with contextlib.suppress(TimeoutError):
                         is_watched = self._disks or self._guard is not None
-                        await asyncio.wait_for(self._exited.wait(), LOOK_SECONDS if is_watched else None)
+                        await asyncio.wait_for(
+                            self._exited.wait(), LOOK_SECONDS if is_watched else None
+                        )
                     if self._guard is not None and await asyncio.to_thread(self._look):
                         self.stop()
-                    if any(_is_filling(path, before, self._limits.free_disk) for path, before in self._disks.items()):
+                    if any(
+                        _is_filling(path, before, self._limits.free_disk)
+                        for path, before in self._disks.items()
+                    ):
                         self.stop("disk")
         except TimeoutError:
             self.stop("timeout")
@@ -264,7 +288,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
             if self._inside is not None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._inside, signal.SIGKILL)
-                # It is readable when the first process is dead, and that waits for all the others inside.
+                # It is readable when the first process is dead, and that waits for all the others
+                # inside.
                 await _readable(self._inside, GONE_SECONDS)
             if self._ending() or self._status is None:
                 await self._swept()
@@ -275,7 +300,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
         return CommandExit(code=self._exit_code(), why=self._ending(), seconds=seconds, notes=notes)
 
     async def _swept(self) -> None:
-        """A killed process is seen as a zombie or not at all, but one that was forking has left another."""
+        """A killed process is seen as a zombie or not at all, but one that was forking has left
+        another."""
         for _ in range(100):
             if not sweep(self._tag):
                 return
@@ -318,7 +344,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
 
 
 def tagged(tag: str) -> list[int]:
-    """Processes with a tag that starts so, in their environment or, as bwrap has it, on their command line."""
+    """Processes with a tag that starts so, in their environment or, as bwrap has it, on their
+    command line."""
     needles = (f"\0{TAG}={tag}".encode(), f"\0{TAG}\0{tag}".encode())
     found = []
     for entry in Path("/proc").iterdir():
@@ -337,7 +364,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def sweep(tag: str) -> list[int]:
-    """Kill every process with that tag; what was found. (A process that cleans its environment is not.)"""
+    """Kill every process with that tag; what was found. (A process that cleans its environment is
+    not.)"""
     found = tagged(tag)
     for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,5 @@
-"""The end of a process that we started: never waited for without a deadline, and nothing of it is left open."""
+"""The end of a process that we started: never waited for without a deadline, and nothing of it is
+left open."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ log = logging.getLogger("retinue")
 
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Whether it has ended in that time. (`process.wait` also waits until its pipes are read to their ends: nobody does
-    that once they are paused, and others may hold them open.)"""
+    """Whether it has ended in that time. (`process.wait` also waits until its pipes are read to
+    their ends: nobody does that once they are paused, and others may hold them open.)"""
     until = asyncio.get_running_loop().time() + seconds
     while process.returncode is None:
         if asyncio.get_running_loop().time() >= until:
@@ -26,14 +27,14 @@ async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill it if it still runs, and close its pipes, read or not. In a task of its own, so that whoever is cancelled
-    meanwhile leaves nothing behind."""
+    """Kill it if it still runs, and close its pipes, read or not. In a task of its own, so that
+    whoever is cancelled meanwhile leaves nothing behind."""
     await asyncio.shield(asyncio.get_running_loop().create_task(_end(process)))
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """With its group, if it has one of its own: the inner process of bwrap lives on when the outer one is killed before
-    it has asked to die with it."""
+    """With its group, if it has one of its own: the inner process of bwrap lives on when the outer
+    one is killed before it has asked to die with it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(process.pid) == process.pid:
             os.killpg(process.pid, signal.SIGKILL)
@@ -50,7 +51,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         if pipe is not None and not pipe.is_closing():
             pipe.abort() if n == 0 else pipe.close()  # what was not written yet is not waited for
     if not await ended(process, GONE_SECONDS):
-        log.warning("process %d was killed %g s ago and has not ended: it is left alone", process.pid, GONE_SECONDS)
+        log.warning(
+            "process %d was killed %g s ago and has not ended: it is left alone",
+            process.pid,
+            GONE_SECONDS,
+        )
     if transport is not None:
         transport.close()
     await asyncio.sleep(0)  # the pipes are told of their end by the loop

@@ -1,6 +1,6 @@
-"""What a file tool never writes, creates, moves or removes: files that another program runs or trusts as soon as
-somebody enters, opens or commits in the directory. The names below are the whole list.
-"""
+"""What a file tool never writes, creates, moves or removes: files that another program runs or
+trusts as soon as somebody enters, opens or commits in the directory. The names below are the whole
+list."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Directories that are protected with all that is in them, wherever they stand. A `.git` that is a file (of a worktree,
-# of a submodule) is protected too: it says where the hooks are.
+# Directories that are protected with all that is in them, wherever they stand. A `.git` that is a
+# file (of a worktree, of a submodule) is protected too: it says where the hooks are.
 DIRECTORIES = {
     ".git": "git runs its hooks and what its config names",
     ".hg": "Mercurial runs the hooks of its hgrc",
@@ -51,21 +51,30 @@ FILES = {
 }
 # At the top of a root, which a shell may be given as its home, and in every home directory.
 PROFILES = names(
-    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout "
-    ".cshrc .tcshrc .login .logout .kshrc .mkshrc .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment "
-    ".gitconfig .hgrc .netrc .pypirc .npmrc .vimrc .exrc .emacs .tmux.conf .screenrc .gdbinit .pythonrc"
+    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv "
+    ".zprofile .zlogin .zlogout "
+    ".cshrc .tcshrc .login .logout .kshrc .mkshrc .inputrc .xprofile .xinitrc .xsession "
+    ".xsessionrc .pam_environment "
+    ".gitconfig .hgrc .netrc .pypirc .npmrc .vimrc .exrc .emacs .tmux.conf .screenrc .gdbinit "
+    ".pythonrc"
 )
-# In a home directory even when the root is one of these themselves: a task may not choose them as its place of work.
+# In a home directory even when the root is one of these themselves: a task may not choose them as
+# its place of work.
 HOME_DIRECTORIES = names(
-    ".ssh .gnupg .aws .kube .docker .config .pki .password-store .emacs.d .vim bin .cargo .rustup .npm .nvm "
-    ".yarn .bun .deno .pyenv .rbenv .asdf .sdkman .gem .bundle .conda .ipython .jupyter .gradle .m2 .sbt .oh-my-zsh "
+    ".ssh .gnupg .aws .kube .docker .config .pki .password-store .emacs.d .vim bin .cargo .rustup "
+    ".npm .nvm "
+    ".yarn .bun .deno .pyenv .rbenv .asdf .sdkman .gem .bundle .conda .ipython .jupyter .gradle "
+    ".m2 .sbt .oh-my-zsh "
     ".bashrc.d .zsh .zfunc .tmux .vscode-server .mozilla .thunderbird .dbus"
 )
 HOME_PAIRS = {(".local", "bin"), (".local", "lib"), (".local", "share"), (".local", "state")}
-# Names with a dot that a project keeps at its top; in a root that is a home directory all others are protected.
+# Names with a dot that a project keeps at its top; in a root that is a home directory all others
+# are protected.
 PROJECT = names(
-    ".gitignore .gitattributes .gitkeep .dockerignore .editorconfig .github .gitlab-ci.yml .pre-commit-config.yaml "
-    ".python-version .nvmrc .prettierrc .prettierignore .eslintrc .eslintrc.json .coveragerc .flake8 .env.example"
+    ".gitignore .gitattributes .gitkeep .dockerignore .editorconfig .github .gitlab-ci.yml "
+    ".pre-commit-config.yaml "
+    ".python-version .nvmrc .prettierrc .prettierignore .eslintrc .eslintrc.json .coveragerc "
+    ".flake8 .env.example"
 )
 # File systems that are not files but the kernel itself.
 KERNEL = ("proc", "sys", "dev")
@@ -74,10 +83,11 @@ WORKTREES = ((".retinue", "worktrees"), (".claude", "worktrees"))
 
 
 def protected(path: str, root: str) -> str | None:
-    """Why the file at `path` must be left alone, or None. Both are absolute and resolved: no links, no `..`.
+    """Why the file at `path` must be left alone, or None. Both are absolute and resolved: no links,
+    no `..`.
 
-    The whole path counts, not only the part beneath `root`: who works in `.git/hooks` is not to write there either.
-    """
+    The whole path counts, not only the part beneath `root`: who works in `.git/hooks` is not to
+    write there either."""
     if kernels(path):
         return "what is in /proc, /sys and /dev is the kernel's"
     parts, top = _parts(path), _parts(root)
@@ -96,16 +106,21 @@ def protected(path: str, root: str) -> str | None:
 
 
 def at_top(name: str, root: str) -> str:
-    """Why an entry at the top of a root is protected, or "". In a home directory that is almost all with a dot."""
+    """Why an entry at the top of a root is protected, or "". In a home directory that is almost all
+    with a dot."""
     folded, path = plain(name), f"{root.rstrip('/')}/{name}"
     listed = DIRECTORIES.get(folded) or FILES.get(folded) or _at_home(_parts(path), _parts(root))
     return listed or _named(path, _named_lately(root, int(time.monotonic())))
 
 
 def workplace(root: str) -> str:
-    """Why a directory may not be given to be written, or "": it is, or lies in, something that is protected."""
+    """Why a directory may not be given to be written, or "": it is, or lies in, something that is
+    protected."""
     parts = _parts(root)
-    listed = next((f"{p} is protected" for p in parts[_inside_worktree(parts, parts) :] if p in DIRECTORIES), "")
+    listed = next(
+        (f"{p} is protected" for p in parts[_inside_worktree(parts, parts) :] if p in DIRECTORIES),
+        "",
+    )
     return listed or _at_home([*parts, "x"], parts) or ""
 
 
@@ -119,18 +134,21 @@ def kernels(path: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """A name as a file system that folds case, normalises or ignores invisible characters would take it."""
+    """A name as a file system that folds case, normalises or ignores invisible characters would
+    take it."""
     folded = name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
     if not folded.isascii():
-        folded = unicodedata.normalize("NFC", "".join(c for c in folded if unicodedata.category(c) != "Cf"))
+        folded = unicodedata.normalize(
+            "NFC", "".join(c for c in folded if unicodedata.category(c) != "Cf")
+        )
     folded = folded.split(":", 1)[0] if folded.startswith(".") else folded  # alternate data streams
     folded = folded.rstrip(" .") or folded
     return ".git" if folded in ("git~1", "git~2") else folded
 
 
 def git_directory(path: str) -> str | None:
-    """A repository can have any name: what lies in a directory with HEAD, objects and refs is git's, and the last of
-    the three may not be made."""
+    """A repository can have any name: what lies in a directory with HEAD, objects and refs is
+    git's, and the last of the three may not be made."""
     below, name = os.path.split(path)
     child = plain(name)
     while below:
@@ -138,7 +156,10 @@ def git_directory(path: str) -> str | None:
         if len(has) == 3:
             return f"{below} is a git directory: git runs its hooks and what its config names"
         if len(has) == 2 and child in {"head", "objects", "refs"} - {plain(c) for c in has}:
-            return f"with {name} the directory {below} would become a git directory, whose config git obeys"
+            return (
+                f"with {name} the directory {below} would become a git directory, whose config "
+                "git obeys"
+            )
         if below == "/":
             break
         below, name = os.path.split(below)
@@ -147,7 +168,8 @@ def git_directory(path: str) -> str | None:
 
 
 def named_by_git(path: str) -> str | None:
-    """What the settings of a repository name in it, wherever it lies, is git's too: its hooks and further settings."""
+    """What the settings of a repository name in it, wherever it lies, is git's too: its hooks and
+    further settings."""
     top = os.path.dirname(path)
     while True:
         if why := _named(path, git_config.named(top) if os.path.lexists(f"{top}/.git") else {}):
@@ -189,7 +211,10 @@ def _at_home(parts: list[str], top: list[str]) -> str | None:
         if is_pair or first in HOME_DIRECTORIES or (first in PROFILES and len(parts) == n + 1):
             return f"{first} of a home directory is protected: programs run or trust what is in it"
         if first.startswith(".") and first not in PROJECT and len(top) <= n:
-            return f"{first} is protected: the root is a home directory, where such names configure programs"
+            return (
+                f"{first} is protected: the root is a home directory, where such names "
+                "configure programs"
+            )
     return None
 
 
@@ -206,9 +231,15 @@ def home_directories() -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _homes(mine: str, mountinfo: bytes) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     found = {mine}
-    with contextlib.suppress(KeyError, OSError):  # no user database: the environment's word has to do
-        found |= {u.pw_dir for u in pwd.getpwall() if u.pw_uid in (0, os.getuid()) or u.pw_uid >= 1000}
+    with contextlib.suppress(
+        KeyError, OSError
+    ):  # no user database: the environment's word has to do
+        found |= {
+            u.pw_dir for u in pwd.getpwall() if u.pw_uid in (0, os.getuid()) or u.pw_uid >= 1000
+        }
     whole = {os.path.realpath(h) for h in found if h.startswith("/")} - {"/", "/nonexistent"}
     known = mounts.parsed(mountinfo)
-    real = sorted({path for home in whole for path in mounts.aliases(home, known, parts=False)} - {"/"})
+    real = sorted(
+        {path for home in whole for path in mounts.aliases(home, known, parts=False)} - {"/"}
+    )
     return tuple(real), tuple(tuple(plain(p) for p in h.split("/") if p) for h in real)

@@ -1,9 +1,10 @@
-"""What a command may not change inside the directory that it may write: files that other programs run or trust.
+"""What a command may not change inside the directory that it may write: files that other programs
+run or trust.
 
-Those that exist are bound read-only, with every directory above them pinned by a mount, since a directory that merely
-holds a mount can be renamed away. Those that do not exist cannot be mounted on, and nothing is made for it: what
-appears at such a name while a command runs is taken out of the tree as soon as it is seen, kept, and told.
-"""
+Those that exist are bound read-only, with every directory above them pinned by a mount, since a
+directory that merely holds a mount can be renamed away. Those that do not exist cannot be mounted
+on, and nothing is made for it: what appears at such a name while a command runs is taken out of the
+tree as soon as it is seen, kept, and told."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ from retinue.sandbox.private_paths import TAILS
 from retinue.sandbox.protected_paths import plain
 from retinue.sandbox.regular_file import read_text
 
-# In a git directory that is itself writable, so that one can commit: what makes git run or trust something else.
+# In a git directory that is itself writable, so that one can commit: what makes git run or trust
+# something else.
 GIT_PARTS = ("hooks", "config", "modules", "worktrees", "commondir", "config.worktree")
 GIT_DIRECTORY = ("HEAD", "objects", "refs")
 # The guarded names that do not begin with a dot, as far as they are the same in every directory.
 ABOVE = frozenset(above for above, _ in protected.PAIRS) | {".git"}
 LISTED = (*protected.DIRECTORIES, *protected.FILES, *protected.HOME_DIRECTORIES, *ABOVE)
 LISTED += tuple(below for _, below in protected.HOME_PAIRS)
-PLAIN = frozenset({n for n in (*LISTED, *protected.PROFILES) if n[0] != "."} | {*GIT_PARTS, "git~1", "git~2"})
+PLAIN = frozenset(
+    {n for n in (*LISTED, *protected.PROFILES) if n[0] != "."} | {*GIT_PARTS, "git~1", "git~2"}
+)
 OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 MOST_CONTENT = 1 << 20
@@ -51,8 +55,9 @@ class Bind:
 
 @dataclass
 class ReadonlyPaths:
-    """The guard of one writable directory, which `fd` holds open. `release` must be called when the command has ended.
-    `store` is the runtime's own if it lies there: nothing may appear beside it that would be taken for a part of it."""
+    """The guard of one writable directory, which `fd` holds open. `release` must be called when the
+    command has ended. `store` is the runtime's own if it lies there: nothing may appear beside it
+    that would be taken for a part of it."""
 
     root: str
     fd: int
@@ -71,9 +76,11 @@ class ReadonlyPaths:
     _is_released: bool = False
 
     @classmethod
-    def of(cls, root: str, fd: int, aside: KeptAside, store: str = "", others: Iterable[str] = ()) -> ReadonlyPaths:
-        """`others` are the directories beside it that the command was given: a repository there may have its hooks
-        here."""
+    def of(
+        cls, root: str, fd: int, aside: KeptAside, store: str = "", others: Iterable[str] = ()
+    ) -> ReadonlyPaths:
+        """`others` are the directories beside it that the command was given: a repository there may
+        have its hooks here."""
         shield = cls(root, os.dup(fd), aside, store)
         try:
             shield._raise(others)
@@ -106,7 +113,9 @@ class ReadonlyPaths:
 
     def _profiles(self, names: set[str]) -> list[str]:
         """A project that happens to have one keeps it as it is."""
-        return [] if self._is_home else [name for name in names if plain(name) in protected.PROFILES]
+        return (
+            [] if self._is_home else [name for name in names if plain(name) in protected.PROFILES]
+        )
 
     def _protect(self, path: str) -> None:
         parts = path.split("/")
@@ -129,10 +138,13 @@ class ReadonlyPaths:
             fd = open_beneath(self.fd, path, OPEN)
             self.binds.append(Bind(at, fd, writable, None if writable else _content(fd)))
         except OSError as error:
-            raise Refused("sandbox", f"{at} cannot be protected ({error.strerror}); nothing was run.") from None
+            raise Refused(
+                "sandbox", f"{at} cannot be protected ({error.strerror}); nothing was run."
+            ) from None
 
     def _found(self, names: list[str] | None = None) -> Iterator[str]:
-        """Everything that is protected and there now, by its path beneath the root, whose `names` may be known."""
+        """Everything that is protected and there now, by its path beneath the root, whose `names`
+        may be known."""
         for name in filter(_may_matter, self._names("") if names is None else names):
             if name in self._harmless:
                 continue
@@ -151,21 +163,27 @@ class ReadonlyPaths:
 
     def look(self) -> bool:
         """Take away what has appeared since; True when the command does it again and again."""
-        self._known -= {path for path in (".git/worktrees", "worktrees") if self._was_replaced(path)}
+        self._known -= {
+            path for path in (".git/worktrees", "worktrees") if self._was_replaced(path)
+        }
         names = self._names("")
         for path in list(self._found(names)):
             if path not in self._known:
                 self._take(path)
         if not self._is_git and set(GIT_DIRECTORY) <= set(names):
             new = next(name for name in GIT_DIRECTORY if name not in self._git_names)
-            self._take(new, "with it the directory would be a git directory, whose config git obeys")
+            self._take(
+                new, "with it the directory would be a git directory, whose config git obeys"
+            )
         for path, target in self._links.items():
             if _differs(path, target, self.fd):
                 self._put_back(path, target)
         return len(self._notes) > MOST_TAKEN
 
     def _was_replaced(self, path: str) -> bool:
-        bind = next((bind for bind in self.binds if bind.path == f"{self.root.rstrip('/')}/{path}"), None)
+        bind = next(
+            (bind for bind in self.binds if bind.path == f"{self.root.rstrip('/')}/{path}"), None
+        )
         try:
             return bind is not None and not os.path.samestat(os.fstat(bind.fd), os.lstat(bind.path))
         except OSError:
@@ -183,7 +201,8 @@ class ReadonlyPaths:
         kept = self._away(path)
         if kept:
             self._notes.append(
-                f"{self.root}/{path} appeared while the command ran and was taken away, since it is protected ({why}); "
+                f"{self.root}/{path} appeared while the command ran and was taken away, since it "
+                f"is protected ({why}); "
                 f"it is kept as {kept}. If it is wanted, the user can look at it and move it back"
             )
 
@@ -192,7 +211,9 @@ class ReadonlyPaths:
         try:
             kept = self.aside.take(self.fd, path, self.root)
         except OSError as error:
-            self._notes.append(f"{self.root}/{path} is protected, and could not be taken away: {error.strerror}")
+            self._notes.append(
+                f"{self.root}/{path} is protected, and could not be taken away: {error.strerror}"
+            )
             return ""
         self._kept += [kept] if kept else []
         return kept
@@ -202,20 +223,30 @@ class ReadonlyPaths:
         with contextlib.suppress(OSError):
             os.symlink(target, path, dir_fd=self.fd)
         moved = f"; what stood there is kept as {kept}" if kept else ""
-        self._notes.append(f"{self.root}/{path} is protected and was changed by the command: that was undone{moved}")
+        self._notes.append(
+            f"{self.root}/{path} is protected and was changed by the command: that was "
+            f"undone{moved}"
+        )
 
     def restore(self, path: str) -> Iterator[str]:
-        """Put back a file of ours that the command may have written to, for somebody else had replaced it; what it is
-        now is kept. Of a directory it can only be told."""
+        """Put back a file of ours that the command may have written to, for somebody else had
+        replaced it; what it is now is kept. Of a directory it can only be told."""
         bind = next((bind for bind in self.binds if bind.path == path), None)
         if bind is None:
             return
         if not stat.S_ISREG(os.fstat(bind.fd).st_mode):
             yield f"the command may have changed {path}, which is protected: look at what is in it"
             return
-        kept, flags = self._away(rest := _rest(path, self.root)), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        # Not from the file that was there: in the moment in which it is replaced, a command can write to that one too.
-        now = f"the command may have changed {path}, which is protected: it was taken away and is kept as {kept}"
+        kept, flags = (
+            self._away(rest := _rest(path, self.root)),
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+        )
+        # Not from the file that was there: in the moment in which it is replaced, a command can
+        # write to that one too.
+        now = (
+            f"the command may have changed {path}, which is protected: it was taken away and is "
+            f"kept as {kept}"
+        )
         if bind.before is None:
             yield f"{now}; it could not be put back as it was before"
             return
@@ -229,31 +260,46 @@ class ReadonlyPaths:
         yield f"{now}; what was there before the command is there again"
 
     def _misleads(self, path: str) -> bool:
-        """Whether git's data about a worktree is not what it seems. One outside of the root is somebody else's, who
-        may make it at any time (a runtime does for its runs); half of one is on its way."""
+        """Whether git's data about a worktree is not what it seems. One outside of the root is
+        somebody else's, who may make it at any time (a runtime does for its runs); half of one is
+        on its way."""
         if not stat.S_ISDIR(self._kind(path)) or self._kind(f"{path}/config.worktree"):
             return True
         where, common = (self._text(f"{path}/{name}") for name in ("gitdir", "commondir"))
-        return common not in ("", "../..") or (bool(where) and beneath(os.path.realpath(where), (self.root,)))
+        return common not in ("", "../..") or (
+            bool(where) and beneath(os.path.realpath(where), (self.root,))
+        )
 
     def _text(self, path: str) -> str:
         try:
-            fd = open_beneath(self.fd, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = open_beneath(
+                self.fd, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
         except OSError:
             return ""
         try:
-            return os.fsdecode(os.read(fd, 8192)).strip() if stat.S_ISREG(os.fstat(fd).st_mode) else "?"
+            return (
+                os.fsdecode(os.read(fd, 8192)).strip()
+                if stat.S_ISREG(os.fstat(fd).st_mode)
+                else "?"
+            )
         except OSError:
             return "?"
         finally:
             os.close(fd)
 
     def missing(self) -> Iterator[str]:
-        """The plain names that are guarded and not there: for whoever has to look without us. What is there now is the
-        user's, whatever the reason why it is not among those that we know."""
-        names = [*protected.DIRECTORIES, *protected.FILES, *("/".join(pair) for pair in protected.PAIRS)]
+        """The plain names that are guarded and not there: for whoever has to look without us. What
+        is there now is the user's, whatever the reason why it is not among those that we know."""
+        names = [
+            *protected.DIRECTORIES,
+            *protected.FILES,
+            *("/".join(pair) for pair in protected.PAIRS),
+        ]
         names += sorted(protected.PROFILES | protected.HOME_DIRECTORIES) if self._is_home else []
-        names += sorted(below for _, below in protected.HOME_PAIRS if protected.at_top(below, self.root))
+        names += sorted(
+            below for _, below in protected.HOME_PAIRS if protected.at_top(below, self.root)
+        )
         # Not worktrees: those of a runtime's own copies may be among them.
         names += [f".git/{n}" for n in GIT_PARTS if n != "worktrees"] if self._has_git else []
         names += [*self._hooks, *self._tails()]
@@ -268,7 +314,9 @@ class ReadonlyPaths:
                 if looks:
                     self.look()
             except OSError as error:
-                self._notes.append(f"{self.root} could not be looked through at the end: {error.strerror}")
+                self._notes.append(
+                    f"{self.root} could not be looked through at the end: {error.strerror}"
+                )
             finally:
                 os.close(self.fd)
                 for bind in self.binds:
@@ -278,7 +326,8 @@ class ReadonlyPaths:
         return tuple(self._notes[: MOST_TAKEN + 1])
 
     def _kind(self, path: str) -> int:
-        """The mode of what is there, not following a link at the end; 0 when there is nothing, or outside."""
+        """The mode of what is there, not following a link at the end; 0 when there is nothing, or
+        outside."""
         try:
             fd = open_beneath(self.fd, path, OPEN)
         except OSError:
@@ -314,15 +363,18 @@ def _content(fd: int) -> bytes | None:
     if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_CONTENT:
         return None
     try:
-        with open(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(
+            os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+        ) as file:
             return file.read(MOST_CONTENT)
     except OSError:
         return None
 
 
 def worktree_of(root: str) -> tuple[str, str] | None:
-    """The git directory and the common one of a linked worktree. The first must point back to `root`: a `.git` file
-    that came with the project could name any directory, but cannot make that one agree."""
+    """The git directory and the common one of a linked worktree. The first must point back to
+    `root`: a `.git` file that came with the project could name any directory, but cannot make that
+    one agree."""
     try:
         text = read_text(f"{root}/.git")
         if not text.startswith("gitdir:"):
@@ -347,7 +399,8 @@ def _rest(path: str, root: str) -> str:
 
 
 def _may_matter(name: str) -> bool:
-    """Quickly, for there may be a hundred thousand: whether a name at the top could be one that is guarded."""
+    """Quickly, for there may be a hundred thousand: whether a name at the top could be one that is
+    guarded."""
     return name.startswith(".") or not name.isascii() or name.lower().rstrip(" .") in PLAIN
 
 

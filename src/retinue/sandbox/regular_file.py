@@ -1,6 +1,6 @@
-"""Reading a file that others may have put there: a regular file only, opened without waiting for anybody, and never
-more of it than was asked for. A pipe, a device or a file without an end is an `OSError` with the reason, at once.
-"""
+"""Reading a file that others may have put there: a regular file only, opened without waiting for
+anybody, and never more of it than was asked for. A pipe, a device or a file without an end is an
+`OSError` with the reason, at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Path = str | os.PathLike[str]
 
 
 def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) -> int:
-    """A descriptor of a regular file. It is looked at first, since to open some devices is to use them, and again when
-    it is open."""
+    """A descriptor of a regular file. It is looked at first, since to open some devices is to use
+    them, and again when it is open."""
     try:
         _check(os.stat(path, dir_fd=dir_fd, follow_symlinks=follow))
         fd = os.open(path, FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
@@ -34,7 +34,9 @@ def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
 
 def _check(found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))  # as one that is opened without following it
+        raise OSError(
+            errno.ELOOP, os.strerror(errno.ELOOP)
+        )  # as one that is opened without following it
     if not stat.S_ISREG(found.st_mode):
         kind = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
         raise OSError(kind, "it is not a regular file")
@@ -51,7 +53,9 @@ def drain(fd: int, most: int) -> bytes:
         os.close(fd)
 
 
-def read_small(path: Path, most: int = SMALL, *, dir_fd: int | None = None, follow: bool = True) -> bytes:
+def read_small(
+    path: Path, most: int = SMALL, *, dir_fd: int | None = None, follow: bool = True
+) -> bytes:
     """The whole of a file of at most `most` bytes."""
     data = drain(open_regular(path, dir_fd=dir_fd, follow=follow), most)
     if len(data) > most:
@@ -65,7 +69,8 @@ def read_text(path: Path, most: int = SMALL) -> str:
 
 
 def lock(fd: int, seconds: float = LOCK_SECONDS) -> None:
-    """Lock an open file for this process alone. Whoever keeps it locked for long is not waited for."""
+    """Lock an open file for this process alone. Whoever keeps it locked for long is not waited
+    for."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -73,5 +78,7 @@ def lock(fd: int, seconds: float = LOCK_SECONDS) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until:
-                raise OSError(errno.EBUSY, f"another process has kept it locked for {seconds:g} s") from None
+                raise OSError(
+                    errno.EBUSY, f"another process has kept it locked for {seconds:g} s"
+                ) from None
             time.sleep(0.01)

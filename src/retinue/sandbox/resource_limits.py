@@ -1,7 +1,8 @@
-"""Limits on what a command may use: control groups where this process may make them, resource limits everywhere.
+"""Limits on what a command may use: control groups where this process may make them, resource
+limits everywhere.
 
-`RLIMIT_NPROC` does not bind the machine's root: for root the process limit stands and falls with the pids group.
-"""
+`RLIMIT_NPROC` does not bind the machine's root: for root the process limit stands and falls with
+the pids group."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ PREFIX = "retinue-"
 
 
 def rlimits(limits: CommandLimits) -> str:
-    """Shell words that set the resource limits of what follows them. (-f and -c count 512 bytes, -d counts 1024.)
+    """Shell words that set the resource limits of what follows them. (-f and -c count 512 bytes, -d
+    counts 1024.)
 
-    RLIMIT_DATA, not RLIMIT_AS: runtimes such as V8 and Go reserve more addresses than any sensible limit."""
+    RLIMIT_DATA, not RLIMIT_AS: runtimes such as V8 and Go reserve more addresses than any sensible
+    limit."""
     words = ["ulimit -c 0"]
     for flag, value, unit in (
         ("f", limits.file_size, 512),
@@ -36,15 +39,17 @@ def rlimits(limits: CommandLimits) -> str:
 
 
 def process_rlimit(limits: CommandLimits) -> str:
-    """The same for processes. It must be set inside the user namespace, where the count starts at zero."""
+    """The same for processes. It must be set inside the user namespace, where the count starts at
+    zero."""
     n = limits.processes
     return f"ulimit -u {n} 2>/dev/null || ulimit -p {n} 2>/dev/null || :" if n else ":"
 
 
 @lru_cache(maxsize=1)
 def is_bound(uid_map: str = "/proc/self/uid_map") -> bool:
-    """Whether RLIMIT_NPROC binds this process. It does not bind the machine's root, whatever a user namespace calls it;
-    who is root in a namespace only (a container without privileges) is bound."""
+    """Whether RLIMIT_NPROC binds this process. It does not bind the machine's root, whatever a user
+    namespace calls it; who is root in a namespace only (a container without privileges) is
+    bound."""
     uid = os.getuid()
     with contextlib.suppress(OSError, ValueError):
         for line in Path(uid_map).read_text().splitlines():
@@ -70,7 +75,9 @@ class ControlGroup:
         for folder in self.folders:
             if _count(folder / "pids.events", "max"):
                 found.append("the limit on processes was met")
-            if _count(folder / "memory.events", "oom_kill") or _count(folder / "memory.oom_control", "oom_kill"):
+            if _count(folder / "memory.events", "oom_kill") or _count(
+                folder / "memory.oom_control", "oom_kill"
+            ):
                 found.append("the limit on memory was met, and a process was killed")
         return tuple(found)
 
@@ -100,7 +107,8 @@ class ControlGroup:
 
 @dataclass(frozen=True, slots=True)
 class ControlGroups:
-    """Where groups can be made: below the group of this process, never beside it, so that its own limits still hold."""
+    """Where groups can be made: below the group of this process, never beside it, so that its own
+    limits still hold."""
 
     pids: Path | None
     memory: Path | None
@@ -121,7 +129,8 @@ class ControlGroups:
                 folders[folder] = None
                 _limit_memory(folder, limits.memory)
         except OSError:
-            # It could be done when it was probed: somebody has changed the rules, or there are too many groups.
+            # It could be done when it was probed: somebody has changed the rules, or there are too
+            # many groups.
             ControlGroup(tuple(folders)).remove()
             return ControlGroup(())
         return ControlGroup(tuple(folders))
@@ -142,17 +151,24 @@ class ControlGroups:
 def find_groups() -> ControlGroups:
     """Which control groups this process may make; tried once, by making one."""
     mine = _own_groups()
-    return ControlGroups(pids=_usable(mine.get("pids"), "pids.max"), memory=_usable(mine.get("memory"), "memory"))
+    return ControlGroups(
+        pids=_usable(mine.get("pids"), "pids.max"), memory=_usable(mine.get("memory"), "memory")
+    )
 
 
-def _own_groups(mounts: str = "/proc/self/mountinfo", membership: str = "/proc/self/cgroup") -> dict[str, Path]:
-    """The folder of this process's group for each controller, in either version of the interface."""
+def _own_groups(
+    mounts: str = "/proc/self/mountinfo", membership: str = "/proc/self/cgroup"
+) -> dict[str, Path]:
+    """The folder of this process's group for each controller, in either version of the
+    interface."""
     try:
         groups = Path(membership).read_text().splitlines()
         lines = Path(mounts).read_text().splitlines()
     except OSError:
         return {}
-    paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in groups if line.count(":") >= 2}
+    paths = {
+        line.split(":", 2)[1]: line.split(":", 2)[2] for line in groups if line.count(":") >= 2
+    }
     found: dict[str, Path] = {}
     for line in lines:
         before, _, after = line.partition(" - ")
@@ -164,7 +180,9 @@ def _own_groups(mounts: str = "/proc/self/mountinfo", membership: str = "/proc/s
         elif kind == "cgroup":
             for names, path in paths.items():
                 for controller in ("pids", "memory"):
-                    if controller in names.split(",") and controller in options.rpartition(" ")[2].split(","):
+                    if controller in names.split(",") and controller in options.rpartition(" ")[
+                        2
+                    ].split(","):
                         found[controller] = _below(point, root, path)
     return found
 

@@ -1,7 +1,7 @@
-"""A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are inherited, sockets to
-the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can be typed into by ioctl, and a program that is
-left in the workspace with the setuid bit runs as its owner for everybody on the machine.
-"""
+"""A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are
+inherited, sockets to the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can be
+typed into by ioctl, and a program that is left in the workspace with the setuid bit runs as its
+owner for everybody on the machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ FAMILIES = (1, 2, 10, 16)
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 SETUID = 0o4000
 CREATES = 0o100 | 0o20000000
-"""O_CREAT, and the bit of O_TMPFILE: without either, what stands in the place of a mode means nothing."""
+"""O_CREAT, and the bit of O_TMPFILE: without either, what stands in the place of a mode means
+nothing."""
 OPENAT2 = 437
-"""Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do not have it."""
+"""Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do
+not have it."""
 
-# audit architecture, then numbers: ioctl, socket, and those that are refused whatever their arguments.
+# audit architecture, then numbers: ioctl, socket, and those that are refused whatever their
+# arguments.
 X86_64 = (
     0xC000003E,
     16,
@@ -113,7 +116,8 @@ ARM64 = (
     },
 )
 TABLES = {"x86_64": X86_64, "aarch64": ARM64}
-# What gives a file its mode: number, where the mode stands, and where the flags are that say whether it counts.
+# What gives a file its mode: number, where the mode stands, and where the flags are that say
+# whether it counts.
 MODES = {
     # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat, open, openat
     "x86_64": (
@@ -121,7 +125,13 @@ MODES = {
         *((133, SECOND, 0), (259, THIRD, 0), (2, THIRD, SECOND), (257, FOURTH, THIRD)),
     ),
     # fchmod, fchmodat, fchmodat2, mknodat, openat
-    "aarch64": ((52, SECOND, 0), (53, THIRD, 0), (452, THIRD, 0), (33, THIRD, 0), (56, FOURTH, THIRD)),
+    "aarch64": (
+        (52, SECOND, 0),
+        (53, THIRD, 0),
+        (452, THIRD, 0),
+        (33, THIRD, 0),
+        (56, FOURTH, THIRD),
+    ),
 }
 
 
@@ -133,7 +143,8 @@ def program(machine: str | None = None) -> bytes:
         return b""
     arch, ioctl, socket, refused = table
     no = REFUSE | errno.EPERM
-    # Programs of another architecture (32-bit ones) would need tables of their own: they are killed.
+    # Programs of another architecture (32-bit ones) would need tables of their own: they are
+    # killed.
     code = [_op(LOAD, ARCH), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
     if arch == X86_64[0]:
         code += [_op(AT_LEAST, 0x40000000, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
@@ -147,7 +158,12 @@ def program(machine: str | None = None) -> bytes:
         code += [_op(EQUAL, number, 0, len(looks)), *looks]
     # The kernel reads an ioctl's request and a socket's family as 32 bits; so do we.
     code += [_op(EQUAL, ioctl, 0, 5), _op(LOAD, SECOND)]
-    code += [_op(EQUAL, TIOCSTI, 1, 0), _op(EQUAL, TIOCLINUX, 0, 1), _op(RETURN, no), _op(RETURN, ALLOW)]
+    code += [
+        _op(EQUAL, TIOCSTI, 1, 0),
+        _op(EQUAL, TIOCLINUX, 0, 1),
+        _op(RETURN, no),
+        _op(RETURN, ALLOW),
+    ]
     code += [_op(EQUAL, socket, 0, 2 + len(FAMILIES)), _op(LOAD, FIRST)]
     code += [_op(EQUAL, family, len(FAMILIES) - at, 0) for at, family in enumerate(FAMILIES)]
     code += [_op(RETURN, REFUSE | errno.EAFNOSUPPORT), _op(RETURN, ALLOW)]

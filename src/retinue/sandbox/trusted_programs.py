@@ -1,6 +1,6 @@
-"""Which programs the host itself may start: only such as no command that it has started could have put there. PATH
-often has a directory of the project (`.venv/bin`, `node_modules/.bin`), and who writes there could name a file `rg`.
-"""
+"""Which programs the host itself may start: only such as no command that it has started could have
+put there. PATH often has a directory of the project (`.venv/bin`, `node_modules/.bin`), and who
+writes there could name a file `rg`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from collections.abc import Iterable, Iterator
 from retinue.sandbox import protected_paths as protected
 
 # Never given to be written (`layout.SHARED`), nor anything in them that belongs to the machine.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/gnu/store", "/run/current-system", "/snap")
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    "/snap",
+)
 OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -35,8 +46,8 @@ def find(name: str, path: str | None = None, away: Iterable[str] = ()) -> tuple[
 
 
 def untrusted(program: str, roots: Iterable[str] = ()) -> str:
-    """Why a program must not be started by the host, or "". Both names count, the one on PATH and the real one: whoever
-    can change either chooses what is run."""
+    """Why a program must not be started by the host, or "". Both names count, the one on PATH and
+    the real one: whoever can change either chooses what is run."""
     tops = tuple(roots)
     named = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))
     for path in dict.fromkeys((named, os.path.realpath(program))):
@@ -56,7 +67,8 @@ def _changeable(path: str) -> str:
             found = os.lstat(at)
         except OSError:
             return "it cannot be looked at"
-        # In a container the system's own may belong to nobody that is known, and administrators have groups.
+        # In a container the system's own may belong to nobody that is known, and administrators
+        # have groups.
         if not is_system and found.st_uid not in (0, os.geteuid()):
             return f"{at} belongs to somebody else"
         is_open = found.st_mode & (stat.S_IWOTH if is_system else OPEN_TO_OTHERS)
@@ -77,5 +89,6 @@ def _upwards(path: str) -> Iterator[str]:
 
 
 def python() -> str:
-    """The interpreter itself, for parts of ours that need no library: a link to it could be in the project."""
+    """The interpreter itself, for parts of ours that need no library: a link to it could be in the
+    project."""
     return os.path.realpath(sys.executable) if sys.executable else ""

@@ -1,6 +1,6 @@
-"""No sandbox at all, for whoever says so by hand: the command runs with everything that the runtime's user may do. What
-is kept: a clean environment, resource limits, and an end for every process that still carries its tag.
-"""
+"""No sandbox at all, for whoever says so by hand: the command runs with everything that the
+runtime's user may do. What is kept: a clean environment, resource limits, and an end for every
+process that still carries its tag."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ class Unsandboxed:
     name = "none"
     promises = (
         "NO SANDBOX: a command may read, write and connect to everything that this user may",
-        "processes that carry their tag are killed with the command, and when the next runtime starts",
+        "processes that carry their tag are killed with the command, and when the next runtime "
+        "starts",
     )
 
     def __init__(self, *, unsafe_bare: bool = False) -> None:
         if unsafe_bare is not True:
-            raise ConfigError("running commands without a sandbox must be asked for: Unsandboxed(unsafe_bare=True)")
+            raise ConfigError(
+                "running commands without a sandbox must be asked for: "
+                "Unsandboxed(unsafe_bare=True)"
+            )
 
     async def start(self, command: Command, sink: Sink) -> ProcessTree:
         group = find_groups().make(command.limits)
@@ -31,7 +35,14 @@ class Unsandboxed:
         script = f'unset A B; {joins}exec "$@"'
         tag = command.tag or uuid.uuid4().hex
         tree = ProcessTree(sink, command.limits, tag, group=group, disks=command.write)
-        argv = ["/bin/sh", "-c", script, "sh", *(f"{folder}/cgroup.procs" for folder in group.folders), *command.argv]
+        argv = [
+            "/bin/sh",
+            "-c",
+            script,
+            "sh",
+            *(f"{folder}/cgroup.procs" for folder in group.folders),
+            *command.argv,
+        ]
         fd = command.opened.get(command.cwd)
         where = command.cwd if fd is None else f"/proc/self/fd/{fd}"
         return await tree.launch(argv, {**command.env, TAG: tag}, (), cwd=where)

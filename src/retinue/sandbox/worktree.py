@@ -1,11 +1,11 @@
 """A copy of the repository for one run: a git worktree on a branch of its own.
 
-What the run changed is put on the branch when it ends; then the copy goes. A branch without changes goes too, so that
-all that is left of isolated work is branches with something on them. A note beside the copy is written before anything
-is made, so that a crash at any point leaves nothing that the next start would not find. Nothing in the copy or in the
-repository is obeyed: git works with settings of ours (`git.py`), so files are taken as they are stored, without the
-filters of the repository; and repositories inside of the copy are made plain files first.
-"""
+What the run changed is put on the branch when it ends; then the copy goes. A branch without changes
+goes too, so that all that is left of isolated work is branches with something on them. A note
+beside the copy is written before anything is made, so that a crash at any point leaves nothing that
+the next start would not find. Nothing in the copy or in the repository is obeyed: git works with
+settings of ours (`git.py`), so files are taken as they are stored, without the filters of the
+repository; and repositories inside of the copy are made plain files first."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Worktrees:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def open(self, run: str, source: str) -> str:
-        """The directory in which the run works instead of `source`; made on first use, found again after a restart."""
+        """The directory in which the run works instead of `source`; made on first use, found again
+        after a restart."""
         async with self._lock(run):
             note = self._note(run) or await self._plan(run, source)
             path = self.place(run)
@@ -74,7 +75,8 @@ class Worktrees:
             return await asyncio.to_thread(_enter, path, note.inside)
 
     async def changes(self, run: str, message: str) -> BranchDiff | None:
-        """Put what there is on the branch, and tell what it holds; None when the run has changed nothing."""
+        """Put what there is on the branch, and tell what it holds; None when the run has changed
+        nothing."""
         async with self._lock(run):
             note = self._note(run)
             if note is None or not note.admin:
@@ -84,11 +86,13 @@ class Worktrees:
             except RetinueError:
                 raise
             except Exception as error:  # a run may leave anything there
-                raise RetinueError(f"what is in {self.place(run)} cannot be read: {error}") from None
+                raise RetinueError(
+                    f"what is in {self.place(run)} cannot be read: {error}"
+                ) from None
 
     async def close(self, run: str, message: str = "") -> None:
-        """The run is over: keep its changes on its branch, remove the copy, and the branch if it is empty. When they
-        cannot be kept, the copy stays where it is."""
+        """The run is over: keep its changes on its branch, remove the copy, and the branch if it is
+        empty. When they cannot be kept, the copy stays where it is."""
         async with self._lock(run):
             note = self._note(run)
             if note is None:
@@ -96,7 +100,9 @@ class Worktrees:
             if note.admin and self.place(run).is_dir():
                 try:
                     await self._record(run, note, message)
-                except Exception as error:  # whatever a run has left in its copy, it ends nothing but this
+                except (
+                    Exception
+                ) as error:  # whatever a run has left in its copy, it ends nothing but this
                     log.warning("the work of run %s stays in %s: %s", run, self.place(run), error)
                     return
             async with self._lock(note.repository):
@@ -143,14 +149,19 @@ class Worktrees:
             raise
         except RetinueError as error:
             raise RetinueError(
-                f"isolation 'worktree' needs a git repository with a commit, and {source} is none ({error}). "
+                f"isolation 'worktree' needs a git repository with a commit, and {source} is none "
+                f"({error}). "
                 "Nothing was done. Run `git init` and commit, or leave the isolation out."
             ) from None
         top = repository.top
-        return self._keep(run, _Note(repository=top, inside=_inside(source, top), branch=f"retinue/{run}", base=base))
+        return self._keep(
+            run,
+            _Note(repository=top, inside=_inside(source, top), branch=f"retinue/{run}", base=base),
+        )
 
     async def _create(self, run: str, path: Path, note: _Note) -> _Note:
-        """Make the copy, or make it again when only half of it is there. What stands there is not thrown away."""
+        """Make the copy, or make it again when only half of it is there. What stands there is not
+        thrown away."""
         if note.admin and _point(path, note.admin):
             return note
         await removal.remove_soon(path)
@@ -164,12 +175,15 @@ class Worktrees:
                 await git.point(branch, base)
             index = f"{git.folder}/index"
             await asyncio.to_thread(os.makedirs, path, 0o700)
-            await git.run("read-tree", "--reset", "-u", base, index=index, top=str(path), is_long=True)
+            await git.run(
+                "read-tree", "--reset", "-u", base, index=index, top=str(path), is_long=True
+            )
             admin = await asyncio.to_thread(_register, repository, run, path, branch, index)
         return self._keep(run, msgspec.structs.replace(note, admin=admin))
 
     async def _record(self, run: str, note: _Note, message: str) -> BranchDiff | None:
-        """A commit of everything in the copy on top of where its run has got to, by git's inner commands alone."""
+        """A commit of everything in the copy on top of where its run has got to, by git's inner
+        commands alone."""
         path = self.place(run)
         await asyncio.to_thread(_make_plain, path)
         copy = Repository(str(path), note.admin, os.path.dirname(os.path.dirname(note.admin)))
@@ -209,14 +223,15 @@ async def _refuse_secrets(git: Git, commit: str) -> None:
         if why := NOTHING.why(f"{top}/{os.fsdecode(name)}"):
             raise Refused(
                 "private",
-                f"{top} is a home directory, or holds one, and {os.fsdecode(name)} is in its last commit: {why}. No "
+                f"{top} is a home directory, or holds one, and {os.fsdecode(name)} is in its last "
+                f"commit: {why}. No "
                 "copy was made. Leave the isolation out.",
             )
 
 
 def _register(repository: Repository, run: str, path: Path, branch: str, index: str) -> str:
-    """What `git worktree add` writes down: where the data of a copy are, and where the copy is. From one open directory
-    to the next: a command may be putting links in their places."""
+    """What `git worktree add` writes down: where the data of a copy are, and where the copy is.
+    From one open directory to the next: a command may be putting links in their places."""
     admin = f"{repository.common}/worktrees/{run}"
     fds = [open_real(repository.common)]
     try:
@@ -226,14 +241,19 @@ def _register(repository: Repository, run: str, path: Path, branch: str, index: 
         folders.remove(run, dir_fd=fds[1])
         os.mkdir(run, dir_fd=fds[1])
         fds.append(os.open(run, folders.LOOK, dir_fd=fds[1]))
-        for name, text in (("gitdir", f"{path}/.git"), ("commondir", "../.."), ("HEAD", f"ref: {branch}")):
+        for name, text in (
+            ("gitdir", f"{path}/.git"),
+            ("commondir", "../.."),
+            ("HEAD", f"ref: {branch}"),
+        ):
             _write(name, os.fsencode(f"{text}\n"), fds[2])
         _write("index", read_small(index, MOST_INDEX), fds[2])
         fds.append(open_real(str(path)))
         _write(".git", os.fsencode(f"gitdir: {admin}\n"), fds[3])
     except OSError as error:
         raise RetinueError(
-            f"{admin} cannot be made, or leads out of the repository by a link ({error.strerror}); nothing was done"
+            f"{admin} cannot be made, or leads out of the repository by a link "
+            f"({error.strerror}); nothing was done"
         ) from None
     finally:
         for fd in fds:
@@ -257,7 +277,8 @@ def _write(name: str, content: bytes, dir_fd: int) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """The time too: git reads a file again if it was changed in the second in which the index was written."""
+    """The time too: git reads a file again if it was changed in the second in which the index was
+    written."""
     fd = open_regular(source)
     written = os.fstat(fd).st_mtime_ns
     data = drain(fd, MOST_INDEX)
@@ -268,7 +289,10 @@ def _copy(source: str, target: str) -> None:
 
 async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
     told = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
-    numbers = [line.split(b"\t") for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()]
+    numbers = [
+        line.split(b"\t")
+        for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()
+    ]
     diff = await git.run("diff-tree", "-r", "-p", *told, is_long=True, most=MOST_DIFF)
     return BranchDiff(
         branch=note.branch,
@@ -282,9 +306,10 @@ async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
 
 
 def _make_plain(path: Path) -> None:
-    """A repository inside of the copy becomes a folder like any other; what it knew is kept beside it. What git reads
-    by its name and is no file goes: it would be waited for, and cannot be kept on a branch anyway. From one open
-    directory to the next: a command of the run may still be putting links in their places."""
+    """A repository inside of the copy becomes a folder like any other; what it knew is kept beside
+    it. What git reads by its name and is no file goes: it would be waited for, and cannot be kept
+    on a branch anyway. From one open directory to the next: a command of the run may still be
+    putting links in their places."""
     top = open_real(str(path))
     try:
         for at, inner, files, fd in folders.walk(top):
@@ -309,14 +334,15 @@ def _cannot(error: OSError) -> None:
 
 
 def _enter(path: Path, inside: str) -> str:
-    """The folder of the copy that stands for the one that the run was sent to. It is made, if it has to be, from one
-    open directory to the next, none of them reached by a link."""
+    """The folder of the copy that stands for the one that the run was sent to. It is made, if it
+    has to be, from one open directory to the next, none of them reached by a link."""
     top = open_real(str(path))
     try:
         os.close(make_beneath(top, inside))
     except OSError as error:
         raise RetinueError(
-            f"{inside} leads out of the copy of the repository by a link, or is no folder in it ({error.strerror}); "
+            f"{inside} leads out of the copy of the repository by a link, or is no folder in it "
+            f"({error.strerror}); "
             "nothing was done there"
         ) from None
     finally:
@@ -325,7 +351,8 @@ def _enter(path: Path, inside: str) -> str:
 
 
 def _is_there(path: Path, note: _Note) -> bool:
-    """Whether the copy still belongs to the data that git keeps of it. (A crash, or its run, may have changed that.)"""
+    """Whether the copy still belongs to the data that git keeps of it. (A crash, or its run, may
+    have changed that.)"""
     try:
         return read_small(path / ".git", 8192) == os.fsencode(f"gitdir: {note.admin}\n")
     except OSError:

@@ -1,6 +1,6 @@
-"""Bytes under their own hash, in files beside the database: written once, never changed, whole or not there. A file is
-deleted when no row names it any more; one that was put and waits for the commit that names it is left alone.
-"""
+"""Bytes under their own hash, in files beside the database: written once, never changed, whole or
+not there. A file is deleted when no row names it any more; one that was put and waits for the
+commit that names it is left alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SAFE_SECONDS = 3_600.0
 """How long a file that no row names is left alone when nobody knows where it came from."""
 
 MANY = 500
-"""From so many names on all files are listed once, instead of asking for each: a list of packages has thousands."""
+"""From so many names on all files are listed once, instead of asking for each: a list of packages
+has thousands."""
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LONG = re.compile(rb"[0-9a-f]{64,}")
@@ -33,14 +34,15 @@ _numbers = count()
 
 
 def names_in(body: bytes) -> set[str]:
-    """What may be the name of an artifact in a text. A search for a pattern would take ten times as long, and nearly
-    all texts have none."""
+    """What may be the name of an artifact in a text. A search for a pattern would take ten times as
+    long, and nearly all texts have none."""
     if _HASH not in body.translate(_DIGITS):
         return set()
     found: set[str] = set()
     for match in _LONG.finditer(body):
         text = match[0].decode()
-        # A digit before it may belong to an escape (as in \b); of a long dump only the ends are looked at.
+        # A digit before it may belong to an escape (as in \b); of a long dump only the ends are
+        # looked at.
         n = len(text) - 63
         starts = range(n) if n <= 2 * _ENDS else (*range(_ENDS), *range(n - _ENDS, n))
         found.update(text[start : start + 64] for start in starts)
@@ -48,7 +50,8 @@ def names_in(body: bytes) -> set[str]:
 
 
 class Artifacts:
-    """`<folder>/ab/<sha256>`; what is being written stands in `<folder>/new` until it is durable."""
+    """`<folder>/ab/<sha256>`; what is being written stands in `<folder>/new` until it is
+    durable."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -76,15 +79,24 @@ class Artifacts:
                 self._write(path, data)
             _sync(os.path.dirname(path))
         except OSError as error:
-            text = f"an artifact of {len(data)} bytes could not be written below {self.folder} ({error.strerror})."
+            text = (
+                f"an artifact of {len(data)} bytes could not be written below {self.folder} "
+                f"({error.strerror})."
+            )
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-                raise StoreFull(f"{text} Nothing of it was kept. Free some space, then try again.") from error
-            raise StoreError(f"{text} Nothing of it was kept. Check the folder and its rights.") from error
+                raise StoreFull(
+                    f"{text} Nothing of it was kept. Free some space, then try again."
+                ) from error
+            raise StoreError(
+                f"{text} Nothing of it was kept. Check the folder and its rights."
+            ) from error
         return Artifact(path=name, bytes=len(data), sha256=name)
 
     def get(self, name: str, offset: int, limit: int | None) -> bytes:
         if not _NAME.fullmatch(name):
-            raise NotFound(f"{name!r} is not the name of an artifact: that is 64 hexadecimal digits")
+            raise NotFound(
+                f"{name!r} is not the name of an artifact: that is 64 hexadecimal digits"
+            )
         try:
             with open(open_regular(self._path(name)), "rb") as file:
                 file.seek(max(0, offset))
@@ -92,10 +104,13 @@ class Artifacts:
         except FileNotFoundError:
             raise NotFound(f"there is no artifact {name}") from None
         except OSError as error:
-            raise StoreError(f"artifact {name} cannot be read ({error.strerror}). It was left as it is.") from error
+            raise StoreError(
+                f"artifact {name} cannot be read ({error.strerror}). It was left as it is."
+            ) from error
         if offset <= 0 and limit is None and sha256(data).hexdigest() != name:
             raise StoreCorrupt(
-                f"artifact {name} is not what was written. It was left as it is. Restore it from a backup."
+                f"artifact {name} is not what was written. It was left as it is. Restore it from "
+                "a backup."
             )
         return data
 
@@ -161,7 +176,8 @@ class Artifacts:
         return total
 
     def copy(self, folder: str) -> None:
-        """Everything into another folder; as links where the file system has them, since nothing here ever changes."""
+        """Everything into another folder; as links where the file system has them, since nothing
+        here ever changes."""
         target = Artifacts(folder)
         try:
             for name in self.names():
@@ -176,12 +192,16 @@ class Artifacts:
                 else:
                     _sync(os.path.dirname(path))
         except OSError as error:
-            raise StoreError(f"the artifacts could not be copied to {folder} ({error.strerror}).") from error
+            raise StoreError(
+                f"the artifacts could not be copied to {folder} ({error.strerror})."
+            ) from error
 
     def names(self) -> Iterator[str]:
         if os.path.isdir(self.folder):
             for part in sorted(os.listdir(self.folder)):
-                yield from filter(_NAME.fullmatch, sorted(os.listdir(os.path.join(self.folder, part))))
+                yield from filter(
+                    _NAME.fullmatch, sorted(os.listdir(os.path.join(self.folder, part)))
+                )
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name[:2], name)

@@ -1,7 +1,8 @@
-"""The port to the log. One `commit` is one transaction: events, rows, messages, mail, accounts and deliveries together.
+"""The port to the log. One `commit` is one transaction: events, rows, messages, mail, accounts and
+deliveries together.
 
-A store is opened by one process at a time. What `commit` has returned from is durable; what it has not is not there.
-"""
+A store is opened by one process at a time. What `commit` has returned from is durable; what it has
+not is not there."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class Row(msgspec.Struct, frozen=True):
 class Snapshot:
     """What a restart needs: it grows with the runs that are open, never with the log.
 
-    `back` are ended children of a turn that is still open; `above` are ended ancestors of open runs.
-    """
+    `back` are ended children of a turn that is still open; `above` are ended ancestors of open
+    runs."""
 
     open: list[Row] = field(default_factory=list)
     back: list[Row] = field(default_factory=list)
@@ -47,8 +48,8 @@ class Snapshot:
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One line of a listing. `state` is the state's name in lower case, or how the run ended; `group` is the group of
-    background work that it belongs to."""
+    """One line of a listing. `state` is the state's name in lower case, or how the run ended;
+    `group` is the group of background work that it belongs to."""
 
     id: str
     root: str
@@ -62,7 +63,8 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Bytes: of the file with its -wal on disk, of what is kept in it, of the holes in it, and of the artifacts."""
+    """Bytes: of the file with its -wal on disk, of what is kept in it, of the holes in it, and of
+    the artifacts."""
 
     file: int = 0
     data: int = 0
@@ -76,8 +78,8 @@ class Space(msgspec.Struct, frozen=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a compaction has done. `is_old`: the file was made by an older version, and keeps its holes until it is
-    rebuilt, which is done when nothing runs."""
+    """What a compaction has done. `is_old`: the file was made by an older version, and keeps its
+    holes until it is rebuilt, which is done when nothing runs."""
 
     before: Space
     after: Space
@@ -94,18 +96,19 @@ Progress = Callable[[int, int], None]
 
 
 class Store(Protocol):
-    """Contract: tests/contracts/store.py, which every implementation runs. `sent` knows which model calls have left; it
-    outlives a process, but not the machine."""
+    """Contract: tests/contracts/store.py, which every implementation runs. `sent` knows which model
+    calls have left; it outlives a process, but not the machine."""
 
     sent: SentCalls
 
     async def open(self) -> int:
-        """Take the store over: lock it, bring its schema up to date, return the new epoch. Raises `StoreError`."""
+        """Take the store over: lock it, bring its schema up to date, return the new epoch. Raises
+        `StoreError`."""
 
     async def commit(self, changes: Changes) -> int:
-        """Write all of it or nothing; returns the position of the last event over all trees. `StoreFull` leaves
-        everything as it was. Nobody changes what `changes` holds any more. Commits are written in the order in which
-        they were begun."""
+        """Write all of it or nothing; returns the position of the last event over all trees.
+        `StoreFull` leaves everything as it was. Nobody changes what `changes` holds any more.
+        Commits are written in the order in which they were begun."""
 
     async def load(self) -> Snapshot:
         """Everything that is open."""
@@ -123,21 +126,27 @@ class Store(Protocol):
         """The children of a run, oldest first, open or ended."""
 
     async def started(self, since: int) -> list[Row]:
-        """Every run that a run has started at `since` or later, oldest first. It costs what it returns."""
+        """Every run that a run has started at `since` or later, oldest first. It costs what it
+        returns."""
 
-    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+    async def messages(
+        self, conversation: str, start: int = 0, stop: int | None = None
+    ) -> list[Message]:
         """Messages `start` to `stop` of a conversation, those of its base included."""
 
     async def entries(
         self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
     ) -> list[tuple[int, LogEntry]]:
-        """Rows of the log behind position `after`, of one run (its request included) or of all. With `tree` (the id of
-        its root, or "" for what concerns the whole store) they are those of that tree, and `after` and the numbers are
-        its own, from 1 on. Rows without a body are left out."""
+        """Rows of the log behind position `after`, of one run (its request included) or of all.
+        With `tree` (the id of its root, or "" for what concerns the whole store) they are those of
+        that tree, and `after` and the numbers are its own, from 1 on. Rows without a body are left
+        out."""
 
-    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
-        """Runs, newest first; those that a run started are hidden unless asked for. `before` is the last id of the
-        page before."""
+    async def listing(
+        self, *, children: bool = False, limit: int = 100, before: str = ""
+    ) -> list[Summary]:
+        """Runs, newest first; those that a run started are hidden unless asked for. `before` is the
+        last id of the page before."""
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         """Deliveries in these states, or all."""
@@ -146,11 +155,12 @@ class Store(Protocol):
         """What was done to the to-do list of a tree behind act `after`, oldest first."""
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:
-        """Keep one act on the to-do list of a tree; durable when it returns. A key counts once, its first act stays;
-        an act on a tree that was forgotten is dropped."""
+        """Keep one act on the to-do list of a tree; durable when it returns. A key counts once, its
+        first act stays; an act on a tree that was forgotten is dropped."""
 
     async def verify(self) -> list[str]:
-        """Walk the hash chain of each tree and the structure; one sentence for each thing that is wrong."""
+        """Walk the hash chain of each tree and the structure; one sentence for each thing that is
+        wrong."""
 
     async def backup(self, path: str) -> None:
         """A consistent copy, made while the store is in use."""
@@ -158,17 +168,23 @@ class Store(Protocol):
     async def space(self) -> Space:
         """What the store takes on disk."""
 
-    async def compact(self, *, rebuild: bool = False, progress: Progress | None = None) -> Compacted:
-        """Give what is free back to the disk, in steps between which others write; and delete artifacts that nothing
-        names. `rebuild` writes a file of an older version anew if it must, in one step that holds up everybody."""
+    async def compact(
+        self, *, rebuild: bool = False, progress: Progress | None = None
+    ) -> Compacted:
+        """Give what is free back to the disk, in steps between which others write; and delete
+        artifacts that nothing names. `rebuild` writes a file of an older version anew if it must,
+        in one step that holds up everybody."""
 
-    async def expendable(self, *, before: int | None = None, beyond: int | None = None, limit: int = 100) -> list[str]:
-        """Roots of conversations in which everything has ended and is announced, the oldest end first: those that ended
-        before a time, or all but the `beyond` newest. Forgetting one forgets its conversation."""
+    async def expendable(
+        self, *, before: int | None = None, beyond: int | None = None, limit: int = 100
+    ) -> list[str]:
+        """Roots of conversations in which everything has ended and is announced, the oldest end
+        first: those that ended before a time, or all but the `beyond` newest. Forgetting one
+        forgets its conversation."""
 
     async def thin(self, root: str) -> bool:
-        """Delete a piece of a tree that is `expendable` and about to be forgotten, if it is too big to be forgotten in
-        one short transaction. Returns whether there is more of it."""
+        """Delete a piece of a tree that is `expendable` and about to be forgotten, if it is too big
+        to be forgotten in one short transaction. Returns whether there is more of it."""
 
     async def put_artifact(self, data: bytes) -> Artifact:
         """Keep bytes under their hash; durable when it returns; the same bytes are kept once."""

@@ -1,4 +1,5 @@
-"""The log in memory: the same contract in dictionaries, for tests, benchmarks and runs that need not survive."""
+"""The log in memory: the same contract in dictionaries, for tests, benchmarks and runs that need
+not survive."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store,
 from retinue.store.sent_calls import SentCalls
 
 PATIENCE = 1_000
-"""For how many commits the one that names a new artifact is waited for; after that it is kept for good."""
+"""For how many commits the one that names a new artifact is waited for; after that it is kept for
+good."""
 
 dumps = msgspec.json.Encoder(enc_hook=repr).encode
 
@@ -37,7 +39,8 @@ class _Conversation:
 
 
 class _Logged(msgspec.Struct, frozen=True, gc=False):
-    """One event: its position, its tree and its number there, its run. A purged one has None instead of its entry."""
+    """One event: its position, its tree and its number there, its run. A purged one has None
+    instead of its entry."""
 
     seq: int
     tree: str
@@ -47,7 +50,8 @@ class _Logged(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Data:
-    """What survives the handle. `trees` are the numbers of the last events; a forgotten tree keeps its own."""
+    """What survives the handle. `trees` are the numbers of the last events; a forgotten tree keeps
+    its own."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -78,7 +82,8 @@ class MemoryStore(Store):
         self.sent = self._data.sent
 
     def survivor(self) -> MemoryStore:
-        """What a crash leaves: another handle on the same data. Once it is opened, this one's commits are refused."""
+        """What a crash leaves: another handle on the same data. Once it is opened, this one's
+        commits are refused."""
         other = MemoryStore()
         other._data, other.sent = self._data, self.sent
         return other
@@ -113,7 +118,11 @@ class MemoryStore(Store):
             tree, event = entry.tree, entry.event
             number = trees[tree] = trees.get(tree, 0) + 1
             # A request counts as the first row of its run, so that it is listed and purged with it.
-            log.append(_Logged(seq, tree, number, event.id if type(event) is Requested else entry.run, entry))
+            log.append(
+                _Logged(
+                    seq, tree, number, event.id if type(event) is Requested else entry.run, entry
+                )
+            )
         data.seq = seq
         if data.waiting:
             _name(data, changes)
@@ -124,7 +133,8 @@ class MemoryStore(Store):
     def _fence(self) -> None:
         if self._epoch != self._data.epoch:
             raise StoreError(
-                f"The store was taken over (epoch {self._data.epoch}, this handle has {self._epoch}), or is not open. "
+                f"The store was taken over (epoch {self._data.epoch}, this handle has "
+                f"{self._epoch}), or is not open. "
                 "Nothing of this batch was kept. Open it again."
             )
 
@@ -133,11 +143,15 @@ class MemoryStore(Store):
         data = self._data
         for spec in changes.specs:
             if spec.id in data.specs:
-                raise StoreError(f"A run with the id {spec.id} is there already. Nothing of this batch was kept.")
+                raise StoreError(
+                    f"A run with the id {spec.id} is there already. Nothing of this batch was kept."
+                )
         for root in changes.forgotten:
             for id in _runs_below(data, root):
                 if not isinstance(changes.runs.get(id, data.runs[id]).state, Ended):
-                    raise StoreError(f"{root} cannot be deleted: {id} is still open in it. Nothing was changed.")
+                    raise StoreError(
+                        f"{root} cannot be deleted: {id} is still open in it. Nothing was changed."
+                    )
 
     async def load(self) -> Snapshot:
         data = self._data
@@ -152,7 +166,9 @@ class MemoryStore(Store):
             child
             for id, run in alive.items()
             for child in data.children.get(id, ())
-            if child not in alive and (slot := data.specs[child].slot) is not None and slot.turn == run.turn
+            if child not in alive
+            and (slot := data.specs[child].slot) is not None
+            and slot.turn == run.turn
         ]
         return Snapshot(
             open=self._rows(alive),
@@ -186,7 +202,9 @@ class MemoryStore(Store):
         newest = takewhile(lambda s: s.created_at >= since, reversed(self._data.specs.values()))
         return self._rows(s.id for s in reversed(list(newest)) if s.parent)
 
-    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+    async def messages(
+        self, conversation: str, start: int = 0, stop: int | None = None
+    ) -> list[Message]:
         return [message for _, message in sorted(_span(self._data, conversation, start, stop))]
 
     async def entries(
@@ -203,13 +221,20 @@ class MemoryStore(Store):
         )
         return list(islice(wanted, limit))
 
-    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
+    async def listing(
+        self, *, children: bool = False, limit: int = 100, before: str = ""
+    ) -> list[Summary]:
         newest = iter(reversed(self._data.specs.values()))
         if before:
             for spec in newest:
                 if spec.id == before:
                     break
-        return list(islice((_summary(spec, self._data) for spec in newest if children or not spec.parent), limit))
+        return list(
+            islice(
+                (_summary(spec, self._data) for spec in newest if children or not spec.parent),
+                limit,
+            )
+        )
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         wanted = set(states)
@@ -230,21 +255,32 @@ class MemoryStore(Store):
     async def space(self) -> Space:
         return Space(artifacts=sum(map(len, self._data.artifacts.values())))
 
-    async def compact(self, *, rebuild: bool = False, progress: Progress | None = None) -> Compacted:
+    async def compact(
+        self, *, rebuild: bool = False, progress: Progress | None = None
+    ) -> Compacted:
         space = await self.space()
         return Compacted(space, space)
 
-    async def expendable(self, *, before: int | None = None, beyond: int | None = None, limit: int = 100) -> list[str]:
+    async def expendable(
+        self, *, before: int | None = None, beyond: int | None = None, limit: int = 100
+    ) -> list[str]:
         ended = _ended(self._data)
         n_beyond = len(ended) - beyond if beyond is not None else 0
-        wanted = [id for n, (at, id) in enumerate(ended) if n < n_beyond or (before is not None and at < before)]
+        wanted = [
+            id
+            for n, (at, id) in enumerate(ended)
+            if n < n_beyond or (before is not None and at < before)
+        ]
         return list(islice((id for id in wanted if not _is_held(self._data, id)), limit))
 
     async def thin(self, root: str) -> bool:
         return False
 
     async def backup(self, path: str) -> None:
-        raise StoreError(f"{path} was not written: what is kept in memory cannot be copied. Use a store with a file.")
+        raise StoreError(
+            f"{path} was not written: what is kept in memory cannot be copied. Use a store with a "
+            "file."
+        )
 
     async def put_artifact(self, data: bytes) -> Artifact:
         name = hash_of(data).hexdigest()
@@ -287,19 +323,27 @@ def _add(data: _Data, spec: Spec) -> None:
     if spec.parent:
         data.children.setdefault(spec.parent, []).append(spec.id)
     if spec.conversation not in data.conversations:
-        base = spec.base if spec.base is not None and spec.base.conversation != spec.conversation else None
+        base = (
+            spec.base
+            if spec.base is not None and spec.base.conversation != spec.conversation
+            else None
+        )
         data.conversations[spec.conversation] = _Conversation(base)
         if spec.parent:
             data.conversations[data.specs[spec.parent].conversation].below.append(spec.conversation)
 
 
-def _span(data: _Data, conversation: str, start: int, stop: int | None) -> Iterator[tuple[int, Message]]:
+def _span(
+    data: _Data, conversation: str, start: int, stop: int | None
+) -> Iterator[tuple[int, Message]]:
     """The messages of a conversation and of its bases, each from where the next one begins down."""
     found = data.conversations.get(conversation)
     high = stop
     while found is not None:
         low = found.base.length if found.base is not None else 0
-        for n in range(max(low, start), next(reversed(found.messages), -1) + 1 if high is None else high):
+        for n in range(
+            max(low, start), next(reversed(found.messages), -1) + 1 if high is None else high
+        ):
             if n in found.messages:
                 yield n, found.messages[n]
         if found.base is None or low <= start:
@@ -334,7 +378,9 @@ def _ended(data: _Data) -> list[tuple[int, str]]:
         if spec.conversation not in below:
             last = ends.get(spec.conversation, 0)
             ends[spec.conversation] = (
-                max(last, state.ending.at) if isinstance(state, Ended) and last is not None else None
+                max(last, state.ending.at)
+                if isinstance(state, Ended) and last is not None
+                else None
             )
     return sorted(((at, id) for id, at in ends.items() if at is not None), key=lambda end: end[0])
 
@@ -342,12 +388,15 @@ def _ended(data: _Data) -> list[tuple[int, str]]:
 def _is_held(data: _Data, root: str) -> bool:
     """Whether somebody below is open, or something has not been announced yet."""
     runs = set(_runs_below(data, root))
-    unsent = any(d.run in runs and d.state in ("pending", "sent", "dead") for d in data.deliveries.values())
+    unsent = any(
+        d.run in runs and d.state in ("pending", "sent", "dead") for d in data.deliveries.values()
+    )
     return unsent or any(not isinstance(data.runs[id].state, Ended) for id in runs)
 
 
 def _forget(data: _Data, root: str) -> None:
-    """Delete the conversation of a run and everything below it; forks outside of it keep what they show."""
+    """Delete the conversation of a run and everything below it; forks outside of it keep what they
+    show."""
     tree = _tree(data, root)
     gone = dict.fromkeys(_runs_below(data, root))
     for id, conversation in data.conversations.items():
@@ -390,14 +439,26 @@ def _names(data: _Data, values: Iterable[object]) -> set[str]:
 def _name(data: _Data, changes: Changes) -> None:
     """What waits for the commit that names it may have found it."""
     found = _names(data, changes.entries)
-    data.waiting = {name: left - 1 for name, left in data.waiting.items() if name not in found and left}
+    data.waiting = {
+        name: left - 1 for name, left in data.waiting.items() if name not in found and left
+    }
 
 
 def _collect(data: _Data, names: set[str]) -> None:
     """Delete those that nothing names any more."""
-    said = (message for conversation in data.conversations.values() for message in conversation.messages.values())
+    said = (
+        message
+        for conversation in data.conversations.values()
+        for message in conversation.messages.values()
+    )
     boards = (noted for board in data.boards.values() for noted in board.values())
-    left = (*(row.entry for row in data.log), *data.runs.values(), *said, *boards, *data.mail.values())
+    left = (
+        *(row.entry for row in data.log),
+        *data.runs.values(),
+        *said,
+        *boards,
+        *data.mail.values(),
+    )
     for name in names - _names(data, left):
         del data.artifacts[name]
 

@@ -1,11 +1,11 @@
-"""Which model calls have left: a note for each run, written before the first byte of a call, so that after a crash only
-those calls are paid for that may have reached their provider.
+"""Which model calls have left: a note for each run, written before the first byte of a call, so
+that after a crash only those calls are paid for that may have reached their provider.
 
-The notes are kept in a file beside the store, one place of 64 bytes for each run that is at work, so that the file does
-not grow with the calls. It is not synchronised: the page cache outlives the process. After a power cut it is not
-believed, nor when it is missing, damaged, of another store, or when a process that does not know it had the store in
-between: then every call that was under way may have left.
-"""
+The notes are kept in a file beside the store, one place of 64 bytes for each run that is at work,
+so that the file does not grow with the calls. It is not synchronised: the page cache outlives the
+process. After a power cut it is not believed, nor when it is missing, damaged, of another store, or
+when a process that does not know it had the store in between: then every call that was under way
+may have left."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SUM = struct.Struct("<I")
 
 
 class SentCalls:
-    """A note says: of this run this attempt has left, and those before it may have. What is known holds for runs that a
-    process has begun or taken up at epoch `_since` or later. Without a path it is kept in memory only. Models that work
-    in threads note there."""
+    """A note says: of this run this attempt has left, and those before it may have. What is known
+    holds for runs that a process has begun or taken up at epoch `_since` or later. Without a path
+    it is kept in memory only. Models that work in threads note there."""
 
     def __init__(self, path: str = "") -> None:
         self._path = path
@@ -70,13 +70,19 @@ class SentCalls:
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-            log.warning("%s%s cannot be used: %s. After a crash every call counts as sent.", self._path, TAIL, error)
+            log.warning(
+                "%s%s cannot be used: %s. After a crash every call counts as sent.",
+                self._path,
+                TAIL,
+                error,
+            )
         else:
             self._fd = fd
 
     def keep(self, epoch: int, runs: Mapping[str, int]) -> None:
-        """Go on as the process of this epoch, with these runs open, each of which was last in the hands of the process
-        of its epoch. If one of them knew nothing of notes, those that there are may not be all."""
+        """Go on as the process of this epoch, with these runs open, each of which was last in the
+        hands of the process of its epoch. If one of them knew nothing of notes, those that there
+        are may not be all."""
         is_whole = self._since and not any(self._epoch < of_run < epoch for of_run in runs.values())
         self._epoch = epoch
         if not is_whole:
@@ -91,12 +97,13 @@ class SentCalls:
                 _write(self._fd, self._head(), 0)
 
     def is_unsent(self, run: str, epoch: int, attempt: int) -> bool:
-        """Whether it is known that an attempt has not left; `epoch` is that of the process that has the run."""
+        """Whether it is known that an attempt has not left; `epoch` is that of the process that has
+        the run."""
         return epoch >= self._since and attempt > self._last.get(run, 0)
 
     def marker(self, run: str, attempt: int) -> Callable[[bool], None]:
-        """To be called with True before the first byte of an attempt leaves; with False when it is known that nothing
-        has left, or that nothing has to be paid for it."""
+        """To be called with True before the first byte of an attempt leaves; with False when it is
+        known that nothing has left, or that nothing has to be paid for it."""
         before = self._last.get(run, 0)
 
         def mark(is_sent: bool) -> None:
@@ -158,17 +165,21 @@ class SentCalls:
 
     @contextlib.contextmanager
     def _or_without(self) -> Iterator[None]:
-        """When a note cannot be written, the file must not be believed: without it, everything may have left."""
+        """When a note cannot be written, the file must not be believed: without it, everything may
+        have left."""
         try:
             yield
         except OSError as error:
             fd, self._fd = self._fd, -1
-            log.warning("%s%s cannot be written: %s. It is not used any more.", self._path, TAIL, error)
+            log.warning(
+                "%s%s cannot be written: %s. It is not used any more.", self._path, TAIL, error
+            )
             try:
                 os.ftruncate(fd, 0)
             except OSError:
                 raise StoreError(
-                    f"{self._path}{TAIL} can neither be written nor emptied ({error}), so that nothing is sent which "
+                    f"{self._path}{TAIL} can neither be written nor emptied ({error}), so that "
+                    "nothing is sent which "
                     "could not be accounted for. What is on record is kept. See to the disk."
                 ) from error
             finally:
@@ -217,9 +228,12 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 def _boot() -> bytes:
-    """Which start of the machine this is; zeros where that is not known, and then no file is believed."""
+    """Which start of the machine this is; zeros where that is not known, and then no file is
+    believed."""
     try:
         with open(BOOT_ID, "rb") as file:
-            return bytes.fromhex(file.read(64).replace(b"-", b"").decode().strip()).ljust(16, b"\0")[:16]
+            return bytes.fromhex(file.read(64).replace(b"-", b"").decode().strip()).ljust(
+                16, b"\0"
+            )[:16]
     except (OSError, ValueError):
         return bytes(16)

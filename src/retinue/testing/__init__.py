@@ -1,4 +1,5 @@
-"""Doubles that ship: a scripted model, virtual time, a memory store, a cassette. Test your own agents with them."""
+"""Doubles that ship: a scripted model, virtual time, a memory store, a cassette. Test your own
+agents with them."""
 
 from retinue.models.scripted import Scripted, call
 from retinue.store.memory import MemoryStore

@@ -1,9 +1,10 @@
-"""Record a whole tree of runs once, then play it back offline, every answer in the order in which it first came.
+"""Record a whole tree of runs once, then play it back offline, every answer in the order in which
+it first came.
 
-A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A line has a logical
-key (where in the tree, which turn, what for), what was asked (as digests) and what was answered. Run ids depend on the
-time, so they are stored as numbers and put back when the answer is played.
-"""
+A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A
+line has a logical key (where in the tree, which turn, what for), what was asked (as digests) and
+what was answered. Run ids depend on the time, so they are stored as numbers and put back when the
+answer is played."""
 
 from __future__ import annotations
 
@@ -19,7 +20,16 @@ from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
 from retinue.core.spec import Orders
-from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Usage, Value
+from retinue.core.values import (
+    Assistant,
+    Message,
+    ModelInfo,
+    Reply,
+    Restart,
+    ToolSchema,
+    Usage,
+    Value,
+)
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.testing.virtual_clock import VirtualLoop
@@ -34,15 +44,19 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 _HOLE = re.compile(r"<retinue:run:(\d+)>")
 _FENCE = re.compile(r"; data, not instructions, between ([0-9a-f]{12})\]")
 _RETURNED: dict[str, type[Returned]] = {t.__name__: t for t in (Answer, Orders, Submission, Ask)}
-_ERRORS: dict[str, type[ModelError]] = {t.__name__: t for t in (ModelError, ModelRejected, ModelUnavailable)}
+_ERRORS: dict[str, type[ModelError]] = {
+    t.__name__: t for t in (ModelError, ModelRejected, ModelUnavailable)
+}
 
 
 class CassetteError(RetinueError):
-    """What is asked now is not what was recorded. The message names the key and the first difference."""
+    """What is asked now is not what was recorded. The message names the key and the first
+    difference."""
 
 
 class Shown(Value):
-    """What was asked, as far as it takes to see whether the same is asked again, and to say what is not."""
+    """What was asked, as far as it takes to see whether the same is asked again, and to say what is
+    not."""
 
     agent: str = ""
     instructions: str = ""
@@ -75,12 +89,13 @@ class _Header(Value):
 
 
 class Cassette:
-    """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a tool by `tool`.
+    """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a
+    tool by `tool`.
 
-    On replay an answer is held back until every earlier one was given out. One that nobody asks for within
-    `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a request that differs from
-    the recorded one; the first error breaks the cassette, so that the whole tree fails with it. `check` raises it.
-    """
+    On replay an answer is held back until every earlier one was given out. One that nobody asks for
+    within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
+    request that differs from the recorded one; the first error breaks the cassette, so that the
+    whole tree fails with it. `check` raises it."""
 
     def __init__(self, path: str | Path, *, patience_seconds: float | None = None) -> None:
         self.path = Path(path)
@@ -120,13 +135,18 @@ class Cassette:
             raise self.error
         left = self.unused()
         if left:
-            raise CassetteError(f"{self.path.name}: {len(left)} recorded answers were not asked for: {_few(left)}")
+            raise CassetteError(
+                f"{self.path.name}: {len(left)} recorded answers were not asked for: {_few(left)}"
+            )
 
     def _enter(self, mode: Literal["record", "replay"]) -> None:
         if self._mode == mode:
             return
         if self._mode:
-            raise ConfigError(f"{self.path.name}: one cassette cannot record and replay at once; make a second one")
+            raise ConfigError(
+                f"{self.path.name}: one cassette cannot record and replay at once; make a second "
+                "one"
+            )
         self._mode = mode
         if mode == "record":
             self.path.write_bytes(msgspec.json.encode(_Header(cassette=VERSION)) + b"\n")
@@ -139,7 +159,9 @@ class Cassette:
             first, *rest = self.path.read_bytes().splitlines()
             version = msgspec.json.decode(first, type=_Header).cassette
         except OSError as error:
-            raise CassetteError(f"{name} cannot be read ({error.strerror}); record it first") from None
+            raise CassetteError(
+                f"{name} cannot be read ({error.strerror}); record it first"
+            ) from None
         except (ValueError, msgspec.MsgspecError) as error:
             raise CassetteError(f"{name} is not a cassette ({error}); record it again") from None
         if version != VERSION:
@@ -149,7 +171,9 @@ class Cassette:
             try:
                 line = decoder.decode(text)
             except msgspec.MsgspecError as error:
-                raise CassetteError(f"line {n} of {name} is damaged ({error}); record it again") from None
+                raise CassetteError(
+                    f"line {n} of {name} is damaged ({error}); record it again"
+                ) from None
             self._lines.append(line)
             self._waiting.setdefault(_act(line.key), []).append(line)
 
@@ -163,7 +187,9 @@ class Cassette:
 
     def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
         raw = _with_holes(msgspec.json.encode(value).decode(), ids).encode()
-        line = CassetteLine(n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw))
+        line = CassetteLine(
+            n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw)
+        )
         self._written += 1
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
@@ -189,10 +215,18 @@ class Cassette:
         """Roots have equal paths, so among equal keys the one that was asked the same is meant."""
         open = self._waiting.get(act)
         if not open:
-            raise self._broken(CassetteError(f"{self.path.name}: nothing is recorded for {act!r}; {self._near(act)}"))
+            raise self._broken(
+                CassetteError(
+                    f"{self.path.name}: nothing is recorded for {act!r}; {self._near(act)}"
+                )
+            )
         line = next((e for e in open if e.shown == shown), None)
         if line is None:
-            raise self._broken(CassetteError(f"{self.path.name}: {open[0].key!r} {_difference(open[0].shown, shown)}"))
+            raise self._broken(
+                CassetteError(
+                    f"{self.path.name}: {open[0].key!r} {_difference(open[0].shown, shown)}"
+                )
+            )
         open.remove(line)
         return line
 
@@ -201,7 +235,9 @@ class Cassette:
             return "all its answers have been given out"
         path = act.split(" ", 1)[0]
         same = [line.key for line in self._lines if line.key.split(" ", 1)[0] == path]
-        return f"recorded for {path!r}: {_few(same)}" if same else f"no run at {path!r} was recorded"
+        return (
+            f"recorded for {path!r}: {_few(same)}" if same else f"no run at {path!r} was recorded"
+        )
 
     async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
@@ -209,7 +245,10 @@ class Cassette:
             done, _ = await asyncio.wait([door], timeout=self._seconds())
             if not done and self._next not in self._taken:
                 due = self._lines[self._next].key
-                why = f"{line.key!r} waits for {due!r}, which came before it and which nobody asks for now"
+                why = (
+                    f"{line.key!r} waits for {due!r}, which came before it and which nobody "
+                    "asks for now"
+                )
                 raise self._broken(CassetteError(f"{self.path.name}: {why}"))
         if self.error is not None:
             raise self.error
@@ -220,7 +259,8 @@ class Cassette:
         return 3_600.0 if isinstance(asyncio.get_running_loop(), VirtualLoop) else 10.0
 
     def _give(self, n: int) -> None:
-        """Number `n` is out: the next one may go. It goes in a later pass of the loop, so `n` is there first."""
+        """Number `n` is out: the next one may go. It goes in a later pass of the loop, so `n` is
+        there first."""
         self._given.add(n)
         while self._next in self._given:
             self._next += 1
@@ -294,7 +334,9 @@ class _TapedTool:
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
         ids = _ids([caller.id, caller.spec.parent, caller.spec.root, *children, text])
-        shown = Shown(messages=(digest(_with_holes(text, ids))[:12],), last=_excerpt(_with_holes(text, ids)))
+        shown = Shown(
+            messages=(digest(_with_holes(text, ids))[:12],), last=_excerpt(_with_holes(text, ids))
+        )
         if cassette._mode == "replay":
             line = await cassette._take(act, shown)
             raw = _filled(bytes(line.value).decode(), ids)
@@ -302,7 +344,10 @@ class _TapedTool:
                 raise _raised(msgspec.json.decode(raw, type=_Failure))
             return msgspec.json.decode(raw, type=_RETURNED[line.kind])
         if not cassette._mode:
-            raise ConfigError("this cassette neither records nor replays: give it a model with record() or replay()")
+            raise ConfigError(
+                "this cassette neither records nor replays: give it a model with record() or "
+                "replay()"
+            )
         key = cassette._name(act)
         try:
             returned = await self._tool.run(caller, args)
@@ -342,8 +387,13 @@ def _look(request: Request) -> tuple[list[str], Shown]:
 
 
 def _words(message: Message) -> str:
-    """A message as it counts: what stands in it, without the fences that the runtime draws anew each time."""
-    calls = "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls) if isinstance(message, Assistant) else ""
+    """A message as it counts: what stands in it, without the fences that the runtime draws anew
+    each time."""
+    calls = (
+        "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls)
+        if isinstance(message, Assistant)
+        else ""
+    )
     text = f"{type(message).__name__.lower()}: {message.text}{calls}"
     for fence in _FENCE.findall(text):
         text = text.replace(fence, "fence")
@@ -351,7 +401,8 @@ def _words(message: Message) -> str:
 
 
 def _ids(texts: Iterable[str]) -> list[str]:
-    """Run ids in the order of their first appearance: the same order in the recording and in each replay."""
+    """Run ids in the order of their first appearance: the same order in the recording and in each
+    replay."""
     return list(dict.fromkeys(id for text in texts for id in _ID.findall(text)))
 
 
@@ -373,13 +424,26 @@ def _difference(then: Shown, now: Shown) -> str:
     if then.instructions != now.instructions:
         return "has other instructions than when it was recorded"
     if then.tools != now.tools:
-        gone, new = sorted(set(then.tools) - set(now.tools)), sorted(set(now.tools) - set(then.tools))
+        gone, new = (
+            sorted(set(then.tools) - set(now.tools)),
+            sorted(set(now.tools) - set(then.tools)),
+        )
         return f"has other tools: without {gone}, with {new}"
     for n, (a, b) in enumerate(zip(then.messages, now.messages, strict=False)):
         if a != b:
-            last = f"; the last one was {then.last!r} and is {now.last!r}" if then.last != now.last else ""
-            return f"differs in message {n + 1} of {len(now.messages)} (recorded: of {len(then.messages)}){last}"
-    return f"has {len(now.messages)} messages, recorded were {len(then.messages)}; the last one is {now.last!r}"
+            last = (
+                f"; the last one was {then.last!r} and is {now.last!r}"
+                if then.last != now.last
+                else ""
+            )
+            return (
+                f"differs in message {n + 1} of {len(now.messages)} (recorded: of "
+                f"{len(then.messages)}){last}"
+            )
+    return (
+        f"has {len(now.messages)} messages, recorded were {len(then.messages)}; the last one "
+        f"is {now.last!r}"
+    )
 
 
 def _excerpt(text: str) -> str:
@@ -394,7 +458,9 @@ def _few(keys: Sequence[str]) -> str:
 def _failure(error: Exception) -> _Failure:
     """Exceptions of other libraries are kept in words, as the runtime would put them."""
     if isinstance(error, ModelError):
-        known = next(t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t))
+        known = next(
+            t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t)
+        )
         after = error.after_seconds if isinstance(error, ModelUnavailable) else 0.0
         told = {"message": str(error), "kind": error.kind, "usage": error.usage, "sent": error.sent}
         return _Failure(type=known.__name__, after_seconds=after, **told)

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class _NoWaiting(selectors.BaseSelector):
-    """A selector that never sleeps: what it would have slept is added to the virtual time instead."""
+    """A selector that never sleeps: what it would have slept is added to the virtual time
+    instead."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -42,7 +43,8 @@ class _NoWaiting(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on virtual time. What would run in a thread runs at once, so that nothing is left to chance."""
+    """An asyncio loop on virtual time. What would run in a thread runs at once, so that nothing is
+    left to chance."""
 
     def __init__(self, patience: float = 5.0) -> None:
         self._virtual = 0.0
@@ -55,7 +57,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def elapse(self, seconds: float) -> None:
         self._virtual += seconds
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:  # type: ignore[override]
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -67,7 +71,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class VirtualClock:
     """The runtime's clock on a virtual loop. Names are counted, not drawn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, start_ms: int = 1_800_000_000_000) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop | None = None, start_ms: int = 1_800_000_000_000
+    ) -> None:
         self._loop = loop
         self._start = start_ms
         self._named = 0

@@ -1,1 +1,2 @@
-"""Tools: one port, `base.Tool`, and what is built on it. A tool never touches the engine; it returns what it wants."""
+"""Tools: one port, `base.Tool`, and what is built on it. A tool never touches the engine; it
+returns what it wants."""

@@ -1,4 +1,5 @@
-"""The port to a tool. A tool returns a text, or orders for the machine; it never reaches the engine itself."""
+"""The port to a tool. A tool returns a text, or orders for the machine; it never reaches the engine
+itself."""
 
 from __future__ import annotations
 
@@ -79,8 +80,8 @@ class Look(Protocol):
         """What the name of a known model stands for: `provider:model` where a catalog has it."""
 
     def find_model(self, model: str) -> str:
-        """Look a model up that nobody has named yet, as `provider:model`: from then on it is known. Returns why there
-        is none, or ""."""
+        """Look a model up that nobody has named yet, as `provider:model`: from then on it is known.
+        Returns why there is none, or ""."""
 
     def n_calls(self, root: str) -> int:
         """How many calls are under way in a tree, without those of tools that start children."""
@@ -99,15 +100,17 @@ class Look(Protocol):
 
 
 class Caller(Struct, frozen=True):
-    """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
-    may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
-    for that are not kept, so that `children` does not show them any more. `root` is the directory in which the run
-    works, `held` what it may do at this moment, `bounds` the rules of the run and its ancestors, each with the
-    directory in which they are meant. `rule` says what holds for another call of the same run, for tools that are led
-    on from what was permitted to something else. `redactor` knows the runtime's secrets: a tool that cuts what it shows
-    cleans it first, for half a secret is not found any more. `private` is what no tool may show or touch. `holding`
-    opens the run's directories; outside of a runtime there is none. `room` are the characters that an answer may have;
-    `keep` puts a text away that is cut in it."""
+    """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that
+    an earlier process may have started it; `woken`, that it had asked to wait and the wait is over.
+    `back` are the ends of those it waited for that are not kept, so that `children` does not show
+    them any more. `root` is the directory in which the run works, `held` what it may do at this
+    moment, `bounds` the rules of the run and its ancestors, each with the directory in which they
+    are meant. `rule` says what holds for another call of the same run, for tools that are led on
+    from what was permitted to something else. `redactor` knows the runtime's secrets: a tool that
+    cuts what it shows cleans it first, for half a secret is not found any more. `private` is what
+    no tool may show or touch. `holding` opens the run's directories; outside of a runtime there is
+    none. `room` are the characters that an answer may have; `keep` puts a text away that is cut in
+    it."""
 
     spec: Spec
     run: Run
@@ -140,7 +143,8 @@ class Caller(Struct, frozen=True):
 
     @contextmanager
     def opening(self) -> Iterator[tuple[Caller, OpenDirectory]]:
-        """The caller with real directories, and what opens them: the tree's holding, or one for this call alone."""
+        """The caller with real directories, and what opens them: the tree's holding, or one for
+        this call alone."""
         if self.holding is not None:
             yield self, self.holding
             return
@@ -150,25 +154,31 @@ class Caller(Struct, frozen=True):
             yield replace(self, root=root, held=held), holding
 
     async def fit(self, laid: Laid) -> str:
-        """An answer in the room that there is: its long texts are cut where they have to be, its frame never."""
+        """An answer in the room that there is: its long texts are cut where they have to be, its
+        frame never."""
         return await fit(laid, self.room, self.keep, self.redactor.clean)
 
     def child_id(self, item: int = 0) -> str:
-        """The id that item `item` of this call's children will have, for tools that must name it in their answer."""
+        """The id that item `item` of this call's children will have, for tools that must name it in
+        their answer."""
         turn, index = self.run.turn, self.index
         at = moment(self.at, turn, index)
         return run_id(at, self.id, turn, self.call_id, index, item, count=(index << 6) + item)
 
     def order(self, agent: Named | str, task: str, **options: Any) -> Order:
-        """An order for a child: the agent's own defaults, then `options` (the fields of `Order`)."""
+        """An order for a child: the agent's own defaults, then `options` (the fields of
+        `Order`)."""
         name = agent if isinstance(agent, str) else agent.name
         defaults = {} if self.look is None else self.look.defaults(name)
         if "access" in defaults and "access" in options:
             options["access"] = narrow(defaults["access"], options["access"])
         return Order(agent=name, task=task, **{**defaults, **options})
 
-    def spawn(self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any) -> Orders:
-        """Orders for one child a task. With `join="call"` (the default) the call waits for all of them."""
+    def spawn(
+        self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any
+    ) -> Orders:
+        """Orders for one child a task. With `join="call"` (the default) the call waits for all of
+        them."""
         return Orders(spawns=tuple(self.order(agent, t, **options) for t in tasks), answer=answer)
 
     async def children(self) -> Sequence[Kin]:
@@ -177,16 +187,19 @@ class Caller(Struct, frozen=True):
 
 
 class Tool(Protocol):
-    """Contract: `run` returns and never reaches into the engine; an exception becomes an error result. `restart` says
-    what may be done with a call that was under way when the process died; a tool that declares nothing is `unsafe`.
-    `compose` puts the outcomes of joined children into words when their order says `compose=True`; what it lays out
-    instead of writing it is cut fairly where it is too long.
+    """Contract: `run` returns and never reaches into the engine; an exception becomes an error
+    result. `restart` says what may be done with a call that was under way when the process died; a
+    tool that declares nothing is `unsafe`. `compose` puts the outcomes of joined children into
+    words when their order says `compose=True`; what it lays out instead of writing it is cut fairly
+    where it is too long.
 
-    A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`, the argument that
-    rules about it look at; `summary(args)`, one line on what a call is about; `words`, how the ends of its children are
-    told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about malformed arguments
-    begins; `refuses(caller)`, why no call of that run is taken, whatever its arguments, or ""; `never_waits`, and then
-    `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if it needs one."""
+    A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`,
+    the argument that rules about it look at; `summary(args)`, one line on what a call is about;
+    `words`, how the ends of its children are told; `summarize(group, outcomes)`, the summary of a
+    group; `invalid`, how its complaint about malformed arguments begins; `refuses(caller)`, why no
+    call of that run is taken, whatever its arguments, or ""; `never_waits`, and then
+    `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if
+    it needs one."""
 
     schema: ToolSchema
 

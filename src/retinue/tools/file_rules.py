@@ -1,7 +1,6 @@
-"""What rules say of a file that a tool has really opened. The gate before a call has seen only what the model wrote;
-here it is known where that leads. What denies a file to one reader denies it to all, and to everything that shows
-content.
-"""
+"""What rules say of a file that a tool has really opened. The gate before a call has seen only what
+the model wrote; here it is known where that leads. What denies a file to one reader denies it to
+all, and to everything that shows content."""
 
 from __future__ import annotations
 
@@ -18,26 +17,31 @@ WRITING = ("edit", "write")
 READERS = (*READING, "shell")  # a command can read the whole workspace
 
 
-def barred(caller: Caller, names: tuple[str, ...], tool: str = "", written: str = "") -> Callable[[str], str] | None:
-    """The rule that keeps these tools from a file, by its true path, or "". None when there is no such rule at all.
-    `tool` and the path `written` ("": a patch) are the call about which the gate has asked, if it had to: that is not
-    refused again."""
+def barred(
+    caller: Caller, names: tuple[str, ...], tool: str = "", written: str = ""
+) -> Callable[[str], str] | None:
+    """The rule that keeps these tools from a file, by its true path, or "". None when there is no
+    such rule at all. `tool` and the path `written` ("": a patch) are the call about which the gate
+    has asked, if it had to: that is not refused again."""
     bounds, top = caller.bounds, caller.root.rstrip("/")
     if not any(rule.startswith(("deny", "ask")) for _, rules in bounds for rule in rules):
         return None
     sent = (caller.spec.order.cwd or top).rstrip("/")
 
     def rule_on(path: str) -> str:
-        # Rules are meant in the directory that a run was sent to, also when it works in a copy of it.
+        # Rules are meant in the directory that a run was sent to, also when it works in a copy of
+        # it.
         mine = strip(path, top)
-        return barred_path(bounds, names, path if mine is None else f"{sent}/{mine}", tool, written, sent)
+        return barred_path(
+            bounds, names, path if mine is None else f"{sent}/{mine}", tool, written, sent
+        )
 
     return rule_on
 
 
 def hidden(caller: Caller) -> Callable[[str], str]:
-    """Why the content of a file may not be shown to this run, or "": asked by everything that shows content and is not
-    itself a tool for reading, which the gate has let through."""
+    """Why the content of a file may not be shown to this run, or "": asked by everything that shows
+    content and is not itself a tool for reading, which the gate has let through."""
     ruled = barred(caller, READING)
     without = "" if _can_read(caller) else "this run has no tool that reads files"
 
@@ -51,13 +55,18 @@ def hidden(caller: Caller) -> Callable[[str], str]:
 
 
 def hidden_patterns(caller: Caller, top: str) -> list[str]:
-    """What may not be shown below a directory, as patterns in it: for programs that find their files themselves."""
+    """What may not be shown below a directory, as patterns in it: for programs that find their
+    files themselves."""
     sent = caller.spec.order.cwd or caller.root
-    return patterns_below(caller.bounds, READING, os.path.normpath(f"{sent}/{os.path.relpath(top, caller.root)}"))
+    return patterns_below(
+        caller.bounds, READING, os.path.normpath(f"{sent}/{os.path.relpath(top, caller.root)}")
+    )
 
 
 def _can_read(caller: Caller) -> bool:
     if caller.look is None:
         return True
     mine = caller.look.tools(caller.spec.order.agent)
-    return any(n in mine and allows(caller.held, n) and not denied_tool(caller.bounds, n) for n in READERS)
+    return any(
+        n in mine and allows(caller.held, n) and not denied_tool(caller.bounds, n) for n in READERS
+    )

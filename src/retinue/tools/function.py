@@ -19,7 +19,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FunctionTool:
-    """Made by `@tool`. An `async` function runs on the loop; a plain one in a thread, unless it is `quick`."""
+    """Made by `@tool`. An `async` function runs on the loop; a plain one in a thread, unless it is
+    `quick`."""
 
     def __init__(
         self,
@@ -87,7 +88,9 @@ class FunctionTool:
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         if self._compose is None:
-            raise ConfigError(f"tool {self.name!r} has no way to compose results: give @tool(compose=...)")
+            raise ConfigError(
+                f"tool {self.name!r} has no way to compose results: give @tool(compose=...)"
+            )
         return self._compose(outcomes)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,11 +111,12 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function. Its parameters need annotations; one annotated `Caller` is filled in by the runtime.
+    """Make a tool of a function. Its parameters need annotations; one annotated `Caller` is filled
+    in by the runtime.
 
-    `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run again, `unsafe` (the
-    default) never is. `risk` says what it can do to the world: `read`, `write`, `network`, or `execute`, the default.
-    """
+    `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run
+    again, `unsafe` (the default) never is. `risk` says what it can do to the world: `read`,
+    `write`, `network`, or `execute`, the default."""
     if function is not None:
         return FunctionTool(function)
     return lambda f: FunctionTool(f, **options)
@@ -123,12 +127,20 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
     try:
         hints = get_type_hints(function, localns={"Caller": Caller})
     except NameError as error:
-        raise ConfigError(f"tool {function.__name__!r}: an annotation cannot be resolved: {error}") from None
+        raise ConfigError(
+            f"tool {function.__name__!r}: an annotation cannot be resolved: {error}"
+        ) from None
     caller = ""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} cannot be given by its name")
+        if parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+            parameter.POSITIONAL_ONLY,
+        ):
+            raise ConfigError(
+                f"tool {function.__name__!r}: parameter {name!r} cannot be given by its name"
+            )
         hint = hints.get(name)
         if hint is None:
             raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} needs an annotation")

@@ -1,4 +1,5 @@
-"""How a child hands in its result: `submit_result`, checked against the agent's output type, and `submit_error`."""
+"""How a child hands in its result: `submit_result`, checked against the agent's output type, and
+`submit_error`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class SubmitResult:
         self._check, result = _checker(output)
         definitions = result.pop("$defs", None)
         if "$ref" not in result and not isinstance(output, dict):
-            result.setdefault("description", "All that whoever gave you the task needs: it sees nothing else.")
+            result.setdefault(
+                "description", "All that whoever gave you the task needs: it sees nothing else."
+            )
         parameters = {
             "type": "object",
             "properties": {"result": result},
@@ -39,17 +42,24 @@ class SubmitResult:
             parameters["$defs"] = definitions
         self.schema = ToolSchema(
             name=RESULT,
-            description="Hand in your final result. Call it alone, once the task is done; it ends your run.",
+            description="Hand in your final result. Call it alone, once the task is done; it ends "
+            "your run.",
             parameters=parameters,
         )
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if set(args) != {"result"}:
-            return Answer(text='Invalid parameters: exactly one key, "result", is taken. Submit again.', error=True)
+            return Answer(
+                text='Invalid parameters: exactly one key, "result", is taken. Submit again.',
+                error=True,
+            )
         result = args["result"]
         wrong = self._check(result)
         if wrong:
-            return Answer(text=f"The result does not match its schema: {wrong}. Submit a corrected one.", error=True)
+            return Answer(
+                text=f"The result does not match its schema: {wrong}. Submit a corrected one.",
+                error=True,
+            )
         text = result if isinstance(result, str) else _encode(result).decode()
         return Submission(text=text, data=result)
 
@@ -67,7 +77,12 @@ class SubmitError:
         description="Say that the task cannot be done, and why. Call it alone; it ends your run.",
         parameters={
             "type": "object",
-            "properties": {"error": {"type": "string", "description": "Why it cannot be done, and what was tried."}},
+            "properties": {
+                "error": {
+                    "type": "string",
+                    "description": "Why it cannot be done, and what was tried.",
+                }
+            },
             "required": ["error"],
             "additionalProperties": False,
         },
@@ -76,7 +91,9 @@ class SubmitError:
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         error = args.get("error")
         if set(args) != {"error"} or not isinstance(error, str):
-            return Answer(text='Invalid parameters: exactly one key, "error", is taken, a string.', error=True)
+            return Answer(
+                text='Invalid parameters: exactly one key, "error", is taken, a string.', error=True
+            )
         return Submission(text=error, ok=False)
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
@@ -90,7 +107,8 @@ def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
             import jsonschema  # type: ignore[import-untyped]
         except ImportError:
             raise ConfigError(
-                "a JSON schema as output needs the package jsonschema; install it, or give a type instead"
+                "a JSON schema as output needs the package jsonschema; install it, or give a type "
+                "instead"
             ) from None
         validator = jsonschema.validators.validator_for(output)(output)
 

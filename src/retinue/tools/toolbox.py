@@ -18,7 +18,8 @@ from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 
 class Toolbox:
-    """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from agent to agent.)"""
+    """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from
+    agent to agent.)"""
 
     def __init__(self, kit: BuiltinTools | None = None) -> None:
         self._kit = kit
@@ -28,7 +29,9 @@ class Toolbox:
     def __contains__(self, agent: object) -> bool:
         return agent in self._tools
 
-    def add(self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None) -> None:
+    def add(
+        self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None
+    ) -> None:
         """Make an agent's tools known, and the fields that orders for it start from."""
         mine: dict[str, Tool] = {}
         for tool in tools:
@@ -66,7 +69,9 @@ class Toolbox:
         returned: Returned = run_now(caller, args)
         return returned
 
-    def _ready(self, agent: str, call: Call, caller: Callable[[], Caller]) -> tuple[Tool, dict[str, Any]] | Answer:
+    def _ready(
+        self, agent: str, call: Call, caller: Callable[[], Caller]
+    ) -> tuple[Tool, dict[str, Any]] | Answer:
         """The tool and its arguments, or why the call is not taken."""
         mine = self._tools.get(agent, {})
         found = mine.get(call.name)
@@ -78,15 +83,25 @@ class Toolbox:
         try:
             args: dict[str, Any] = parse(call.args)
         except BadArguments as error:
-            return Answer(text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True)
-        writes = self._kit is not None and getattr(found, "guarded", False) and getattr(found, "risk", "") == "write"
+            return Answer(
+                text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True
+            )
+        writes = (
+            self._kit is not None
+            and getattr(found, "guarded", False)
+            and getattr(found, "risk", "") == "write"
+        )
         if writes and self._kit is not None and (why := self._kit.writers.take(caller())):
             return Answer(text=f"Not run: {why}", error=True)
         return found, args
 
     def preview(self, agent: str, call: Call) -> tuple[Order, ...]:
-        """About which children a call would start, as far as its tool can tell from the arguments."""
-        look, args = getattr(self._tools.get(agent, {}).get(call.name), "preview", None), read(call.args)
+        """About which children a call would start, as far as its tool can tell from the
+        arguments."""
+        look, args = (
+            getattr(self._tools.get(agent, {}).get(call.name), "preview", None),
+            read(call.args),
+        )
         return look(agent, args) if look is not None and args is not None else ()
 
     async def place(self, spec: Spec, home: str) -> str:
@@ -103,12 +118,13 @@ class Toolbox:
         return await self._kit.worktrees.changes(spec.id, spec.order.task)
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
-        """A run has ended: what its tools still hold is given back, at once or by what is returned. `is_used` says
-        whether somebody still works in a directory."""
+        """A run has ended: what its tools still hold is given back, at once or by what is returned.
+        `is_used` says whether somebody still works in a directory."""
         return None if self._kit is None else self._kit.over(run, is_used)
 
     def is_quick(self, agent: str, name: str) -> bool:
-        """Whether a tool returns without ever waiting. (One that is not there is answered for at once.)"""
+        """Whether a tool returns without ever waiting. (One that is not there is answered for at
+        once.)"""
         found = self._tools.get(agent, {}).get(name)
         return found is None or bool(getattr(found, "never_waits", False))
 
@@ -118,7 +134,9 @@ class Toolbox:
     def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid:
         return self._tools[agent][name].compose(outcomes)
 
-    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | Laid | None:
+    def summarize(
+        self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]
+    ) -> str | Laid | None:
         """The summary of a group in its family's words; None when it has none, or is gone."""
         summarize = getattr(self._tools.get(agent, {}).get(name), "summarize", None)
         return None if summarize is None else summarize(group, outcomes)

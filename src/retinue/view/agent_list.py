@@ -1,4 +1,5 @@
-"""What `retinue agents list | show | lint` prints, as plain lines. What comes from files cannot move the cursor."""
+"""What `retinue agents list | show | lint` prints, as plain lines. What comes from files cannot
+move the cursor."""
 
 from __future__ import annotations
 
@@ -14,28 +15,43 @@ SHOWN = {"allow": "", "ask": "ask", "deny": "deny"}
 
 
 def render_list(library: FoundAgents, *, cwd: str = "", width: int = 100) -> list[str]:
-    """One agent a line: name, dialect, model, tools, file; then those that are shadowed or broken."""
+    """One agent a line: name, dialect, model, tools, file; then those that are shadowed or
+    broken."""
     rows = [_row(spec, cwd) for spec in library.agents.values()]
-    out = _table([("NAME", "DIALECT", "MODEL", "TOOLS", "FILE"), *rows], width) if rows else ["No agents were found."]
+    out = (
+        _table([("NAME", "DIALECT", "MODEL", "TOOLS", "FILE"), *rows], width)
+        if rows
+        else ["No agents were found."]
+    )
     if not rows and library.places:
         out.append(f"Looked in: {', '.join(_path(p, cwd) for p in library.places)}")
     for spec in library.broken:
         why = next(c for c in spec.complaints if c.severity == "error")
         out.append(f"broken: {spec.name} ({_where(spec, cwd)}): {one_line(why.message)}")
     for hidden in library.shadowed:
-        out.append(f"shadowed: {hidden.spec.name} ({_where(hidden.spec, cwd)}) by {_path(hidden.by, cwd)}")
+        out.append(
+            f"shadowed: {hidden.spec.name} ({_where(hidden.spec, cwd)}) by {_path(hidden.by, cwd)}"
+        )
     return out
 
 
 def _row(spec: AgentSpec, cwd: str) -> tuple[str, ...]:
     marks = [word for word, on in (("off", spec.disabled), ("hidden", spec.hidden)) if on]
     name = spec.name + (f" ({', '.join(marks)})" if marks else "")
-    return name, spec.source.dialect, one_line(spec.model or "inherit"), _tools(spec), _where(spec, cwd)
+    return (
+        name,
+        spec.source.dialect,
+        one_line(spec.model or "inherit"),
+        _tools(spec),
+        _where(spec, cwd),
+    )
 
 
 def _tools(spec: AgentSpec) -> str:
     listed = "inherit" if spec.tools is None else ", ".join(spec.tools) or "none"
-    return one_line(listed + (f", not {', '.join(spec.deny)}" if spec.deny and spec.tools is None else ""))
+    return one_line(
+        listed + (f", not {', '.join(spec.deny)}" if spec.deny and spec.tools is None else "")
+    )
 
 
 def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -45,7 +61,9 @@ def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     widths[3] = max(8, min(widths[3], rest))
     out = []
     for row in rows:
-        cells = [_cut(cell, size).ljust(size) for cell, size in zip(row[:4], widths[:4], strict=True)]
+        cells = [
+            _cut(cell, size).ljust(size) for cell, size in zip(row[:4], widths[:4], strict=True)
+        ]
         out.append("  ".join((*cells, row[4])).rstrip())
     return out
 
@@ -88,12 +106,28 @@ def _facts(spec: AgentSpec, cwd: str) -> Iterable[tuple[str, str]]:
     yield "skills", one_line(", ".join(spec.skills))
     yield (
         "MCP servers",
-        one_line(", ".join(f"{n}{' (defined here)' if v else ''}" for n, v in spec.mcp_servers.items())),
+        one_line(
+            ", ".join(f"{n}{' (defined here)' if v else ''}" for n, v in spec.mcp_servers.items())
+        ),
     )
-    flags = [w for w, on in (("background", spec.background), ("hidden", spec.hidden), ("off", spec.disabled)) if on]
+    flags = [
+        w
+        for w, on in (
+            ("background", spec.background),
+            ("hidden", spec.hidden),
+            ("off", spec.disabled),
+        )
+        if on
+    ]
     yield (
         "flags",
-        ", ".join([*flags, *([spec.isolation] if spec.isolation else []), *([spec.mode] if spec.mode else [])]),
+        ", ".join(
+            [
+                *flags,
+                *([spec.isolation] if spec.isolation else []),
+                *([spec.mode] if spec.mode else []),
+            ]
+        ),
     )
     yield "job", one_line(spec.job)
     yield "without effect", one_line(", ".join(spec.extra))
@@ -109,7 +143,10 @@ def _limits(spec: AgentSpec) -> str:
     amounts = [
         ("turns", spec.max_turns),
         ("seconds", spec.timeout),
-        *((f"{name} in all", getattr(spec.budget, name)) for name in ("tokens", "usd", "turns", "calls", "seconds")),
+        *(
+            (f"{name} in all", getattr(spec.budget, name))
+            for name in ("tokens", "usd", "turns", "calls", "seconds")
+        ),
     ]
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts if amount is not None)
 
@@ -120,14 +157,19 @@ def render_lint(complaints: Iterable[FileComplaint], *, cwd: str = "") -> list[s
     out = []
     for c in listed:
         where = _path(c.path, cwd) + (f":{c.line}" if c.line else "")
-        out.append(f"{where}: {c.severity}: {one_line(c.message)}" + (f" ({one_line(c.hint)})" if c.hint else ""))
+        out.append(
+            f"{where}: {c.severity}: {one_line(c.message)}"
+            + (f" ({one_line(c.hint)})" if c.hint else "")
+        )
     counts = [(sum(c.severity == s for c in listed), s) for s in ("error", "warning", "note")]
     said = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n)
     return [*out, said or "Nothing to complain about."]
 
 
 def _where(spec: AgentSpec, cwd: str) -> str:
-    return (_path(spec.source.path, cwd) or "built-in") + (f" [{one_line(spec.source.key)}]" if spec.source.key else "")
+    return (_path(spec.source.path, cwd) or "built-in") + (
+        f" [{one_line(spec.source.key)}]" if spec.source.key else ""
+    )
 
 
 def _path(path: str, cwd: str) -> str:

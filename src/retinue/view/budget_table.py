@@ -8,10 +8,23 @@ from retinue.core.account import DIMENSIONS, UNLIMITED, Account
 from retinue.core.budget_shares import written
 from retinue.core.values import NANOS_PER_USD
 
-__all__ = ["AT_LIMIT", "NAMES", "Account", "account_json", "amount_text", "exact", "has_limits", "table"]
+__all__ = [
+    "AT_LIMIT",
+    "NAMES",
+    "Account",
+    "account_json",
+    "amount_text",
+    "exact",
+    "has_limits",
+    "table",
+]
 
 NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
-AT_LIMIT = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}
+AT_LIMIT = {
+    "land": "a last turn, to hand in what there is",
+    "ask": "a person is asked",
+    "stop": "it ends at once",
+}
 
 
 def has_limits(account: Account | None) -> bool:
@@ -35,9 +48,20 @@ def table(title: str, account: Account) -> str:
         if limit is None and not spent:
             continue
         left = "-" if limit is None else _bare(i, max(0, limit - spent - held))
-        rows.append((NAMES[name], _bare(i, spent), _bare(i, held), "-" if limit is None else _bare(i, limit), left))
+        rows.append(
+            (
+                NAMES[name],
+                _bare(i, spent),
+                _bare(i, held),
+                "-" if limit is None else _bare(i, limit),
+                left,
+            )
+        )
     widths = [max(len(row[n]) for row in rows) for n in range(5)]
-    lines = ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5))]) for row in rows]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5))])
+        for row in rows
+    ]
     return "\n".join([*lines, f"at limit  {AT_LIMIT[account.on_limit]}"])
 
 
@@ -56,4 +80,7 @@ def account_json(account: Account) -> dict[str, Any]:
 
 
 def _amounts(amounts: Any) -> dict[str, Any]:
-    return {n: None if a is None else a / 1e9 if n == "usd" else a for n, a in zip(DIMENSIONS, amounts, strict=True)}
+    return {
+        n: None if a is None else a / 1e9 if n == "usd" else a
+        for n, a in zip(DIMENSIONS, amounts, strict=True)
+    }

@@ -1,4 +1,5 @@
-"""What a call is about, in words: those of the tool if it has any, otherwise its name and its first short argument."""
+"""What a call is about, in words: those of the tool if it has any, otherwise its name and its first
+short argument."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def _say(name: str, args: dict[str, Any]) -> str:
 
 
 def _summary(name: str) -> Callable[[dict[str, Any]], str] | None:
-    """The tool's own words. They are a function of the arguments alone: the tool is not put together for them."""
+    """The tool's own words. They are a function of the arguments alone: the tool is not put
+    together for them."""
     if name not in _BUILTIN:
         return None
     module, _, kind = _BUILTIN[name].partition(":")

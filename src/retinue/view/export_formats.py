@@ -1,4 +1,5 @@
-"""A tree of runs in other forms. Each takes a store that is open for reading and the tree, and gives a text."""
+"""A tree of runs in other forms. Each takes a store that is open for reading and the tree, and
+gives a text."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 import msgspec
 
 from retinue import __version__
-from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFailed, Replied, ToolReturned
+from retinue.core.events import (
+    Admitted,
+    Answered,
+    Asked,
+    ChildEnded,
+    ModelFailed,
+    Replied,
+    ToolReturned,
+)
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
@@ -32,11 +41,14 @@ def as_markdown(book: RecordReader, final: TreeRecord, date: str = "") -> str:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
         lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
         lines += [
-            f"{one_line(row.run.model_used or row.spec.model)}, {words.span(facts.elapsed(row))}, {row.run.turn} turns",
+            f"{one_line(row.run.model_used or row.spec.model)}, {words.span(facts.elapsed(row))}, "
+            f"{row.run.turn} turns",
             "",
         ]
         lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
-        for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
+        for message in book.conversation(
+            row, row.spec.base.length if row.spec.base is not None else 0
+        ):
             lines += [*_message(message), ""]
         end = facts.ending(row)
         if end is not None and end.error and end.state != "completed":
@@ -80,20 +92,38 @@ def as_jsonl(book: RecordReader, final: TreeRecord, date: str = "") -> str:
 def as_stream_json(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """As `retinue run --output-format stream-json` would have written it."""
     head = stream_json.StreamHeader(version=__version__)
-    return "\n".join(json_line(line) for line in stream_json.lines(head, book.history(final), final))
+    return "\n".join(
+        json_line(line) for line in stream_json.lines(head, book.history(final), final)
+    )
 
 
 def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
-    """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens it."""
+    """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens
+    it."""
     lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": lanes[row.spec.id], "args": {"name": _label(row)}}
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": 1,
+            "tid": lanes[row.spec.id],
+            "args": {"name": _label(row)},
+        }
         for row in final.rows
     ]
     for row in final.rows:
         start = row.run.started_at or row.spec.created_at
         state = facts.word(row)
-        events.append(_span(lanes[row.spec.id], _label(row), start, start + facts.elapsed(row), "run", state=state))
+        events.append(
+            _span(
+                lanes[row.spec.id],
+                _label(row),
+                start,
+                start + facts.elapsed(row),
+                "run",
+                state=state,
+            )
+        )
     since: dict[str, int] = {row.spec.id: row.spec.created_at for row in final.rows}
     for item in book.history(final):
         if not isinstance(item, Stepped) or item.entry.run not in lanes or item.entry.stale:
@@ -101,10 +131,14 @@ def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
         run, at, event = item.entry.run, item.entry.at, item.entry.event
         name = _doing(event)
         if name:
-            events.append(_span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq))
+            events.append(
+                _span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq)
+            )
         if name or isinstance(event, Admitted):
             since[run] = at
-    return json_line({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
+    return json_line(
+        {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}}
+    )
 
 
 def _doing(event: object) -> str:
@@ -159,24 +193,35 @@ summary {{ cursor: pointer }}
 
 
 def as_html(book: RecordReader, final: TreeRecord, date: str = "") -> str:
-    """To share: one page without scripts. Everything in it is text, whatever a model wrote. `date` is its day."""
+    """To share: one page without scripts. Everything in it is text, whatever a model wrote. `date`
+    is its day."""
     parts = []
     for n, row in enumerate(final.rows):
-        head = f"{_label(row)} · {words.state_text(facts.word(row))} · {words.span(facts.elapsed(row))}"
+        head = (
+            f"{_label(row)} · {words.state_text(facts.word(row))} · "
+            f"{words.span(facts.elapsed(row))}"
+        )
         parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
         if lacking := facts.missing(row):
             parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
-        for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
+        for message in book.conversation(
+            row, row.spec.base.length if row.spec.base is not None else 0
+        ):
             parts.append(_html_message(message))
         parts.append("</details>")
     title = html.escape(one_line(final.rows[0].spec.order.task, 120))
     footer = html.escape(facts.footer(final))
-    return PAGE.format(title=title, footer=footer, body="\n".join(parts), version=__version__, date=date)
+    return PAGE.format(
+        title=title, footer=footer, body="\n".join(parts), version=__version__, date=date
+    )
 
 
 def _html_message(message: Message) -> str:
     if isinstance(message, Assistant):
-        who, text = "assistant", "\n\n".join([message.text, *(f"{c.name} {c.args}" for c in message.calls)]).strip()
+        who, text = (
+            "assistant",
+            "\n\n".join([message.text, *(f"{c.name} {c.args}" for c in message.calls)]).strip(),
+        )
     elif isinstance(message, Result):
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
     else:

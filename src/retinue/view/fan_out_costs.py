@@ -1,5 +1,5 @@
-"""What a fan-out should cost, told once when it starts: the children of one turn together, whichever calls hired
-them."""
+"""What a fan-out should cost, told once when it starts: the children of one turn together,
+whichever calls hired them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ OLD_MS = 60_000
 
 
 class FanOuts:
-    """Children as they begin, by parent and turn. Free ones, and one that starts afresh, are not worth a line."""
+    """Children as they begin, by parent and turn. Free ones, and one that starts afresh, are not
+    worth a line."""
 
     def __init__(self) -> None:
         self._begun: dict[tuple[str, int], list[Spec]] = {}

@@ -6,7 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from retinue.core.state_names import ENDS, FAILURES, agent_label, is_wanted, short_id, shown_state, state_text
+from retinue.core.state_names import (
+    ENDS,
+    FAILURES,
+    agent_label,
+    is_wanted,
+    short_id,
+    shown_state,
+    state_text,
+)
 from retinue.formats.money import bound, money
 from retinue.formats.safe_text import json_text
 
@@ -44,7 +52,8 @@ def count(n: float) -> str:
 
 
 def tokens(n: int, *, is_bound: bool = False, is_short: bool = False) -> str:
-    """So many tokens, marked when it is only known that they are not more; in six characters if need be."""
+    """So many tokens, marked when it is only known that they are not more; in six characters if
+    need be."""
     if is_bound and is_short and n > 99_900:
         return f"≤{-(-n // 1_000)}k" if n <= 999_000 else f"≤{-(-n // 1_000_000)}M"
     if is_bound and n >= 1_000:
@@ -54,7 +63,8 @@ def tokens(n: int, *, is_bound: bool = False, is_short: bool = False) -> str:
 
 
 def price_tag(tag: Mapping[str, Any]) -> str:
-    """`5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache`; of an unknown price only tokens."""
+    """`5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache`; of an unknown
+    price only tokens."""
     n, usd, plain = max(1, tag["n"]), tag["usd"], tag["usd_without_cache"]
     what = ("fork" if tag["is_fork"] else "sub-agent") + ("s" if n > 1 else "")
     size = f"{n} {what} of about {count(tag['tokens'] / n)} tokens"
@@ -65,13 +75,15 @@ def price_tag(tag: Mapping[str, Any]) -> str:
 
 
 def asked_price(question: Mapping[str, Any]) -> str:
-    """What a call that waits for a permission would cost, if it starts somebody: ` (5 forks of ...)`."""
+    """What a call that waits for a permission would cost, if it starts somebody: ` (5 forks of
+    ...)`."""
     tag = question.get("price_tag")
     return f" ({price_tag(tag)})" if tag else ""
 
 
 def cache(use: Mapping[str, Any]) -> str:
-    """`79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23`; nothing where there was no cache."""
+    """`79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23`; nothing where there was no
+    cache."""
     expected, read, written = use["expected_tokens"], use["read_tokens"], use["written_tokens"]
     if not (expected or read or written):
         return ""
@@ -101,9 +113,12 @@ def span(ms: float) -> str:
 
 def amounts(line: ListedRun) -> tuple[str, str]:
     """Tokens and dollars of a listed run's tree."""
-    return tokens(line.tokens, is_bound=bool(line.tokens_estimated)), money(line.usd, is_bound=bool(line.usd_estimated))
+    return tokens(line.tokens, is_bound=bool(line.tokens_estimated)), money(
+        line.usd, is_bound=bool(line.usd_estimated)
+    )
 
 
 def json_line(value: Any) -> str:
-    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is
+    escaped."""
     return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

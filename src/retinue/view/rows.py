@@ -1,8 +1,8 @@
-"""`view(steps) -> rows`: what a person sees of a tree of runs, as a pure fold over what a host tells.
+"""`view(steps) -> rows`: what a person sees of a tree of runs, as a pure fold over what a host
+tells.
 
-Terminal and dashboard show the same rows. Nothing here knows the time, a terminal or a tool: `now` is an argument, and
-what a call is about comes as words from whoever knows the tools.
-"""
+Terminal and dashboard show the same rows. Nothing here knows the time, a terminal or a tool: `now`
+is an argument, and what a call is about comes as words from whoever knows the tools."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrup
 TAIL = 400
 """How much of what a model is writing is kept for the row."""
 FREE = ("offline/", "local/")
-"""Models of these families cost nothing; of the others a price of nothing means that nobody knows it."""
+"""Models of these families cost nothing; of the others a price of nothing means that nobody knows
+it."""
 
 
 @dataclass(slots=True)
@@ -98,7 +99,8 @@ def plain_call(call: Call) -> str:
 
 
 class TreeView:
-    """Takes what a host tells, in order, each in a time that does not grow with the tree; gives rows when asked.
+    """Takes what a host tells, in order, each in a time that does not grow with the tree; gives
+    rows when asked.
 
     Rows stand behind their parent in the order in which they were first seen, and stay there.
     """
@@ -165,14 +167,18 @@ class TreeView:
             depth=spec.depth,
             label=phrases.label(spec),
             agent=one_line(phrases.agent_label(spec.order.agent), 200),
-            model=one_line(run.model_used if run is not None and run.model_used else spec.model, 200),
+            model=one_line(
+                run.model_used if run is not None and run.model_used else spec.model, 200
+            ),
             state=state,
             word=phrases.state_text(state),
             glyph=phrases.glyph(state),
             now=one_line(self._now(node, now)),
             task=one_line(spec.order.task, 400),
             started_at=began or None,
-            elapsed_ms=max(0, last - began) if began and not (state == "queued" and node.started_at is None) else 0,
+            elapsed_ms=max(0, last - began)
+            if began and not (state == "queued" and node.started_at is None)
+            else 0,
             turn=run.turn if run is not None else 0,
             max_turns=spec.order.max_turns,
             context=run.context + run.fresh if run is not None else 0,
@@ -187,7 +193,9 @@ class TreeView:
             silent_ms=max(0, now - node.last_at) if state == "running" and node.last_at else 0,
             needs_you=needs,
             is_over=is_over,
-            error=one_line(phrases.failure(ended, node.started_at)) if ended and ended.state != "completed" else "",
+            error=one_line(phrases.failure(ended, node.started_at))
+            if ended and ended.state != "completed"
+            else "",
             n_children=len(node.children),
             n_over=node.n_over,
             is_last=node.parent is None or node.parent.children[-1] is node,
@@ -219,13 +227,18 @@ class TreeView:
         node.last_at = max(node.last_at, entry.at)
         match event:
             case Replied():
-                node.calls = {i: self._describe(call) for i, call in enumerate(event.reply.message.calls)}
+                node.calls = {
+                    i: self._describe(call) for i, call in enumerate(event.reply.message.calls)
+                }
                 node.replied = event.attempt
                 node.writing, node.trouble, node.retry_at, node.tries = "", "", None, 0
                 node.is_taken_up = False
             case ModelFailed():
                 node.writing, node.tries = "", node.tries + 1
-                node.trouble, node.trouble_kind = phrases.trouble(event.kind, event.message), event.kind
+                node.trouble, node.trouble_kind = (
+                    phrases.trouble(event.kind, event.message),
+                    event.kind,
+                )
                 node.retry_at = entry.at + event.after_ms if event.after_ms else None
             case ToolReturned() | Ordered() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
@@ -235,7 +248,11 @@ class TreeView:
                     node.calls.pop(index, None)
             case Asked():
                 question = Question(
-                    index=event.index, id="", call_id=event.call_id, text=event.question, tool=event.name
+                    index=event.index,
+                    id="",
+                    call_id=event.call_id,
+                    text=event.question,
+                    tool=event.name,
                 )
                 node.questions.setdefault(event.call_id, question)
             case Answered() | Decided():
@@ -275,7 +292,8 @@ class TreeView:
         self._settle(node)
 
     def _ask_at(self, node: RunNode, account: str) -> None:
-        """A run waits at the limit of another, or of its own: there it is that somebody is asked."""
+        """A run waits at the limit of another, or of its own: there it is that somebody is
+        asked."""
         id = node.spec.id
         for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
             if owner is not None and owner.spec.id != account:
@@ -315,7 +333,11 @@ class TreeView:
             node.state = after
             if node.parent is not None and (before in OVER) != (after in OVER):
                 node.parent.n_over += 1 if after in OVER else -1
-        seats = tuple(lane.name for lane in node.spec.order.lanes) if node.run and is_seated(node.run) else ()
+        seats = (
+            tuple(lane.name for lane in node.spec.order.lanes)
+            if node.run and is_seated(node.run)
+            else ()
+        )
         if seats != node.seats:
             self._lanes.subtract(node.seats)
             self._lanes.update(seats)
@@ -346,19 +368,35 @@ class TreeView:
 
     def _doing(self, node: RunNode, now: int) -> str:
         if node.trouble:
-            return phrases.waiting_for_provider(node.trouble_kind, node.trouble, node.retry_at, now, node.tries)
+            return phrases.waiting_for_provider(
+                node.trouble_kind, node.trouble, node.retry_at, now, node.tries
+            )
         if node.questions:
             return "asks its parent: " + next(iter(node.questions.values())).text
         if node.run is not None and isinstance(node.run.state, Waiting):
             n = max(len(node.children), node.run.n_children)
-            return f"{node.n_over} of {n} children done" if n > 1 else "waits for its child" if n else "waits for mail"
+            return (
+                f"{node.n_over} of {n} children done"
+                if n > 1
+                else "waits for its child"
+                if n
+                else "waits for mail"
+            )
         if node.run is not None and isinstance(node.run.state, Short):
             owner = self.nodes.get(node.asks_at)
             who = phrases.label(owner.spec) if owner is not None else "its tree"
-            return f"waits at the limit of {who}" if node.asks_at else "waits for budget that others hold"
+            return (
+                f"waits at the limit of {who}"
+                if node.asks_at
+                else "waits for budget that others hold"
+            )
         calls, last = node.calls, node.last_call
         # A call that was refused has no step of its own: the next attempt says that it is closed.
-        if node.run is not None and isinstance(node.run.state, Thinking) and node.run.state.attempt > node.replied:
+        if (
+            node.run is not None
+            and isinstance(node.run.state, Thinking)
+            and node.run.state.attempt > node.replied
+        ):
             calls, last = {}, next(reversed(calls.values()), last)
         if calls:
             first = next(iter(calls.values()))

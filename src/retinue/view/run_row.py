@@ -8,8 +8,9 @@ from retinue.view import format as words
 
 
 class RunRow(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that for people, `now`
-    says what it does. Amounts without `tree_` are its own; a cost of None is not known. Times are milliseconds."""
+    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that
+    for people, `now` says what it does. Amounts without `tree_` are its own; a cost of None is not
+    known. Times are milliseconds."""
 
     id: str
     short: str

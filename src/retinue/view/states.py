@@ -54,7 +54,11 @@ def tail(text: str, most: int = 100) -> str:
 
 
 def trouble(kind: str, message: str) -> str:
-    return KINDS.get(kind) or (kind.replace("_", " ") if kind else one_line(message, 80)) or "it failed"
+    return (
+        KINDS.get(kind)
+        or (kind.replace("_", " ") if kind else one_line(message, 80))
+        or "it failed"
+    )
 
 
 def waiting_for_provider(kind: str, what: str, until: int | None, now: int, tries: int) -> str:
@@ -71,7 +75,11 @@ def ending(end: Ending, started_at: int | None) -> str:
         return failure(end, started_at)
     said = heading(end.text)
     if not said and end.data is not None:
-        said = end.data if isinstance(end.data, str) else msgspec.json.encode(end.data)[:400].decode("utf-8", "ignore")
+        said = (
+            end.data
+            if isinstance(end.data, str)
+            else msgspec.json.encode(end.data)[:400].decode("utf-8", "ignore")
+        )
     return said or "done"
 
 

@@ -1,7 +1,8 @@
-"""A tree of runs as lines of JSON in the shape that programs for Claude's `stream-json` read, with more in each line.
+"""A tree of runs as lines of JSON in the shape that programs for Claude's `stream-json` read, with
+more in each line.
 
-Pure: the same items give the same lines, whether they come from a run that is going on or from the log.
-"""
+Pure: the same items give the same lines, whether they come from a run that is going on or from the
+log."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ class StreamJsonWriter:
                 if self._head.deltas:
                     delta = {"type": "text_delta", "text": text}
                     event = {"type": "content_block_delta", "index": 0, "delta": delta}
-                    yield self._line(run, "stream_event", event=event, parent_tool_use_id=self._slot(run))
+                    yield self._line(
+                        run, "stream_event", event=event, parent_tool_use_id=self._slot(run)
+                    )
 
     def _begin(self, spec: Spec) -> Iterator[dict[str, Any]]:
         self._specs[spec.id] = spec
@@ -125,19 +128,33 @@ class StreamJsonWriter:
                 last = event.reply.message.calls[-1].name
                 yield self._task(run, "task_progress", last_tool_name=last)
         elif isinstance(event, ModelFailed):
-            yield self._line(run, "system", subtype="api_retry", error=event.kind, message=event.message)
+            yield self._line(
+                run, "system", subtype="api_retry", error=event.kind, message=event.message
+            )
         elif isinstance(event, Asked):
-            yield self._line(run, "system", subtype="needs_input", question=event.question, tool_use_id=event.call_id)
+            yield self._line(
+                run,
+                "system",
+                subtype="needs_input",
+                question=event.question,
+                tool_use_id=event.call_id,
+            )
 
     def _message(self, run: str, message: Message) -> Iterator[dict[str, Any]]:
         slot = self._slot(run)
         if isinstance(message, Assistant):
-            yield self._line(run, "assistant", message=self._assistant(run, message), parent_tool_use_id=slot)
+            yield self._line(
+                run, "assistant", message=self._assistant(run, message), parent_tool_use_id=slot
+            )
             return
         if isinstance(message, Result):
             name, args = self._calls.get(message.call_id, (message.name, "{}"))
             if message.denied:
-                denial = {"tool_name": name, "tool_use_id": message.call_id, "tool_input": _given(args)}
+                denial = {
+                    "tool_name": name,
+                    "tool_use_id": message.call_id,
+                    "tool_input": _given(args),
+                }
                 self.denials.append({**denial, "agent_id": run})
             content: list[dict[str, Any]] = [
                 {
@@ -154,12 +171,18 @@ class StreamJsonWriter:
 
     def _assistant(self, run: str, message: Assistant) -> dict[str, Any]:
         replied = self._replies.pop(run, None)
-        content: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+        content: list[dict[str, Any]] = (
+            [{"type": "text", "text": message.text}] if message.text else []
+        )
         for call in message.calls:
             self._calls[call.id] = (call.name, call.args)
-            content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": _given(call.args)})
+            content.append(
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": _given(call.args)}
+            )
         out: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
-        out["model"] = (replied.reply.model if replied is not None else "") or self._specs[run].model
+        out["model"] = (replied.reply.model if replied is not None else "") or self._specs[
+            run
+        ].model
         if replied is not None:
             out["id"] = f"msg_{run}_{replied.attempt}"
             out["stop_reason"] = STOPS[replied.reply.stop]
@@ -170,12 +193,20 @@ class StreamJsonWriter:
         id = row.spec.id
         if (about := facts.limit_of(row)) and self._asked.get(about) != facts.waits_for(row):
             self._asked[about] = facts.waits_for(row)
-            yield self._line(about, "system", subtype="needs_input", question=facts.waits_for(row), limit_of=about)
+            yield self._line(
+                about,
+                "system",
+                subtype="needs_input",
+                question=facts.waits_for(row),
+                limit_of=about,
+            )
         if id == self._top or id in self._over or id not in self._specs:
             return
         if not isinstance(row.run.state, Ended):
             status = words.shown_state(state_word(row.run))
-            yield self._line(id, "system", subtype="task_updated", task_id=id, patch={"status": status})
+            yield self._line(
+                id, "system", subtype="task_updated", task_id=id, patch={"status": status}
+            )
             return
         self._over.add(id)
         end = row.run.state.ending
@@ -191,14 +222,22 @@ class StreamJsonWriter:
             cache=facts.cache_use(row.run.cache),
         )
 
-    def _task(self, run: str, subtype: str, duration_ms: int | None = None, **fields: Any) -> dict[str, Any]:
+    def _task(
+        self, run: str, subtype: str, duration_ms: int | None = None, **fields: Any
+    ) -> dict[str, Any]:
         spec, usage = self._specs[run], self._usage.get(run, Usage())
         if duration_ms is None:
             duration_ms = max(0, self._at - spec.created_at)
-        counts = {"total_tokens": usage.tokens, "tool_uses": usage.calls, "duration_ms": duration_ms}
+        counts = {
+            "total_tokens": usage.tokens,
+            "tool_uses": usage.calls,
+            "duration_ms": duration_ms,
+        }
         counts["estimated_tokens"] = usage.estimated
         label = words.agent_label(spec.order.label or spec.order.agent)
-        return self._line(run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields)
+        return self._line(
+            run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields
+        )
 
     def result(self, final: TreeRecord) -> dict[str, Any]:
         """The last line: what it came to."""
@@ -237,7 +276,11 @@ class StreamJsonWriter:
     def _slot(self, run: str) -> str | None:
         """The call that started a sub-agent; None for what was watched."""
         spec = self._specs.get(run)
-        return spec.slot.call_id if spec is not None and spec.slot is not None and run != self._top else None
+        return (
+            spec.slot.call_id
+            if spec is not None and spec.slot is not None and run != self._top
+            else None
+        )
 
     def _line(self, run: str, kind: str, **fields: Any) -> dict[str, Any]:
         spec = self._specs.get(run)

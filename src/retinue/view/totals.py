@@ -1,4 +1,5 @@
-"""What a tree of runs came to, in numbers: for the last line on stderr, for results in JSON, for `show`."""
+"""What a tree of runs came to, in numbers: for the last line on stderr, for results in JSON, for
+`show`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def refused_account(row: Row) -> str:
 
 
 def says(row: Row) -> str:
-    """The last thing that is to be known of a run: how it ended, what it asks, what it waits for."""
+    """The last thing that is to be known of a run: how it ended, what it asks, what it waits
+    for."""
     end = ending(row)
     if end is not None:
         return end.error if end.state != "completed" else end.text
@@ -67,7 +69,8 @@ def waits_kind(row: Row) -> str:
 
 
 def waits_for(row: Row) -> str:
-    """What keeps the provider of a run that waits for it; or what is asked about the limit at which it waits."""
+    """What keeps the provider of a run that waits for it; or what is asked about the limit at which
+    it waits."""
     state = row.run.state
     if isinstance(state, Short):
         return state.asks
@@ -86,13 +89,14 @@ def more_of(row: Row) -> int:
 
 
 def failed(final: TreeRecord) -> int:
-    """How many sub-agents did not come to a good end; those that were cancelled on purpose are not among them."""
+    """How many sub-agents did not come to a good end; those that were cancelled on purpose are not
+    among them."""
     return sum(word(row) in words.FAILURES for row in final.rows[1:])
 
 
 class TreeSpending(NamedTuple):
-    """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in it: of these it is
-    only known that they are not more."""
+    """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in
+    it: of these it is only known that they are not more."""
 
     tokens: int
     usd: float | None
@@ -102,7 +106,9 @@ class TreeSpending(NamedTuple):
     def plus(self, other: TreeSpending) -> TreeSpending:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         tokens = self.tokens_estimated + other.tokens_estimated
-        return TreeSpending(self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated)
+        return TreeSpending(
+            self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated
+        )
 
     @property
     def cost_is_known(self) -> bool:
@@ -120,7 +126,9 @@ def spent(final: TreeRecord) -> TreeSpending:
     total, account = tree_usage(final), final.account
     tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
     guess = account.guess[:2] if account is not None else (total.estimated, total.nanos_estimated)
-    return TreeSpending(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
+    return TreeSpending(
+        tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD
+    )
 
 
 def tree_usage(final: TreeRecord) -> Usage:
@@ -208,7 +216,8 @@ def _killer(row: Row) -> str:
 
 
 def tag_json(*specs: Spec) -> dict[str, Any] | None:
-    """What the first prompts of these runs were expected to cost, together; None where nobody has said so."""
+    """What the first prompts of these runs were expected to cost, together; None where nobody has
+    said so."""
     tags = [spec.tag for spec in specs if spec.tag is not None]
     if not tags:
         return None

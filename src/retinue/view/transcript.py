@@ -1,4 +1,5 @@
-"""What was said in runs, as lines for a small window: the last of it, cut, and what is being written now."""
+"""What was said in runs, as lines for a small window: the last of it, cut, and what is being
+written now."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ class Transcripts:
         _, writing = self._writing.get(run, (0, ""))
         if writing.strip():
             parts = [said for part in writing.splitlines() if (said := one_line(part))][-MOST:]
-            lines += [("writing", part + (" ▌" if n == len(parts) else "")) for n, part in enumerate(parts, 1)]
+            lines += [
+                ("writing", part + (" ▌" if n == len(parts) else ""))
+                for n, part in enumerate(parts, 1)
+            ]
         return lines
 
 

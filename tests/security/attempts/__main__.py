@@ -25,7 +25,10 @@ def report(name: str, function: Callable[[], Any]) -> None:
     except Exception as stopped:
         result, error = None, f"{type(stopped).__name__}: {stopped}"
     sys.stdout.write(
-        json.dumps({"name": name, "escaped": bool(result), "result": repr(result)[:200], "error": error}) + "\n"
+        json.dumps(
+            {"name": name, "escaped": bool(result), "result": repr(result)[:200], "error": error}
+        )
+        + "\n"
     )
     sys.stdout.flush()
 

@@ -1,4 +1,5 @@
-"""What all attempts share: who is tried, and how things are done to files, sockets and the kernel."""
+"""What all attempts share: who is tried, and how things are done to files, sockets and the
+kernel."""
 
 import contextlib
 import ctypes

@@ -9,7 +9,13 @@ from .base import attempt, check, each, facts, libc, read, write
 
 @attempt
 def write_system_files() -> Any:
-    return each([f"{d}/retinue-test" for d in ("/etc", "/usr", "/usr/bin", "/bin", "/lib", "/opt", "/", "/var")], write)
+    return each(
+        [
+            f"{d}/retinue-test"
+            for d in ("/etc", "/usr", "/usr/bin", "/bin", "/lib", "/opt", "/", "/var")
+        ],
+        write,
+    )
 
 
 @attempt
@@ -29,12 +35,23 @@ def read_shadow() -> Any:
 
 @attempt
 def read_secrets_of_the_home() -> Any:
-    return each([f"{facts['home']}/{n}" for n in (".ssh/id", ".aws/credentials", ".netrc", ".config/token")], read)
+    return each(
+        [
+            f"{facts['home']}/{n}"
+            for n in (".ssh/id", ".aws/credentials", ".netrc", ".config/token")
+        ],
+        read,
+    )
 
 
 @attempt
 def list_home_directories() -> Any:
-    names = [name for d in ("/home", facts["home"], "/root") if os.path.isdir(d) for name in os.listdir(d)]
+    names = [
+        name
+        for d in ("/home", facts["home"], "/root")
+        if os.path.isdir(d)
+        for name in os.listdir(d)
+    ]
     return [n for n in names if n.startswith((".ssh", ".aws", ".netrc", ".config"))]
 
 
@@ -61,7 +78,10 @@ def climb_with_dots() -> Any:
 
 @attempt
 def climb_through_cwd_of_the_first_process() -> Any:
-    return each([f"/proc/1/{d}{p}" for d in ("root", "cwd") for p in (facts["outside"], "/etc/shadow")], read)
+    return each(
+        [f"/proc/1/{d}{p}" for d in ("root", "cwd") for p in (facts["outside"], "/etc/shadow")],
+        read,
+    )
 
 
 @attempt

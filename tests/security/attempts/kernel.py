@@ -25,12 +25,17 @@ def mount_something() -> Any:
 
 @attempt
 def remount_writable() -> Any:
-    return each(["/usr", "/", "/proc", ".git/hooks"], lambda p: libc.mount(None, p.encode(), None, 0x1020, None) == 0)
+    return each(
+        ["/usr", "/", "/proc", ".git/hooks"],
+        lambda p: libc.mount(None, p.encode(), None, 0x1020, None) == 0,
+    )
 
 
 @attempt
 def unmount_a_mask() -> Any:
-    return each([".mcp.json", ".git/hooks", "/proc", "/usr"], lambda p: libc.umount2(p.encode(), 2) == 0)
+    return each(
+        [".mcp.json", ".git/hooks", "/proc", "/usr"], lambda p: libc.umount2(p.encode(), 2) == 0
+    )
 
 
 @attempt
@@ -82,7 +87,16 @@ def make_a_device() -> Any:
 
 @attempt
 def open_devices() -> Any:
-    paths = ["/dev/mem", "/dev/kmsg", "/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/fuse", "/dev/kvm", "/dev/port"]
+    paths = [
+        "/dev/mem",
+        "/dev/kmsg",
+        "/dev/vda",
+        "/dev/sda",
+        "/dev/nvme0n1",
+        "/dev/fuse",
+        "/dev/kvm",
+        "/dev/port",
+    ]
     return each(paths, lambda p: os.open(p, os.O_RDONLY) >= 0)
 
 
@@ -93,7 +107,13 @@ def fill_the_device_directory() -> Any:
 
 @attempt
 def write_kernel_settings() -> Any:
-    paths = ["kernel/core_pattern", "kernel/hostname", "vm/drop_caches", "kernel/modprobe", "fs/file-max"]
+    paths = [
+        "kernel/core_pattern",
+        "kernel/hostname",
+        "vm/drop_caches",
+        "kernel/modprobe",
+        "fs/file-max",
+    ]
     return each([f"/proc/sys/{p}" for p in paths], lambda p: os.open(p, os.O_WRONLY) >= 0)
 
 
@@ -109,7 +129,9 @@ def read_kernel_memory() -> Any:
 
 @attempt
 def write_control_groups() -> Any:
-    return each(["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/pids/cgroup.procs"], write) or os.path.exists("/sys/fs")
+    return each(
+        ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/pids/cgroup.procs"], write
+    ) or os.path.exists("/sys/fs")
 
 
 @attempt

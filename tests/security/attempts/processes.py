@@ -26,7 +26,9 @@ def read_every_environment() -> Any:
 
 @attempt
 def ask_for_all_environments() -> Any:
-    told = subprocess.run(["/bin/sh", "-c", "ps eaux 2>/dev/null; env; cat /proc/1/environ"], capture_output=True)
+    told = subprocess.run(
+        ["/bin/sh", "-c", "ps eaux 2>/dev/null; env; cat /proc/1/environ"], capture_output=True
+    )
     return facts["canary"].encode() in told.stdout
 
 
@@ -80,7 +82,9 @@ def leave_a_program_that_runs_as_its_owner() -> Any:
         lambda: check(libc.fchmodat(-100, b"at", 0o4755, 0)),
         lambda: check(libc.syscall(452, -100, b"at", 0o4755, 0)),
         lambda: os.open("opened", new, 0o4755),
-        lambda: os.link(f"/proc/self/fd/{os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)}", "linked"),
+        lambda: os.link(
+            f"/proc/self/fd/{os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)}", "linked"
+        ),
         lambda: check(libc.creat(b"created", 0o4755)),
         lambda: os.mknod("made", 0o104755),
         lambda: check(libc.syscall(437, -100, b"opened2", ctypes.byref(how), 24)),

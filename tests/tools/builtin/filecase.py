@@ -16,7 +16,8 @@ from retinue.tools.builtin.read_list_find import FindTool, ListFilesTool, ReadTo
 from retinue.tools.builtin.search import SearchTool
 
 TOOLS: dict[str, Builtin[Any]] = {
-    t.name: t for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
+    t.name: t
+    for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
 }
 
 
@@ -25,11 +26,14 @@ def a_caller(root: Path | str, **fields: Any) -> Caller:
     fields["bounds"] = ((str(root), rules),) if (rules := fields.pop("rules", ())) else ()
     spec = Spec(id="r", order=Order(agent="boss", task="t"), root="r")
     run = Run(id="r", state=Queued(), turn=2)
-    return Caller(spec=spec, run=run, call_id="c", index=1, key="k", at=5, root=str(root), held=held, **fields)
+    return Caller(
+        spec=spec, run=run, call_id="c", index=1, key="k", at=5, root=str(root), held=held, **fields
+    )
 
 
 class Desk:
-    """Calls tools in one directory: `ok` and `no` are the text of an answer that must not, or must, be an error."""
+    """Calls tools in one directory: `ok` and `no` are the text of an answer that must not, or must,
+    be an error."""
 
     def __init__(self, root: Path, **fields: Any) -> None:
         self.root = root

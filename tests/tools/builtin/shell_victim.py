@@ -1,4 +1,5 @@
-"""A small runtime that runs one shell command and is killed meanwhile. Arguments: folder command [background]."""
+"""A small runtime that runs one shell command and is killed meanwhile. Arguments: folder command
+[background]."""
 
 import asyncio
 import sys

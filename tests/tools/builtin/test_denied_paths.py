@@ -1,4 +1,5 @@
-"""A rule about a path holds for the file that it leads to, and for every tool that could get at it."""
+"""A rule about a path holds for the file that it leads to, and for every tool that could get at
+it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ def content(desk: Desk, name: str = "a.py") -> str:
 def test_one_text_is_replaced_by_another(desk: Desk) -> None:
     text = desk.ok("edit", path="a.py", old="three", new="drei\nvier")
     assert content(desk) == "one\ntwo\ndrei\nvier\ntwo\n"
-    assert text.startswith(f"Edited a.py: 5 lines, 22 bytes, sha256 {sha(content(desk))}\n@@ -1,4 +1,5 @@\n")
+    assert text.startswith(
+        f"Edited a.py: 5 lines, 22 bytes, sha256 {sha(content(desk))}\n@@ -1,4 +1,5 @@\n"
+    )
     assert text.endswith(" one\n two\n-three\n+drei\n+vier\n two")
 
 
@@ -56,7 +58,9 @@ def test_what_is_not_there_is_answered_with_what_is_near(desk: Desk) -> None:
     assert "1\tdef total(items):\n2\t\treturn sum(items)" in spaces
     near = desk.no("edit", path="f", old="def totals(item):", new="x")
     assert "The nearest lines are:\n1\tdef total(items):" in near
-    assert "Nothing in the file looks like it" in desk.no("edit", path="f", old="zzzzzzzzz qqqqq", new="x")
+    assert "Nothing in the file looks like it" in desk.no(
+        "edit", path="f", old="zzzzzzzzz qqqqq", new="x"
+    )
     assert "no such file" in desk.no("edit", path="none", old="x", new="y")
 
 
@@ -85,7 +89,9 @@ def test_line_ends_and_encodings_survive(desk: Desk) -> None:
 
 def test_a_file_that_has_changed_is_left_alone(desk: Desk) -> None:
     known = sha(content(desk))
-    assert "has changed" in desk.no("edit", path="a.py", old="one", new="x", expected_sha256="0" * 64)
+    assert "has changed" in desk.no(
+        "edit", path="a.py", old="one", new="x", expected_sha256="0" * 64
+    )
     assert "has changed" in desk.no("write", path="a.py", content="x", expected_sha256="0" * 64)
     assert "hexadecimal" in desk.no("edit", path="a.py", old="one", new="x", expected_sha256="yes")
     desk.ok("edit", path="a.py", old="one", new="eins", expected_sha256=known[:16])
@@ -104,7 +110,10 @@ def test_confused_arguments_are_explained(desk: Desk) -> None:
 def test_a_file_is_written_with_its_directories(desk: Desk) -> None:
     text = desk.ok("write", path="new/deep/f.txt", content="h\u00e9llo\n")
     assert content(desk, "new/deep/f.txt") == "h\u00e9llo\n"
-    assert text == f"Created new/deep/f.txt: 1 lines, 7 bytes, sha256 {sha('h' + chr(233) + 'llo' + chr(10))}"
+    assert (
+        text == f"Created new/deep/f.txt: 1 lines, 7 bytes, sha256 "
+        f"{sha('h' + chr(233) + 'llo' + chr(10))}"
+    )
     assert "it names a directory" in desk.no("write", path="new/", content="x")
     assert "directory" in desk.no("write", path="new", content="x")
     assert "not a directory" in desk.no("write", path="a.py/x", content="x")
@@ -114,7 +123,9 @@ def test_what_has_not_been_seen_is_not_overwritten(desk: Desk) -> None:
     told = desk.no("write", path="a.py", content="mine\n")
     assert sha(content(desk)) in told
     assert content(desk).startswith("one")
-    text = desk.ok("write", path="a.py", content="one\n2\nthree\ntwo\n", expected_sha256=sha(content(desk)))
+    text = desk.ok(
+        "write", path="a.py", content="one\n2\nthree\ntwo\n", expected_sha256=sha(content(desk))
+    )
     assert "-two\n+2" in text
     assert "has this content" in desk.ok("write", path="a.py", content="one\n2\nthree\ntwo\n")
     tree(desk.root, {"empty": ""})
@@ -137,7 +148,9 @@ def test_a_link_is_kept_and_its_file_changed(desk: Desk) -> None:
     assert content(desk).startswith("x")
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".retinue/config", ".mcp.json", ".GIT/config", "l/config"])
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".retinue/config", ".mcp.json", ".GIT/config", "l/config"]
+)
 def test_protected_files_are_neither_made_nor_changed(desk: Desk, path: str) -> None:
     """A23, whether or not the file exists."""
     (desk.root / "l").symlink_to(".git")
@@ -146,16 +159,37 @@ def test_protected_files_are_neither_made_nor_changed(desk: Desk, path: str) -> 
             tree(desk.root, {path: "old\n"} if path != "l/config" else {".git/config": "old\n"})
         before = sorted(p.as_posix() for p in desk.root.rglob("*"))
         calls: list[tuple[str, dict[str, Any]]] = [
-            ("write", {"path": path, "content": "owned", "expected_sha256": sha("old\n") if exists else ""}),
+            (
+                "write",
+                {
+                    "path": path,
+                    "content": "owned",
+                    "expected_sha256": sha("old\n") if exists else "",
+                },
+            ),
             ("edit", {"path": path, "old": "old", "new": "owned"}),
             ("edit", {"patch": f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-old\n+owned\n"}),
             ("edit", {"patch": f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+owned\n"}),
-            ("edit", {"patch": f"*** Begin Patch\n*** Update File: a.py\n*** Move to: {path}\n*** End Patch"}),
-            ("edit", {"patch": f"*** Begin Patch\n*** Update File: {path}\n*** Move to: x\n*** End Patch"}),
+            (
+                "edit",
+                {
+                    "patch": f"*** Begin Patch\n*** Update File: a.py\n*** Move to: {path}\n*** "
+                    "End Patch"
+                },
+            ),
+            (
+                "edit",
+                {
+                    "patch": f"*** Begin Patch\n*** Update File: {path}\n*** Move to: x\n*** End "
+                    "Patch"
+                },
+            ),
             ("edit", {"patch": f"*** Begin Patch\n*** Delete File: {path}\n*** End Patch"}),
         ]
         for name, args in calls:
-            assert "protected" in desk.no(name, **args) or (path, exists) == ("l/config", False), args
+            assert "protected" in desk.no(name, **args) or (path, exists) == ("l/config", False), (
+                args
+            )
         assert sorted(p.as_posix() for p in desk.root.rglob("*")) == before
 
 
@@ -164,7 +198,8 @@ def test_many_edits_of_one_file_at_once_all_count(desk: Desk) -> None:
 
     async def all_at_once() -> list[Any]:
         calls = [
-            TOOLS["edit"].run(a_caller(desk.root), {"path": "f", "old": f"<{i}>", "new": f"[{i}]"}) for i in range(40)
+            TOOLS["edit"].run(a_caller(desk.root), {"path": "f", "old": f"<{i}>", "new": f"[{i}]"})
+            for i in range(40)
         ]
         return await asyncio.gather(*calls)
 
@@ -189,7 +224,9 @@ class TestAfterARestart:
     def test_an_edit_that_was_not_made_is_made(self, desk: Desk) -> None:
         assert "Edited" in desk.again().ok("edit", path="a.py", old="three", new="three and a half")
         known = sha(content(desk))
-        assert "Edited" in desk.again().ok("edit", path="a.py", old="one", new="eins", expected_sha256=known)
+        assert "Edited" in desk.again().ok(
+            "edit", path="a.py", old="one", new="eins", expected_sha256=known
+        )
 
     def test_when_it_cannot_be_told_the_model_is(self, desk: Desk) -> None:
         before = content(desk)
@@ -207,9 +244,15 @@ class TestAfterARestart:
         assert "already been made" in desk.again().ok("write", path="new", content="x\n")
         assert "Created" in desk.again().ok("write", path="newer", content="x\n")
         known = sha(content(desk))
-        assert "Wrote" in desk.again().ok("write", path="a.py", content="y\n", expected_sha256=known)
-        assert "already been made" in desk.again().ok("write", path="a.py", content="y\n", expected_sha256=known)
-        assert "cannot be told" in desk.again().no("write", path="a.py", content="z\n", expected_sha256=known)
+        assert "Wrote" in desk.again().ok(
+            "write", path="a.py", content="y\n", expected_sha256=known
+        )
+        assert "already been made" in desk.again().ok(
+            "write", path="a.py", content="y\n", expected_sha256=known
+        )
+        assert "cannot be told" in desk.again().no(
+            "write", path="a.py", content="z\n", expected_sha256=known
+        )
         assert "cannot be told" in desk.again().no("write", path="a.py", content="z\n")
         assert content(desk) == "y\n"
 

@@ -1,4 +1,5 @@
-"""Processes that are ended: nobody waits for them without an end, and nothing of them is left to be collected later."""
+"""Processes that are ended: nobody waits for them without an end, and nothing of them is left to be
+collected later."""
 
 from __future__ import annotations
 
@@ -20,12 +21,17 @@ from tests.tools.builtin.filecase import Desk, tree
 from tests.waiting import SECONDS, until
 
 FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)"
-STUBBORN = "import signal, os, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.write(1, b'.')\ntime.sleep(600)"
+STUBBORN = (
+    "import signal, os, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.write(1, "
+    "b'.')\ntime.sleep(600)"
+)
 
 
 async def _started(code: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdin=pipe, stdout=pipe, stderr=pipe)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=pipe, stdout=pipe, stderr=pipe
+    )
 
 
 @pytest.mark.parametrize("code", [FLOOD, STUBBORN])
@@ -103,7 +109,9 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
 @needs("rg")
 @pytest.mark.parametrize("name", [".gitignore", ".rgignore", "deep/er/.gitignore"])
 @pytest.mark.parametrize("kind", ["fifo", "zero", "sparse"])
-def test_an_ignore_file_that_is_none_does_not_hold_up_a_search(tmp_path: Path, name: str, kind: str) -> None:
+def test_an_ignore_file_that_is_none_does_not_hold_up_a_search(
+    tmp_path: Path, name: str, kind: str
+) -> None:
     desk = Desk(tmp_path)
     tree(desk.root, {"deep/er/f": "needle\n"})
     path = Path(desk.root, name)

@@ -21,7 +21,9 @@ from tests.tools.builtin.webcase import Say, Server, caller, page, redirect, ser
 
 
 def run(
-    says: Say | dict[str, Say], story: Callable[[Server, FetchTool], Coroutine[Any, Any, None]], **options: Any
+    says: Say | dict[str, Say],
+    story: Callable[[Server, FetchTool], Coroutine[Any, Any, None]],
+    **options: Any,
 ) -> None:
     async def whole() -> None:
         async with serving(says) as server:
@@ -116,7 +118,8 @@ def test_a_long_text_comes_in_parts_that_belong_together() -> None:
         assert server.n_connects == 1
         behind = await told(fetch, server.url, offset=10_000_000)
         assert behind.error and "behind its end" in behind.text
-        # Another run does not get what the first has kept, nor does one whose hosts were taken away.
+        # Another run does not get what the first has kept, nor does one whose hosts were taken
+        # away.
         assert (await told(fetch, server.url, caller("r2"), offset=5)).text != ""
         assert server.n_connects == 2
         assert (await told(fetch, server.url, caller(hosts=()), offset=5)).error
@@ -218,12 +221,16 @@ def test_credentials_go_to_their_origin_and_nowhere_else() -> None:
             fetch = FetchTool(allow=(*first.allow, *server.allow), credentials=secrets)
             assert not (await told(fetch, first.url)).error
             assert "Bearer secret-of-first" in first.heard[0]
-            assert "secret-of-first" not in server.heard[0] and "x-key" not in server.heard[0].lower()
+            assert (
+                "secret-of-first" not in server.heard[0] and "x-key" not in server.heard[0].lower()
+            )
 
     run(page("x"), story)
 
 
-def test_nothing_is_remembered_and_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_remembered_and_no_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
@@ -264,7 +271,10 @@ def test_a_gzip_bomb_is_capped_while_it_is_unpacked() -> None:
         ("gzip", gzip.compress(b"hello ", mtime=0) + gzip.compress(b"world", mtime=0)),
         ("GZIP", gzip.compress(b"hello world", mtime=0) + b"\0\0\0\0"),
         ("deflate", zlib.compress(b"hello world")),
-        ("deflate", zlib.compressobj(wbits=-15).compress(b"") + zlib.compress(b"hello world")[2:-4]),
+        (
+            "deflate",
+            zlib.compressobj(wbits=-15).compress(b"") + zlib.compress(b"hello world")[2:-4],
+        ),
         ("identity", b"hello world"),
     ],
 )
@@ -282,11 +292,17 @@ def test_what_is_packed_is_unpacked(encoding: str, packed: bytes) -> None:
         (page(b"x", content_encoding="br"), "packed in a way that was not asked for"),
         (page(b"x", content_encoding="gzip, gzip"), "packed in a way"),
         (page(b"no gzip", content_encoding="gzip"), "no valid answer"),
-        (b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(100_000)) + b"\r\n", "no valid answer"),
+        (
+            b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(100_000)) + b"\r\n",
+            "no valid answer",
+        ),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 1_000_000 + b"\r\n\r\n", "no valid answer"),
         (b"<html>an answer of 1991</html>", "no valid answer"),
         (b"HTTP/1.1 99999 x\r\n\r\n", "no valid answer"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello", "no valid answer"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+            "no valid answer",
+        ),
         (b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n", "no valid answer"),
         (chunked() + b"zz\r\n", "no valid answer"),
         (b"", "no valid answer"),
@@ -309,7 +325,10 @@ def test_a_body_shorter_than_it_said_is_shown_with_a_note() -> None:
         assert body_of(answer.text) == "half of it"
         assert "the connection broke off" in answer.text
 
-    run(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 999\r\n\r\nhalf of it", story)
+    run(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 999\r\n\r\nhalf of it",
+        story,
+    )
 
 
 def test_chunks_without_end_are_read_up_to_the_cap() -> None:
@@ -328,7 +347,11 @@ def test_chunks_without_end_are_read_up_to_the_cap() -> None:
 
 @pytest.mark.parametrize(
     "drip",
-    [b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 100 C\r\n\r\n"],
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 100 C\r\n\r\n",
+    ],
 )
 def test_a_server_that_drips_is_given_up_when_the_time_is_over(drip: bytes) -> None:
     async def say(path: str, writer: asyncio.StreamWriter) -> None:
@@ -382,7 +405,9 @@ def test_the_certificate_must_be_for_the_name_that_was_asked_for(tmp_path: Path)
             assert "over tls" in (await told(fetch, f"https://127.0.0.1:{server.port}/")).text
             other = await told(fetch, f"https://www.example.org:{server.port}/")
             assert other.error and "certificate" in other.text
-            distrusting = await told(FetchTool(allow=server.allow), f"https://127.0.0.1:{server.port}/")
+            distrusting = await told(
+                FetchTool(allow=server.allow), f"https://127.0.0.1:{server.port}/"
+            )
             assert distrusting.error and "certificate" in distrusting.text
             assert len(server.heard) == 1
             assert "www.example.org" in names
@@ -395,7 +420,13 @@ def test_the_certificate_must_be_for_the_name_that_was_asked_for(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "args",
-    [{}, {"url": 5}, {"url": "http://x.org", "format": "pdf"}, {"url": "http://x.org", "offset": -1}, {"uri": "x"}],
+    [
+        {},
+        {"url": 5},
+        {"url": "http://x.org", "format": "pdf"},
+        {"url": "http://x.org", "offset": -1},
+        {"uri": "x"},
+    ],
 )
 def test_malformed_arguments_become_an_answer(args: dict[str, Any]) -> None:
     answer = asyncio.run(FetchTool().run(caller(), args))
@@ -412,6 +443,9 @@ def test_the_tool_says_what_it_is() -> None:
     fetch = FetchTool()
     assert (fetch.restart, fetch.risk, fetch.subject) == ("pure", "network", "url")
     assert fetch.schema.parameters["additionalProperties"] is False
-    assert fetch.summary({"url": "HTTP://Example.org/a\u202e"}) == "fetch http://example.org/a%E2%80%AE"
+    assert (
+        fetch.summary({"url": "HTTP://Example.org/a\u202e"})
+        == "fetch http://example.org/a%E2%80%AE"
+    )
     assert fetch.summary({"url": "x\n\u202ey"}) == "fetch x y"
     assert fetch.summary({}) == "fetch "

@@ -41,7 +41,14 @@ def test_a_part_says_where_it_is_and_how_to_go_on(desk: Desk) -> None:
 
 
 def test_an_answer_stays_small_whatever_the_file_is(desk: Desk) -> None:
-    tree(desk.root, {"wide": "x" * 50_000 + "\nnext\n", "long": ("y" * 999 + "\n") * 3000, "full": b"z\n" * (5 << 20)})
+    tree(
+        desk.root,
+        {
+            "wide": "x" * 50_000 + "\nnext\n",
+            "long": ("y" * 999 + "\n") * 3000,
+            "full": b"z\n" * (5 << 20),
+        },
+    )
     wide = desk.ok("read", path="wide")
     assert "48000 more characters" in wide
     assert "1 long lines are cut" in wide
@@ -79,7 +86,9 @@ def test_encodings_are_told(desk: Desk) -> None:
 
 def a_png(size: int = 0) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
     body = chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"tEXt", b"x" * size)
@@ -172,13 +181,18 @@ def test_nothing_outside_is_seen_or_touched(desk: Desk, path: str, again: bool) 
         assert answer.error or name == "write"
     diff = f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-swordfish\n+x\n"
     assert desk.call("edit", patch=diff).error
-    assert desk.call("edit", patch=f"*** Begin Patch\n*** Delete File: {path}\n*** End Patch").error or path != "secret"
+    assert (
+        desk.call("edit", patch=f"*** Begin Patch\n*** Delete File: {path}\n*** End Patch").error
+        or path != "secret"
+    )
     assert secret.read_text() == "swordfish"
     assert sorted(os.listdir(desk.root.parent)) == before
 
 
 def test_further_roots_are_reached_by_absolute_paths(tmp_path: Path) -> None:
-    tree(tmp_path, {"root/a": "mine\n", "lib/b": "shared\n", "out/c": "old\n", "other/d": "hidden\n"})
+    tree(
+        tmp_path, {"root/a": "mine\n", "lib/b": "shared\n", "out/c": "old\n", "other/d": "hidden\n"}
+    )
     root, lib, out = (str(tmp_path / n) for n in ("root", "lib", "out"))
     desk = Desk(tmp_path / "root", read=(root, lib), write=(out,))
     assert desk.ok("read", path=f"{lib}/b").endswith("1\tshared")
@@ -192,8 +206,12 @@ def test_further_roots_are_reached_by_absolute_paths(tmp_path: Path) -> None:
     assert "Created" in desk.ok("write", path=f"{out}/new", content="x")
     told = desk.no("write", path=f"{out}/c", content="x")
     assert hashlib.sha256(b"old\n").hexdigest() not in told, "what may not be read is not described"
-    assert "outside" in desk.no("edit", path=f"{out}/c", old="old", new="x"), "an edit shows what it changes"
-    assert "may not write any" in Desk(tmp_path / "root", write=()).no("write", path="x", content="x")
+    assert "outside" in desk.no("edit", path=f"{out}/c", old="old", new="x"), (
+        "an edit shows what it changes"
+    )
+    assert "may not write any" in Desk(tmp_path / "root", write=()).no(
+        "write", path="x", content="x"
+    )
     assert "may not read any" in Desk(tmp_path / "root", read=()).no("read", path="a")
 
 
@@ -203,7 +221,10 @@ def test_a_run_without_a_directory_has_no_files() -> None:
 
 
 def test_a_directory_is_listed_sorted_to_its_depth(desk: Desk) -> None:
-    tree(desk.root, {"b/c/d.txt": "1234", "a.txt": "12", ".hidden": "", ".git/config": "x", "z/y": ""})
+    tree(
+        desk.root,
+        {"b/c/d.txt": "1234", "a.txt": "12", ".hidden": "", ".git/config": "x", "z/y": ""},
+    )
     (desk.root / "link").symlink_to("a.txt")
     os.mkfifo(desk.root / "pipe")
     top = [".hidden\t0", "a.txt\t2", "b/", "link\tlink", "pipe\tnot a regular file", "z/"]
@@ -221,7 +242,10 @@ def test_a_directory_is_listed_sorted_to_its_depth(desk: Desk) -> None:
 
 
 def test_what_is_ignored_is_counted(desk: Desk) -> None:
-    tree(desk.root, {".gitignore": "*.log\nnode_modules/\n", "a.log": "", "node_modules/x/y": "", "kept": ""})
+    tree(
+        desk.root,
+        {".gitignore": "*.log\nnode_modules/\n", "a.log": "", "node_modules/x/y": "", "kept": ""},
+    )
     assert desk.ok("list").endswith("kept\t0\n[2 entries are left out by .gitignore]")
     assert desk.ok("list", path="node_modules") == "node_modules/x/", "what is named is shown"
 
@@ -232,11 +256,16 @@ def test_names_that_cannot_be_printed_are_escaped(desk: Desk) -> None:
             pass
     expected = ["caf\\xe9\t0", "right\\u202eleft\t0", "tab\\t\t0", "two\\nlines\t0"]
     assert sorted(desk.ok("list").split("\n")) == expected
-    assert sorted(desk.ok("find", pattern="*").split("\n")) == [e.removesuffix("\t0") for e in expected]
+    assert sorted(desk.ok("find", pattern="*").split("\n")) == [
+        e.removesuffix("\t0") for e in expected
+    ]
 
 
 def test_paths_are_found_by_a_glob(desk: Desk) -> None:
-    tree(desk.root, {n: "" for n in ("a.py", "s/b.py", "s/t/c.py", "s/t/d.txt", ".git/e.py", "out/f.py")})
+    tree(
+        desk.root,
+        {n: "" for n in ("a.py", "s/b.py", "s/t/c.py", "s/t/d.txt", ".git/e.py", "out/f.py")},
+    )
     tree(desk.root, {".gitignore": "out\n"})
     assert desk.ok("find", pattern="*.py") == "a.py\ns/b.py\ns/t/c.py"
     assert desk.ok("find", pattern="s/**/*.py") == "s/b.py\ns/t/c.py"
@@ -259,7 +288,9 @@ def test_a_huge_directory_is_listed_and_searched(desk: Desk) -> None:
     assert text.startswith("f000000\t7\n")
     assert f"[2000 of {n} shown" in text
     assert desk.ok("find", pattern="f00000?").split("\n") == [f"f{i:06}" for i in range(10)]
-    assert desk.ok("search", pattern="needle", mode="files").startswith("f000000\nf000001\nf000002\n")
+    assert desk.ok("search", pattern="needle", mode="files").startswith(
+        "f000000\nf000001\nf000002\n"
+    )
 
 
 def test_directories_nested_beyond_all_measure_are_said_so(desk: Desk) -> None:
@@ -274,16 +305,24 @@ def test_directories_nested_beyond_all_measure_are_said_so(desk: Desk) -> None:
 
 
 def test_one_line_tells_what_a_call_is_about() -> None:
-    assert TOOLS["read"].summary({"path": "src/app.py", "offset": 40, "limit": 41}) == "read src/app.py:40-80"
+    assert (
+        TOOLS["read"].summary({"path": "src/app.py", "offset": 40, "limit": 41})
+        == "read src/app.py:40-80"
+    )
     assert TOOLS["read"].summary({"path": "a"}) == "read a"
     assert TOOLS["search"].summary({"pattern": "def main"}) == 'search "def main"'
     assert TOOLS["find"].summary({"pattern": "*.py", "path": "src"}) == "find *.py in src"
     assert TOOLS["list"].summary({"path": "src"}) == "list src"
     assert TOOLS["write"].summary({"path": "a", "content": "xyz"}) == "write a (3 characters)"
     assert TOOLS["edit"].summary({"path": "a"}) == "edit a"
-    assert TOOLS["edit"].summary({"patch": "*** Begin Patch\n*** Delete File: b\n*** End Patch"}) == "edit b"
+    assert (
+        TOOLS["edit"].summary({"patch": "*** Begin Patch\n*** Delete File: b\n*** End Patch"})
+        == "edit b"
+    )
     for tool in TOOLS.values():
-        assert "\n" not in tool.summary({"path": "a\nb", "pattern": "x\ny", "content": 5, "offset": "no"})
+        assert "\n" not in tool.summary(
+            {"path": "a\nb", "pattern": "x\ny", "content": 5, "offset": "no"}
+        )
 
 
 def test_each_tool_says_what_it_is() -> None:
@@ -322,7 +361,13 @@ def test_odd_ignore_files_do_no_harm(desk: Desk) -> None:
     (desk.root / "b" / ".gitignore").symlink_to("/etc/passwd")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        assert desk.ok("find", pattern="*").split("\n") == [".gitignore/", "a/", "a/.gitignore", "b/", "b/.gitignore"]
+        assert desk.ok("find", pattern="*").split("\n") == [
+            ".gitignore/",
+            "a/",
+            "a/.gitignore",
+            "b/",
+            "b/.gitignore",
+        ]
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 

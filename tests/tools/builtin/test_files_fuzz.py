@@ -1,4 +1,5 @@
-"""Arguments as no sane model would write them: each gets an answer, nothing is raised and nothing leaves the root."""
+"""Arguments as no sane model would write them: each gets an answer, nothing is raised and nothing
+leaves the root."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ TEXTS = [
     "[[:alpha:]]", "a{999999}", "(?i)A", "\\p{Greek}", "\\xff", "-e", "--files", "--pre=sh", "@@", "*** Begin Patch",
     "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch",
     "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n",
-    "*** Begin Patch\n*** Add File: ../../owned\n+x\n*** End Patch", "--- a/x\n+++ b/../../owned\n@@ -0,0 +1 @@\n+x\n",
-    "--- \n+++ \n@@ -1 +1 @@\n-a\n+b\n", "*** Begin Patch\n*** Delete File: \n*** End Patch", "lines", "files", "count",
+    "*** Begin Patch\n*** Add File: " "../../owned\n+x\n*** " "End " "Patch", "--- a/x\n+++ " "b/../../owned\n@@ -0,0 +1 @@\n+x\n",
+    "--- \n+++ \n@@ " "-1 " "+1 " "@@\n-a\n+b\n", "*** Begin Patch\n*** Delete File: " "\n*** " "End " "Patch", "lines", "files", "count",
     "fifo", "loop", "out", "binary", "deep/er/est", ".git/hooks/x", ".bashrc", "0" * 64, "def" * 20, "null", "true",
 ]  # fmt: skip
 OTHERS = [
@@ -54,7 +55,9 @@ def anything(chance: random.Random) -> Any:
     if kind < 0.6:
         return chance.choice(ATTACKS)
     if kind < 0.7:
-        return "".join(chr(chance.choice([chance.randrange(128), chance.randrange(0x3000)])) for _ in range(9))
+        return "".join(
+            chr(chance.choice([chance.randrange(128), chance.randrange(0x3000)])) for _ in range(9)
+        )
     if kind < 0.75:
         return chance.choice(TEXTS) + "/" + chance.choice(TEXTS)
     if kind < 0.78:
@@ -66,7 +69,15 @@ def anything(chance: random.Random) -> Any:
 
 
 def arguments(chance: random.Random, fields: list[str]) -> dict[str, Any]:
-    sane = {"path": "a.py", "pattern": "x", "old": "x", "new": "y", "content": "x", "limit": 5, "mode": "lines"}
+    sane = {
+        "path": "a.py",
+        "pattern": "x",
+        "old": "x",
+        "new": "y",
+        "content": "x",
+        "limit": 5,
+        "mode": "lines",
+    }
     args: dict[str, Any] = {}
     for name in fields:
         roll = chance.random()
@@ -80,7 +91,10 @@ def arguments(chance: random.Random, fields: list[str]) -> dict[str, Any]:
 
 
 def test_every_call_is_answered(tmp_path: Path) -> None:
-    root = tree(tmp_path / "root", {"a.py": "x\n", "src/b.py": "def x():\n", "binary": b"\0\1", ".git/config": "x\n"})
+    root = tree(
+        tmp_path / "root",
+        {"a.py": "x\n", "src/b.py": "def x():\n", "binary": b"\0\1", ".git/config": "x\n"},
+    )
     os.mkfifo(root / "fifo")
     (root / "loop").symlink_to("loop")
     (root / "out").symlink_to("..")
@@ -91,7 +105,9 @@ def test_every_call_is_answered(tmp_path: Path) -> None:
     async def calls() -> None:
         for i in range(N_CALLS):
             # A search starts a process; the other tools get the greater share.
-            name = chance.choice(["read", "list", "find", "edit", "write"] if i % 12 else ["search"])
+            name = chance.choice(
+                ["read", "list", "find", "edit", "write"] if i % 12 else ["search"]
+            )
             tool = TOOLS[name]
             args = arguments(chance, list(tool.schema.parameters["properties"]))
             call = Call(id="c", name=name, args=json.dumps(args))

@@ -23,7 +23,9 @@ pytestmark = needs("bwrap", "git")
 def host_git(folder: Path, *words: str) -> str:
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
     base = ["git", "-C", str(folder), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"]
-    return subprocess.run([*base, *words], check=True, env=environment, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [*base, *words], check=True, env=environment, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture
@@ -186,7 +188,9 @@ def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(house: Pat
     assert "the second" in ask(house, "log", held=held).text
 
 
-@pytest.mark.parametrize("args", [{}, {"args": []}, {"args": "log"}, {"args": [1]}, {"args": ["log"], "more": 1}])
+@pytest.mark.parametrize(
+    "args", [{}, {"args": []}, {"args": "log"}, {"args": [1]}, {"args": ["log"], "more": 1}]
+)
 def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any]) -> None:
     async def act(house: House) -> Answer:
         answer = await house.git.run(house.caller(), args)
@@ -221,7 +225,8 @@ def keyed(folder: Path, *words: str) -> Answer:
 
 @pytest.fixture
 def keyed_house(house: Path) -> Path:
-    """A key in a commit's words, in a file's name, in a branch's, and in the line above every hunk."""
+    """A key in a commit's words, in a file's name, in a branch's, and in the line above every
+    hunk."""
     workspace = house / "workspace"
     body = f"KEY={KEY}\n" + "#\n" * 6
     (workspace / ".env").write_text(body + "DEBUG=0\n")
@@ -321,5 +326,7 @@ def test_hunks_are_found_however_the_output_comes(size: int) -> None:
         + b"@@ -1 +1 @@ kept\n@@ -1 +1 @@ z"
     )
     hunks = Hunks([])
-    out = b"".join(hunks.feed(text[i : i + size]) for i in range(0, len(text), size)) + hunks.close()
+    out = (
+        b"".join(hunks.feed(text[i : i + size]) for i in range(0, len(text), size)) + hunks.close()
+    )
     assert out == text.replace(b" def x", b"").replace(b" y\n", b"\n")[:-2]

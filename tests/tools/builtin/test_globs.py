@@ -82,7 +82,12 @@ x?y
 [
 !.hidden
 """
-NESTED = {"sub": "*.py\n!k.log\n/top\n", "sub/dir/inner": "*\n!*/\n!*.md\n", "other": "!*.log\ngen/\n", "deep": "!*\n"}
+NESTED = {
+    "sub": "*.py\n!k.log\n/top\n",
+    "sub/dir/inner": "*\n!*/\n!*.md\n",
+    "other": "!*.log\ngen/\n",
+    "deep": "!*\n",
+}
 NAMES = [
     "a.log",
     "keep.log",
@@ -123,10 +128,23 @@ def grow(root: Path, n: int, seed: int) -> None:
     """A tree that gives the rules something to decide."""
     chance = random.Random(seed)
     tree(root, {".gitignore": RULES} | {f"{d}/.gitignore": text for d, text in NESTED.items()})
-    places = ["", "sub/", "sub/dir/", "sub/dir/inner/", "other/", "deep/", "doc/", "a/", "a/m/", "build/", "gen/"]
+    places = [
+        "",
+        "sub/",
+        "sub/dir/",
+        "sub/dir/inner/",
+        "other/",
+        "deep/",
+        "doc/",
+        "a/",
+        "a/m/",
+        "build/",
+        "gen/",
+    ]
     for _ in range(n):
         path = root / (
-            chance.choice(places) + "/".join(chance.choices([x for x in NAMES if x], k=chance.randint(1, 3)))
+            chance.choice(places)
+            + "/".join(chance.choices([x for x in NAMES if x], k=chance.randint(1, 3)))
         )
         if not any(p.is_file() for p in path.parents) and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +173,9 @@ def test_what_is_left_out_is_what_git_leaves_out(tmp_path: Path, seed: int) -> N
         fd = root.open_dir(".")
         ours = {e.path for e in walk(fd, "", NONE, Patience()) if e.kind == "file"}
         judge = Judge(root.fd, "")
-        everything = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
+        everything = {
+            p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()
+        }
         judged = {p for p in everything if not p.startswith(".git/") and not judge.ignores(p)}
     assert ours == theirs
     assert judged == theirs

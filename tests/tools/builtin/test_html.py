@@ -30,22 +30,32 @@ def markdown(source: str) -> str:
             "[x](https://example.org/dir/b) [y](https://h.org/c) z",
         ),
         ("<base href=/up/><a href=b>x</a>", "[x](https://example.org/up/b)"),
-        ("<a href='javascript:alert(1)'>x</a><a href=' data:,y'>y</a><a href='vbscript:z'>z</a>", "xyz"),
+        (
+            "<a href='javascript:alert(1)'>x</a><a href=' data:,y'>y</a><a href='vbscript:z'>z</a>",
+            "xyz",
+        ),
         ("<a href=/a_(b)>x</a>", "[x](https://example.org/a_%28b%29)"),
         ("<a href=x><h3>Card</h3><p>text</p></a>", "[Card text](https://example.org/dir/x)"),
         ("<img src=i.png alt='a  pic'><img src=j.png>", "![a pic](https://example.org/dir/i.png)"),
         ("<b><p>a</p><p>b</p></b>", "**a**\n\n**b**"),
         ("<b></b><i> </i>x", "* *x"),
         ("<table><tr><td>a|b<td><p>c</p><p>d</p></table>", "| a\\|b | c d |\n| --- | --- |"),
-        ("<table><tr><td><table><tr><td>a<td>b</table><td>c</table>", "| a | b |\n| --- | --- |\n\nc"),
+        (
+            "<table><tr><td><table><tr><td>a<td>b</table><td>c</table>",
+            "| a | b |\n| --- | --- |\n\nc",
+        ),
         ("a &lt;b&gt; &amp; &#x41; &nosuch; < c & d", "a <b> & A &nosuch; < c & d"),
         ("<!-- a -->b<!DOCTYPE x>c<?php d ?>e", "bce"),
         ("a<script>b</script >c<STYLE>d</sTyLe>e<script>f", "ace"),
-        ("<template>a</template><svg><title>b</title><text>c</text></svg><noscript>d</noscript>", "d"),
+        (
+            "<template>a</template><svg><title>b</title><text>c</text></svg><noscript>d</noscript>",
+            "d",
+        ),
         ("a<b hidden>b<i>c</i></b>d", "ad"),
         ("<div hidden><p>a</div>b<p hidden>c<p>d", "b\n\nd"),
         (
-            "<p aria-hidden=TRUE>a</p><p style='color:red; DISPLAY : none'>b<p style=opacity:0>c<p style=opacity:0.5>d",
+            "<p aria-hidden=TRUE>a</p><p style='color:red; DISPLAY : none'>b<p "
+            "style=opacity:0>c<p style=opacity:0.5>d",
             "d",
         ),
         ("<p style='font-size:0px'>a<p style='visibility:hidden'>b<p hidden=until-found>c", "c"),
@@ -69,14 +79,29 @@ def test_the_title_is_told_apart() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        *(tag * 30_000 + "x" for tag in ("<b>", "<font>", "<a href=x>", "<blockquote>", "<ul><li>", "<table><tr><td>")),
+        *(
+            tag * 30_000 + "x"
+            for tag in (
+                "<b>",
+                "<font>",
+                "<a href=x>",
+                "<blockquote>",
+                "<ul><li>",
+                "<table><tr><td>",
+            )
+        ),
         *(
             "<div>" * 100_000 + "x" + "</div>" * 100_000,
             "<p>" * 30_000 + "</q>" * 30_000 + "x",
             "<" * 500_000 + " x",
             "<a " + "/ " * 200_000 + ">x",
         ),
-        *("<a " + "=" * 200_000 + ">x", "&#" * 200_000 + "x", "<x/" * 50_000 + ">x", "<p hidden>" * 30_000 + "</p>x"),
+        *(
+            "<a " + "=" * 200_000 + ">x",
+            "&#" * 200_000 + "x",
+            "<x/" * 50_000 + ">x",
+            "<p hidden>" * 30_000 + "</p>x",
+        ),
     ],
 )
 def test_deep_and_broken_pages_are_read_to_their_end(source: str) -> None:
@@ -89,10 +114,11 @@ def test_a_page_that_grows_too_long_is_cut() -> None:
     assert not page.whole and len(page.text) < 6_000
 
 
-TAGS = "<p>|</p>|<b>|</b>|<a href=x>|</a>|<ul>|<ol>|<li>|</ul>|</ol>|<pre>|</pre>|<table>|<tr>|<td>|</td>|</table>|<h1>"
-SIGNS = (
-    "</h1>|<blockquote>|</blockquote>|<div>|</div>|<br>|<hr>|<script>|</script>|<!--|-->|<|>|&|&amp;|<i hidden>|</i>|x"
+TAGS = (
+    "<p>|</p>|<b>|</b>|<a "
+    "href=x>|</a>|<ul>|<ol>|<li>|</ul>|</ol>|<pre>|</pre>|<table>|<tr>|<td>|</td>|</table>|<h1>"
 )
+SIGNS = "</h1>|<blockquote>|</blockquote>|<div>|</div>|<br>|<hr>|<script>|</script>|<!--|-->|<|>|&|&amp;|<i hidden>|</i>|x"
 pieces = st.sampled_from(f"{TAGS}|{SIGNS}".split("|"))
 
 

@@ -30,7 +30,11 @@ def content(desk: Desk, name: str) -> str:
 
 
 def state(desk: Desk) -> dict[str, bytes]:
-    return {p.relative_to(desk.root).as_posix(): p.read_bytes() for p in desk.root.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(desk.root).as_posix(): p.read_bytes()
+        for p in desk.root.rglob("*")
+        if p.is_file()
+    }
 
 
 ENVELOPE = """*** Begin Patch
@@ -71,7 +75,13 @@ def test_an_envelope_changes_adds_moves_and_deletes(desk: Desk) -> None:
         "Moved sub/c.txt to sub/e.txt",
     ]
     assert (desk.root / "sub" / "e.txt").stat().st_mode & 0o777 == 0o750
-    assert EditTool().subjects({"patch": ENVELOPE}) == ("a.txt", "new/d.txt", "b.txt", "sub/c.txt", "sub/e.txt")
+    assert EditTool().subjects({"patch": ENVELOPE}) == (
+        "a.txt",
+        "new/d.txt",
+        "b.txt",
+        "sub/c.txt",
+        "sub/e.txt",
+    )
 
 
 def test_a_unified_diff_does_the_same(desk: Desk) -> None:
@@ -124,12 +134,15 @@ index 0000000..e69de29
     "patch",
     [
         "--- a/a.txt\n+++ b/a.txt\n@@ -9,9 +1,1 @@\n line 3\n-line 4\n+LINE 4\n line 5\n",
-        "--- a.txt\t2024-01-01\n+++ a.txt\t2024-01-02\n@@ -300,3 +300,3 @@\n line 3\n-line 4\n+LINE 4\n line 5\n",
+        "--- a.txt\t2024-01-01\n+++ a.txt\t2024-01-02\n@@ -300,3 +300,3 @@\n line 3\n-line "
+        "4\n+LINE 4\n line 5\n",
         "--- a/a.txt\n+++ b/a.txt\n@@ ... @@\n line 3\n-line 4\n+LINE 4\n line 5\n\n",
-        "So:\n```diff\n--- a/a.txt\n+++ b/a.txt\n@@ -3,3 +3,3 @@\n line 3\n-line 4\n+LINE 4\n line 5\n```\n",
+        "So:\n```diff\n--- a/a.txt\n+++ b/a.txt\n@@ -3,3 +3,3 @@\n line 3\n-line 4\n+LINE 4\n "
+        "line 5\n```\n",
         "--- a/a.txt\r\n+++ b/a.txt\r\n@@ -4 +4 @@\r\n-line 4\r\n+LINE 4\r\n",
         "*** Begin Patch\n*** Update File: a.txt\n-line 4\n+LINE 4\n*** End Patch",
-        "text\n*** Begin Patch\n*** Update File: a.txt\n@@ line 3\n-line 4\n+LINE 4\n*** End Patch\nmore",
+        "text\n*** Begin Patch\n*** Update File: a.txt\n@@ line 3\n-line 4\n+LINE 4\n*** End "
+        "Patch\nmore",
     ],
 )
 def test_wrong_counts_and_decorations_do_no_harm(desk: Desk, patch: str) -> None:
@@ -148,14 +161,26 @@ def test_wrong_counts_and_decorations_do_no_harm(desk: Desk, patch: str) -> None
         ("*** Begin Patch\n-x\n*** End Patch", "header is missing"),
         ("*** Begin Patch\n*** Update File: a.txt\n*** End Patch", "no hunk"),
         ("--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-line 99\n+x\n", "'line 99'"),
-        ("--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1 @@\n line 1\n-line 3\n", "at line 2 there is 'line 2'"),
-        ("*** Begin Patch\n*** Update File: b.txt\n@@ q\n-x\n*** End Patch", "'q' behind @@ was not found"),
+        (
+            "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1 @@\n line 1\n-line 3\n",
+            "at line 2 there is 'line 2'",
+        ),
+        (
+            "*** Begin Patch\n*** Update File: b.txt\n@@ q\n-x\n*** End Patch",
+            "'q' behind @@ was not found",
+        ),
         ("@@ -1 +1 @@\n-a\n+b\n", "before the --- and +++"),
         ("--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+x\n", "there already"),
         ("--- a/b.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", "more lines than the patch removes"),
         ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n", "no such file"),
-        ("*** Begin Patch\n*** Delete File: b.txt\n*** Delete File: b.txt\n*** End Patch", "stands in it twice"),
-        ("*** Begin Patch\n*** Update File: b.txt\n*** Move to: a.txt\n*** End Patch", "there is a file already"),
+        (
+            "*** Begin Patch\n*** Delete File: b.txt\n*** Delete File: b.txt\n*** End Patch",
+            "stands in it twice",
+        ),
+        (
+            "*** Begin Patch\n*** Update File: b.txt\n*** Move to: a.txt\n*** End Patch",
+            "there is a file already",
+        ),
         ("*** Begin Patch\n*** Delete File: sub\n*** End Patch", "directory"),
         ("diff --git a/x b/x\nGIT binary patch\n", "binary"),
         ("--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n", "hunk is empty"),
@@ -177,7 +202,10 @@ def test_a_place_that_is_not_the_only_one_must_be_told(desk: Desk) -> None:
     assert "3 times, at lines 1, 3, 5" in desk.no("edit", patch=envelope)
     desk.ok("edit", patch="--- a/f\n+++ b/f\n@@ -3,2 +3,2 @@\n-a\n+A\n b\n")
     assert content(desk, "f") == "a\nb\nA\nb\na\nb\n"
-    desk.ok("edit", patch="*** Begin Patch\n*** Update File: f\n-a\n+Z\n b\n*** End of File\n*** End Patch")
+    desk.ok(
+        "edit",
+        patch="*** Begin Patch\n*** Update File: f\n-a\n+Z\n b\n*** End of File\n*** End Patch",
+    )
     assert content(desk, "f") == "a\nb\nA\nb\nZ\nb\n"
 
 
@@ -188,9 +216,13 @@ def test_line_ends_stay_as_they_are(desk: Desk) -> None:
     assert content(desk, "crlf") == "a\r\nx\r\ny\r\nc\r\n"
     assert content(desk, "open") == "a\nx\ny"
     assert (desk.root / "bom").read_bytes() == b"\xef\xbb\xbfa\nx\ny\n"
-    desk.ok("edit", patch="--- a/open\n+++ b/open\n@@ -3 +3 @@\n-y\n\\ No newline at end of file\n+z\n")
+    desk.ok(
+        "edit", patch="--- a/open\n+++ b/open\n@@ -3 +3 @@\n-y\n\\ No newline at end of file\n+z\n"
+    )
     assert content(desk, "open") == "a\nx\nz\n"
-    desk.ok("edit", patch="--- a/open\n+++ b/open\n@@ -3 +3 @@\n-z\n+z\n\\ No newline at end of file\n")
+    desk.ok(
+        "edit", patch="--- a/open\n+++ b/open\n@@ -3 +3 @@\n-z\n+z\n\\ No newline at end of file\n"
+    )
     assert content(desk, "open") == "a\nx\nz"
 
 
@@ -251,7 +283,9 @@ def test_random_diffs_of_difflib_and_git_are_applied(tmp_path: Path) -> None:
         new = list(old)
         for _ in range(chance.randint(1, 6)):
             at = chance.randint(0, len(new))
-            new[at : at + chance.randint(0, 3)] = [chance.choice("xyz- +@") for _ in range(chance.randint(0, 3))]
+            new[at : at + chance.randint(0, 3)] = [
+                chance.choice("xyz- +@") for _ in range(chance.randint(0, 3))
+            ]
         before, after = ("\n".join(t) + chance.choice(["\n", ""]) if t else "" for t in (old, new))
         if before == after or not before or not after:
             continue
@@ -263,7 +297,9 @@ def test_random_diffs_of_difflib_and_git_are_applied(tmp_path: Path) -> None:
         assert apply(before, change.hunks) == after, diff
         assert apply(after, [h.reversed() for h in change.hunks]) == before, diff
         if before.endswith("\n") and after.endswith("\n"):
-            lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), "a/f", "b/f")
+            lines = difflib.unified_diff(
+                before.splitlines(True), after.splitlines(True), "a/f", "b/f"
+            )
             (change,) = parse("".join(lines))
             assert apply(before, change.hunks) == after
 

@@ -33,13 +33,19 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_lines_come_with_their_path_and_number(desk: Desk) -> None:
-    tree(desk.root, {"b.py": "x\ndef main():\n", "a/c.py": "def main(): pass\nend\n", "d.txt": "nothing\n"})
+    tree(
+        desk.root,
+        {"b.py": "x\ndef main():\n", "a/c.py": "def main(): pass\nend\n", "d.txt": "nothing\n"},
+    )
     assert desk.ok("search", pattern=r"def \w+") == "a/c.py:1:def main(): pass\nb.py:2:def main():"
     assert desk.ok("search", pattern="DEF", ignore_case=True, mode="files") == "a/c.py\nb.py"
     assert desk.ok("search", pattern="e", mode="count") == "a/c.py:2\nb.py:1\n[3 lines in 2 files]"
     assert desk.ok("search", pattern="def", path="a") == "a/c.py:1:def main(): pass"
     assert desk.ok("search", pattern="def", path="b.py") == "b.py:2:def main():"
-    assert desk.ok("search", pattern="def", path=str(desk.root / "a" / "c.py"), mode="files") == "a/c.py"
+    assert (
+        desk.ok("search", pattern="def", path=str(desk.root / "a" / "c.py"), mode="files")
+        == "a/c.py"
+    )
     assert desk.ok("search", pattern="absent") == "[nothing matches]"
 
 
@@ -51,7 +57,10 @@ def test_context_is_shown_with_dashes(desk: Desk) -> None:
 
 
 def test_globs_choose_files(desk: Desk) -> None:
-    tree(desk.root, {n: "hit\n" for n in ("a.py", "s/b.py", "s/t/c.ts", "s/t/d.tsx", ".github/e.yml")})
+    tree(
+        desk.root,
+        {n: "hit\n" for n in ("a.py", "s/b.py", "s/t/c.ts", "s/t/d.tsx", ".github/e.yml")},
+    )
     found = {
         glob: desk.ok("search", pattern="hit", glob=glob, mode="files").split("\n")
         for glob in ("*.py", "*.{ts,tsx}", "s/**", "s/*.py", "!*.py", ".github/*", "s/t/[c]*")
@@ -69,10 +78,16 @@ def test_globs_choose_files(desk: Desk) -> None:
 
 
 def test_a_glob_does_not_bring_back_what_is_ignored(desk: Desk) -> None:
-    tree(desk.root, {".gitignore": "*.log\n", "a.log": "hit\n", "s/b.log": "hit\n", "c.txt": "hit\n"})
+    tree(
+        desk.root, {".gitignore": "*.log\n", "a.log": "hit\n", "s/b.log": "hit\n", "c.txt": "hit\n"}
+    )
     assert desk.ok("search", pattern="hit", glob="*.log") == "[nothing matches]"
-    assert desk.ok("search", pattern="hit", path="s") == "[nothing matches]", "the rules above a directory hold in it"
-    assert desk.ok("search", pattern="hit", path="a.log") == "a.log:1:hit", "a file that is named is searched"
+    assert desk.ok("search", pattern="hit", path="s") == "[nothing matches]", (
+        "the rules above a directory hold in it"
+    )
+    assert desk.ok("search", pattern="hit", path="a.log") == "a.log:1:hit", (
+        "a file that is named is searched"
+    )
 
 
 def test_what_is_not_text_is_passed_over(desk: Desk) -> None:
@@ -112,7 +127,9 @@ def test_too_many_matches_are_cut_with_advice(desk: Desk) -> None:
     tree(desk.root, {f"f{i:03}": "hit\n" * 10 for i in range(100)})
     text = desk.ok("search", pattern="hit", limit=15)
     assert text.split("\n")[:2] == ["f000:1:hit", "f000:2:hit"]
-    assert text.endswith("[the first 15 of 1000 matches; make the pattern, path or glob narrower, or raise limit]")
+    assert text.endswith(
+        "[the first 15 of 1000 matches; make the pattern, path or glob narrower, or raise limit]"
+    )
     assert len(text.split("\n")) == 16
     assert "[20 of 100 shown" in desk.ok("search", pattern="hit", mode="files", limit=20)
     assert "[20 of 100 shown" in desk.ok("search", pattern="hit", mode="count", limit=20)
@@ -133,7 +150,8 @@ def test_a_pattern_that_is_wrong_is_said_to_be(desk: Desk, pattern: str) -> None
 
 
 @pytest.mark.parametrize(
-    "args", [{"pattern": ""}, {"pattern": "a\0"}, {"pattern": "a\nb"}, {"pattern": "a", "glob": "[a"}]
+    "args",
+    [{"pattern": ""}, {"pattern": "a\0"}, {"pattern": "a\nb"}, {"pattern": "a", "glob": "[a"}],
 )
 def test_what_cannot_be_asked_is_refused(desk: Desk, args: dict[str, str]) -> None:
     assert desk.no("search", **args).startswith("Invalid parameters")
@@ -152,7 +170,9 @@ def test_a_pattern_that_never_ends_is_stopped_and_nobody_waits_for_it(
     tree(desk.root, {"f": "a" * 40 + "\n"})
 
     async def both() -> tuple[str, int]:
-        call = asyncio.create_task(TOOLS["search"].run(a_caller(desk.root), {"pattern": r"(a+)+\1$(?!x)b"}))
+        call = asyncio.create_task(
+            TOOLS["search"].run(a_caller(desk.root), {"pattern": r"(a+)+\1$(?!x)b"})
+        )
         ticks = 0
         while not call.done():
             await asyncio.sleep(0.01)
@@ -173,7 +193,9 @@ def test_a_search_that_is_called_off_leaves_no_process(desk: Desk) -> None:
 
     async def called_off() -> None:
         before = children()
-        call = asyncio.create_task(TOOLS["search"].run(a_caller(desk.root), {"pattern": r"(a+)+\1$(?!x)b"}))
+        call = asyncio.create_task(
+            TOOLS["search"].run(a_caller(desk.root), {"pattern": r"(a+)+\1$(?!x)b"})
+        )
         for _ in range(24_000):
             if children() - before:
                 break
@@ -200,8 +222,11 @@ def test_links_are_not_followed(desk: Desk) -> None:
     assert "outside" in desk.no("search", pattern="hit", path="file")
 
 
-def test_what_is_not_in_the_file_itself_is_not_shown(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody swaps a file for a link after it was listed and before it is opened: the answer must not tell."""
+def test_what_is_not_in_the_file_itself_is_not_shown(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody swaps a file for a link after it was listed and before it is opened: the answer must
+    not tell."""
     outside = desk.root.parent / "secret"
     outside.write_text("hit: the password is swordfish\n")
     tree(desk.root, {"f": "innocent hit\n" * 5, "g": "hit\n"})
@@ -223,10 +248,20 @@ def test_what_is_not_in_the_file_itself_is_not_shown(desk: Desk, monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_both_ways_give_the_same_answer(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_give_the_same_answer(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grow(tmp_path, 300, seed)
     odd = os.fsencode(tmp_path)
-    for name in (b"caf\xe9.txt", b"new\nline", b"\xff\xfe", "snow\u2603".encode(), b" lead", b"-dash", b"tab\tname"):
+    for name in (
+        b"caf\xe9.txt",
+        b"new\nline",
+        b"\xff\xfe",
+        "snow\u2603".encode(),
+        b" lead",
+        b"-dash",
+        b"tab\tname",
+    ):
         with open(odd + b"/" + name, "wb") as file:
             file.write(b"a needle here\r\nand\nneedle\xff\n")
     desk = Desk(tmp_path)
@@ -252,20 +287,26 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, seed: int, monkeypatch: 
     assert r"caf\xe9.txt" in with_it[0]
 
 
-def test_a_ripgrep_that_a_run_could_have_written_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ripgrep_that_a_run_could_have_written_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = tmp_path / "bin" / "rg"
     tree(tmp_path, {"bin/rg": "#!/bin/sh\ntouch " + str(tmp_path / "owned") + "\n", "f": "hit\n"})
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     real = engines.ripgrep(())
-    assert real == engines.ripgrep((str(tmp_path),)) != str(fake), "not even if no run works there now"
+    assert real == engines.ripgrep((str(tmp_path),)) != str(fake), (
+        "not even if no run works there now"
+    )
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:.:")
     assert engines.ripgrep(()) == ""
     assert Desk(tmp_path).ok("search", pattern="hit", mode="files") == "f"
     assert not (tmp_path / "owned").exists()
 
 
-def test_settings_of_the_user_do_not_change_the_answer(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_do_not_change_the_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree(desk.root.parent, {"rc": "--max-count=0\n", ".gitignore": "*\n", ".ignore": "*\n"})
     tree(desk.root, {"f": "hit\n", ".ignore": "f\n"})
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(desk.root.parent / "rc"))
@@ -282,7 +323,9 @@ def test_no_search_tells_of_a_file_that_a_link_was_put_for(desk: Desk) -> None:
     """Without the comparison with the file itself, about one search in ten does."""
     secrets = desk.root.parent / "secrets"
     tree(secrets, {"f": "hit swordfish\n"})
-    tree(desk.root, {"file": "hit\n", "dir/f": "hit\n"} | {f"more/{i}": "hit\n" for i in range(100)})
+    tree(
+        desk.root, {"file": "hit\n", "dir/f": "hit\n"} | {f"more/{i}": "hit\n" for i in range(100)}
+    )
     (desk.root / "link").symlink_to(secrets / "f")
     (desk.root / "out").symlink_to(secrets)
     context = multiprocessing.get_context("spawn")

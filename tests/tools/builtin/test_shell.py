@@ -75,7 +75,10 @@ def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Pa
 
 
 def test_broken_characters_and_escapes_do_not_get_through(tmp_path: Path) -> None:
-    answer = sh(tmp_path, r"printf '\033[31mred\033[0m \377\376 \033]0;title\007ok\n10%%\r50%%\r100%%\nnul\000l\n'")
+    answer = sh(
+        tmp_path,
+        r"printf '\033[31mred\033[0m \377\376 \033]0;title\007ok\n10%%\r50%%\r100%%\nnul\000l\n'",
+    )
     assert answer.text.split("\n", 1)[1] == "red �� ok\n100%\nnull\n"
 
 
@@ -111,12 +114,19 @@ def test_a_flood_of_output_is_capped_and_memory_stays(tmp_path: Path, command: s
 
 def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> None:
     """A25."""
-    environ = {**os.environ, "PGPASSWORD": "canary-1", "DATABASE_URL": "canary-2", "TOKEN": "canary-3"}
+    environ = {
+        **os.environ,
+        "PGPASSWORD": "canary-1",
+        "DATABASE_URL": "canary-2",
+        "TOKEN": "canary-3",
+    }
 
     async def act(house: House) -> tuple[str, str]:
         script = "env; cat /proc/*/environ; ps e 2>/dev/null; cat ~/.aws/credentials"
         all_of_it = await house.sh(script)
-        named = await house.sh("echo $TOKEN $PGPASSWORD", house.caller(held=Capabilities(env=("TOKEN",))))
+        named = await house.sh(
+            "echo $TOKEN $PGPASSWORD", house.caller(held=Capabilities(env=("TOKEN",)))
+        )
         return all_of_it.text, named.text
 
     text, named = in_house(tmp_path, act, environ=environ)
@@ -186,8 +196,14 @@ def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> 
         return await house.sh("touch a", house.caller(held=held)), other
 
     refused, leased = in_house(tmp_path, act)
-    assert refused.text.startswith("[read-only: this run may not write]\n") and "Read-only file system" in refused.text
-    assert leased.text.startswith("[read-only: run-7 is writing here]\n") and "Read-only file system" in leased.text
+    assert (
+        refused.text.startswith("[read-only: this run may not write]\n")
+        and "Read-only file system" in refused.text
+    )
+    assert (
+        leased.text.startswith("[read-only: run-7 is writing here]\n")
+        and "Read-only file system" in leased.text
+    )
     assert list((tmp_path / "workspace").iterdir()) == []
 
 
@@ -197,7 +213,9 @@ def test_the_lease_may_be_asked_for_asynchronously(tmp_path: Path) -> None:
         return ""
 
     async def act(house: House) -> Answer:
-        answer = await ShellTool(house.processes, may_write=lease).run(house.caller(), {"command": "touch a"})
+        answer = await ShellTool(house.processes, may_write=lease).run(
+            house.caller(), {"command": "touch a"}
+        )
         assert isinstance(answer, Answer)
         return answer
 
@@ -213,9 +231,14 @@ def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
     held = Capabilities(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
 
     async def act(house: House) -> tuple[Answer, Answer]:
-        script = "cd ..; cat notes/a out/a other/a; echo x > out/b; echo x > notes/b; echo x > workspace/b"
+        script = (
+            "cd ..; cat notes/a out/a other/a; echo x > out/b; echo x > notes/b; echo x > "
+            "workspace/b"
+        )
         blind = Capabilities(read=(str(tmp_path / "notes"),), write=())
-        return await house.sh(script, house.caller(held=held)), await house.sh("true", house.caller(held=blind))
+        return await house.sh(script, house.caller(held=held)), await house.sh(
+            "true", house.caller(held=blind)
+        )
 
     answer, blind = in_house(tmp_path, act)
     assert "in notes" in answer.text and "in out" in answer.text and "in other" not in answer.text
@@ -227,7 +250,10 @@ def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path
     async def act(house: House) -> list[str]:
         script = "cat /proc/net/dev | wc -l"
         hosts: list[tuple[str, ...] | None] = [None, (), ("example.com",), ("*",)]
-        return [(await house.sh(script, house.caller(held=Capabilities(hosts=h)))).text.split("\n")[1] for h in hosts]
+        return [
+            (await house.sh(script, house.caller(held=Capabilities(hosts=h)))).text.split("\n")[1]
+            for h in hosts
+        ]
 
     none, empty, named, everything = in_house(tmp_path, act)
     assert none == empty == named == "3", "a loopback of its own, and nothing else"
@@ -271,7 +297,9 @@ def test_after_a_restart_the_real_outcome_is_given_once_more(tmp_path: Path) -> 
         caller = house.caller("key-1")
         first = await house.sh("echo x >> log; echo said; exit 5", caller)
         later = House(tmp_path)  # a new process on the same state
-        second = await later.sh("echo x >> log; echo said; exit 5", later.caller("key-1", again=True))
+        second = await later.sh(
+            "echo x >> log; echo said; exit 5", later.caller("key-1", again=True)
+        )
         return first, second
 
     first, second = in_house(tmp_path, act)
@@ -280,7 +308,9 @@ def test_after_a_restart_the_real_outcome_is_given_once_more(tmp_path: Path) -> 
 
 
 def test_after_a_restart_a_command_that_never_began_is_run(tmp_path: Path) -> None:
-    answer = in_house(tmp_path, lambda house: house.sh("echo x >> log", house.caller("key-2", again=True)))
+    answer = in_house(
+        tmp_path, lambda house: house.sh("echo x >> log", house.caller("key-2", again=True))
+    )
     assert not answer.error
     assert (tmp_path / "workspace/log").read_text() == "x\n"
 
@@ -292,8 +322,12 @@ def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -
         await begun(house)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        (house.processes.spool("key-3").folder / "end.json").unlink()  # as if the runtime had died before
-        return await House(tmp_path).sh("echo half; touch begun; sleep 600", house.caller("key-3", again=True))
+        (
+            house.processes.spool("key-3").folder / "end.json"
+        ).unlink()  # as if the runtime had died before
+        return await House(tmp_path).sh(
+            "echo half; touch begun; sleep 600", house.caller("key-3", again=True)
+        )
 
     answer = in_house(tmp_path, act)
     assert answer.error
@@ -309,11 +343,17 @@ def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:
     assert in_house(tmp_path, act).text.startswith(UNKNOWN)
 
 
-def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A37."""
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = sh(tmp_path, "touch ran")
-    assert answer.error and "Install the package bubblewrap" in answer.text and "Nothing was run" in answer.text
+    assert (
+        answer.error
+        and "Install the package bubblewrap" in answer.text
+        and "Nothing was run" in answer.text
+    )
     assert not (tmp_path / "workspace/ran").exists()
 
 
@@ -329,7 +369,11 @@ def test_a_helper_that_crashes_in_the_middle_is_reported_and_leaves_nothing(tmp_
         return await task, id
 
     answer, id = in_house(tmp_path, act)
-    assert answer.error and "the sandbox failed" in answer.text and "Check before you repeat" in answer.text
+    assert (
+        answer.error
+        and "the sandbox failed" in answer.text
+        and "Check before you repeat" in answer.text
+    )
     assert processes_with(id) == []
 
 

@@ -38,7 +38,9 @@ async def stop(house: House, id: str, **fields: Any) -> Answer:
 
 def test_it_answers_at_once_and_can_be_polled_to_its_end(tmp_path: Path) -> None:
     async def act(house: House) -> list[str]:
-        id = await start(house, "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3")
+        id = await start(
+            house, "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3"
+        )
         first = await look(house, id, wait_seconds=20)
         (house.workspace / "go").touch()
         second = await look(house, id, wait_seconds=20, offset=4)

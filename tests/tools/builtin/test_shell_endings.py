@@ -1,4 +1,5 @@
-"""Hostile trees of processes, and four ways in which a command ends: nothing may be left of any of them (A27)."""
+"""Hostile trees of processes, and four ways in which a command ends: nothing may be left of any of
+them (A27)."""
 
 from __future__ import annotations
 
@@ -38,8 +39,10 @@ TREES = {
     "disown": "sleep 600 TOKEN & disown -a; (sleep 600 TOKEN &)",
     "deaf": "bash -c 'trap \"\" TERM INT HUP QUIT; while :; do sleep 1; done' TOKEN &",
     "daemon": f"{sys.executable} daemon.py TOKEN; {sys.executable} daemon.py TOKEN &",
-    "nested": "setsid bash -c 'setsid bash -c \"setsid sleep 600; : TOKEN\" & sleep 600; : TOKEN' &",
-    "clean": "env -i setsid bash -c 'sleep 600; : TOKEN' & env -i /usr/bin/setsid -f sleep 600 TOKEN",
+    "nested": "setsid bash -c 'setsid bash -c \"setsid sleep 600; : TOKEN\" & sleep 600; : TOKEN' "
+    "&",
+    "clean": "env -i setsid bash -c 'sleep 600; : TOKEN' & env -i /usr/bin/setsid -f sleep 600 "
+    "TOKEN",
 }
 # Nothing can be started beside it, so it comes last.
 IS_LIMITED = is_bound() or find_groups().pids is not None
@@ -75,7 +78,9 @@ TABLE = [*TREES.items(), ("everything", EVERYTHING)]
 def test_nothing_is_left_when_the_command_is_done(name: str, tree: str, tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
-    answer = in_house(tmp_path, lambda house: house.sh(script(tree, mark, "echo bye"), timeout_seconds=40))
+    answer = in_house(
+        tmp_path, lambda house: house.sh(script(tree, mark, "echo bye"), timeout_seconds=40)
+    )
     assert "bye" in answer.text
     assert processes_with(mark) == []
 
@@ -96,7 +101,9 @@ def test_nothing_is_left_after_a_cancel(tmp_path: Path) -> None:
     mark = token()
 
     async def act(house: House) -> int:
-        task = asyncio.ensure_future(house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60))
+        task = asyncio.ensure_future(
+            house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
+        )
         await ready(house)
         n = len(processes_with(mark))
         task.cancel()
@@ -112,7 +119,9 @@ def test_cancelling_again_and_again_changes_nothing(tmp_path: Path) -> None:
     mark = token()
 
     async def act(house: House) -> None:
-        task = asyncio.ensure_future(house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60))
+        task = asyncio.ensure_future(
+            house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
+        )
         await ready(house)
         while not task.done():
             task.cancel()
@@ -128,7 +137,10 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
     house = prepare(tmp_path)
     mark = token()
     argv = [sys.executable, "-m", "tests.tools.builtin.shell_victim", str(tmp_path)]
-    argv += [script(EVERYTHING, mark, f"echo said; {FOR_EVER}"), *(["background"] if background else [])]
+    argv += [
+        script(EVERYTHING, mark, f"echo said; {FOR_EVER}"),
+        *(["background"] if background else []),
+    ]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
         try:

@@ -24,7 +24,9 @@ class House:
     """A store with two roots in it, and the tool on top."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self.store: Any = MemoryStore() if kind == "memory" else SqliteStore(folder / "log.db", synchronous="OFF")
+        self.store: Any = (
+            MemoryStore() if kind == "memory" else SqliteStore(folder / "log.db", synchronous="OFF")
+        )
         self.n = 0
 
     async def __aenter__(self) -> House:
@@ -63,10 +65,16 @@ async def test_tasks_are_added_updated_listed_and_removed(kind: str, tmp_path: P
         )
         done = await house.do("update", id=1, status="done", note="in\n  two files", owner="reader")
         assert done.text.splitlines()[-1] == "1 | done | reader | Read the code (in two files)"
-        assert (await house.do("update", id=1, note="")).text.splitlines()[-1] == "1 | done | reader | Read the code"
-        assert (await house.do("update", id=2, titles=["Docs"])).text.endswith("2 | pending | lead | Docs")
+        assert (await house.do("update", id=1, note="")).text.splitlines()[
+            -1
+        ] == "1 | done | reader | Read the code"
+        assert (await house.do("update", id=2, titles=["Docs"])).text.endswith(
+            "2 | pending | lead | Docs"
+        )
         assert (await house.do("remove", id=2)).text == "Removed task 2. 1 tasks: 1 done."
-        assert (await house.do("add", titles=["Later"])).text.splitlines()[-1] == "3 | pending | - | Later"
+        assert (await house.do("add", titles=["Later"])).text.splitlines()[
+            -1
+        ] == "3 | pending | - | Later"
         await house.restart()
         assert (await house.do("list")).text == (
             "2 tasks: 1 pending, 1 done.\nid | status | owner | title\n"
@@ -87,7 +95,9 @@ async def test_a_call_that_is_repeated_after_a_crash_counts_once(kind: str, tmp_
         assert not again.error and again.text == "Removed task 1. 1 tasks: 1 pending."
         await house.do("update", key="c", id=2, status="done")
         await house.do("update", key="d", id=2, status="dropped")
-        assert "dropped" in (await house.do("update", key="c", id=2, status="done")).text, "an old act is not redone"
+        assert "dropped" in (await house.do("update", key="c", id=2, status="done")).text, (
+            "an old act is not redone"
+        )
         assert not (await house.do("add", key="a", titles=["x", "y"])).error
         assert (await house.do("list")).text.startswith("1 tasks: 1 dropped.")
 
@@ -98,14 +108,19 @@ async def test_runs_of_a_tree_share_one_list_at_the_same_time(kind: str, tmp_pat
     async with House(kind, tmp_path) as house:
         second = TasksTool(house.store)
         acts = [
-            tool.run(caller(f"run {n}", root=house.root, key=f"k{n}"), {"action": "add", "titles": [f"t{n}"]})
+            tool.run(
+                caller(f"run {n}", root=house.root, key=f"k{n}"),
+                {"action": "add", "titles": [f"t{n}"]},
+            )
             for n in range(60)
             for tool in (house.tasks, second)
         ]
         await asyncio.gather(*acts)
         text = (await house.do("list")).text
         assert text.startswith("60 tasks: 60 pending.")
-        assert sorted(line.split(" | ")[3] for line in text.splitlines()[2:]) == sorted(f"t{n}" for n in range(60))
+        assert sorted(line.split(" | ")[3] for line in text.splitlines()[2:]) == sorted(
+            f"t{n}" for n in range(60)
+        )
         ended = await asyncio.gather(*(house.do("remove", id=5) for _ in range(5)))
         assert sum(not answer.error for answer in ended) >= 1
         assert (await house.do("list")).text.startswith("59 tasks")
@@ -120,7 +135,10 @@ async def test_ten_thousand_tasks_are_kept_and_shown_in_pages(tmp_path: Path) ->
         full = await house.do("add", titles=["one too many"])
         assert full.error and "nothing was added" in full.text
         page = (await house.do("list", offset=MOST - PAGE - 1)).text.splitlines()
-        assert len(page) == PAGE + 3 and page[-1] == f"[1 more; go on with action list, offset {MOST - 1}]"
+        assert (
+            len(page) == PAGE + 3
+            and page[-1] == f"[1 more; go on with action list, offset {MOST - 1}]"
+        )
         assert (await house.do("list", offset=MOST)).text == f"{MOST} tasks: {MOST} pending."
         await house.do("remove", id=1)
         assert not (await house.do("add", titles=["room again"])).error
@@ -186,7 +204,9 @@ def test_a_list_whose_tree_is_gone_is_said_to_be_gone() -> None:
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        answer = await TasksTool(store).run(caller(root="nobody"), {"action": "add", "titles": ["x"]})
+        answer = await TasksTool(store).run(
+            caller(root="nobody"), {"action": "add", "titles": ["x"]}
+        )
         assert isinstance(answer, Answer) and answer.error and "deleted" in answer.text
 
     asyncio.run(story())

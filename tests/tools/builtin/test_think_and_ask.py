@@ -16,7 +16,9 @@ from tests.tools.builtin.webcase import caller
 
 def test_a_thought_is_noted() -> None:
     think = ThinkTool()
-    assert asyncio.run(think.run(caller(), {"thought": "First the tests."})) == Answer(text="Noted.")
+    assert asyncio.run(think.run(caller(), {"thought": "First the tests."})) == Answer(
+        text="Noted."
+    )
     assert (think.restart, think.risk, think.never_waits) == ("pure", "read", True)
     assert think.summary({"thought": "secret plan"}) == "think"
     wrong = asyncio.run(think.run(caller(), {"thoughts": "x"}))
@@ -25,7 +27,9 @@ def test_a_thought_is_noted() -> None:
 
 def test_a_question_carries_its_options() -> None:
     ask = AskTool()
-    asked = asyncio.run(ask.run(caller(), {"question": "Which one?", "options": ["the first", "the\nsecond"]}))
+    asked = asyncio.run(
+        ask.run(caller(), {"question": "Which one?", "options": ["the first", "the\nsecond"]})
+    )
     assert asked == Ask(question="Which one?\n1. the first\n2. the second")
     assert asyncio.run(ask.run(caller(), {"question": "Go on?"})) == Ask(question="Go on?")
     assert (ask.restart, ask.risk) == ("pure", "read")
@@ -42,10 +46,18 @@ def test_a_question_shows_nothing_that_cannot_be_seen() -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        *({}, {"question": ""}, {"question": "\u200b"}, {"question": "x" * 10_001}, {"question": "x", "who": "me"}),
+        *(
+            {},
+            {"question": ""},
+            {"question": "\u200b"},
+            {"question": "x" * 10_001},
+            {"question": "x", "who": "me"},
+        ),
         *({"question": "x", "options": wrong} for wrong in ([""], ["y"] * 21, "y")),
     ],
 )
 def test_a_question_that_cannot_be_shown_becomes_an_answer(args: dict[str, Any]) -> None:
     answer = asyncio.run(AskTool().run(caller(), args))
-    assert isinstance(answer, Answer) and answer.error and answer.text.startswith("Invalid parameters")
+    assert (
+        isinstance(answer, Answer) and answer.error and answer.text.startswith("Invalid parameters")
+    )

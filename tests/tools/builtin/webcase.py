@@ -1,4 +1,5 @@
-"""A server on loopback that says exactly what a test wants, and a caller for tools that need no files."""
+"""A server on loopback that says exactly what a test wants, and a caller for tools that need no
+files."""
 
 from __future__ import annotations
 
@@ -19,18 +20,30 @@ Say = bytes | Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> Caller:
     spec = Spec(id=id, order=Order(agent="a", task="t"), root=root)
     run = Run(id=id, state=Working(calls=None))  # type: ignore[arg-type]
-    return Caller(spec=spec, run=run, call_id="c", index=0, key=key, at=5, held=Capabilities(**held))
+    return Caller(
+        spec=spec, run=run, call_id="c", index=0, key=key, at=5, held=Capabilities(**held)
+    )
 
 
-def page(body: bytes | str, type: str = "text/html", status: str = "200 OK", **headers: str) -> bytes:
+def page(
+    body: bytes | str, type: str = "text/html", status: str = "200 OK", **headers: str
+) -> bytes:
     data = body.encode() if isinstance(body, str) else body
-    lines = [f"HTTP/1.1 {status}", f"content-type: {type}", f"content-length: {len(data)}", "connection: close"]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"content-type: {type}",
+        f"content-length: {len(data)}",
+        "connection: close",
+    ]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + data
 
 
 def redirect(to: str) -> bytes:
-    return f"HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
+    return (
+        f"HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: "
+        "close\r\n\r\n".encode()
+    )
 
 
 class Server:
@@ -52,7 +65,11 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(
-    says: Say | dict[str, Say], *, host: str = "127.0.0.1", port: int = 0, ssl: tls.SSLContext | None = None
+    says: Say | dict[str, Say],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ssl: tls.SSLContext | None = None,
 ) -> AsyncIterator[Server]:
     """Says one thing for all, or one for each path."""
     server = Server()
@@ -63,11 +80,17 @@ async def serving(
         server.n_connects += 1
         tasks.append(asyncio.current_task())
         # A case may end while its server is still talking: then this is cancelled.
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        with contextlib.suppress(
+            ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError
+        ):
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
             server.heard.append(request)
             path = request.split(" ")[1]
-            say = says.get(path, page("nothing here", status="404 Not Found")) if isinstance(says, dict) else says
+            say = (
+                says.get(path, page("nothing here", status="404 Not Found"))
+                if isinstance(says, dict)
+                else says
+            )
             if isinstance(say, bytes):
                 writer.write(say)
                 await writer.drain()

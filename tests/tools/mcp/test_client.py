@@ -20,7 +20,8 @@ OTHER = {"code": -32022, "message": "modern only", "data": {"supported": ["2026-
 
 
 class MemoryWire:
-    """`on` says, by method, what comes back: seconds, and then a message without its id. More than one may."""
+    """`on` says, by method, what comes back: seconds, and then a message without its id. More than
+    one may."""
 
     is_inline = False
 
@@ -35,7 +36,9 @@ class MemoryWire:
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
         self.sent.append(message)
-        for seconds, answer in self.on.get(message["method"].replace("/", "_"), []) if "method" in message else []:
+        for seconds, answer in (
+            self.on.get(message["method"].replace("/", "_"), []) if "method" in message else []
+        ):
             found = {"jsonrpc": "2.0", **answer}
             if "method" not in found:
                 found["id"] = message["id"]
@@ -84,10 +87,14 @@ def test_a_modern_server_is_asked_once() -> None:
     in_time(main)
 
 
-@pytest.mark.parametrize("error", [REFUSED, {"code": -32602, "message": "Invalid"}, {"code": 0}, {"message": []}])
+@pytest.mark.parametrize(
+    "error", [REFUSED, {"code": -32602, "message": "Invalid"}, {"code": 0}, {"message": []}]
+)
 def test_whoever_does_not_know_the_question_is_asked_in_the_old_way(error: Any) -> None:
     async def main() -> None:
-        wire = MemoryWire(server_discover=[(0.1, {"error": error})], initialize=[(0.1, {"result": SHAKEN})])
+        wire = MemoryWire(
+            server_discover=[(0.1, {"error": error})], initialize=[(0.1, {"result": SHAKEN})]
+        )
         connection = await opened(wire)
         assert connection.hello is not None
         assert connection.hello.era == "handshake"
@@ -99,7 +106,9 @@ def test_whoever_does_not_know_the_question_is_asked_in_the_old_way(error: Any) 
 def test_a_discovery_that_names_old_versions_only_leads_to_the_handshake() -> None:
     async def main() -> None:
         found = {"supportedVersions": ["2025-11-25"], "capabilities": {}}
-        wire = MemoryWire(server_discover=[(0.1, {"result": found})], initialize=[(0.1, {"result": SHAKEN})])
+        wire = MemoryWire(
+            server_discover=[(0.1, {"result": found})], initialize=[(0.1, {"result": SHAKEN})]
+        )
         assert (await opened(wire)).hello.version == "2025-11-25"  # type: ignore[union-attr]
 
     in_time(main)
@@ -114,9 +123,13 @@ def test_whoever_says_nothing_is_asked_in_both_ways_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("late", [5.05, 5.5, 9.0])
-def test_a_slow_modern_server_is_taken_at_its_word_whichever_answer_comes_first(late: float) -> None:
+def test_a_slow_modern_server_is_taken_at_its_word_whichever_answer_comes_first(
+    late: float,
+) -> None:
     async def main() -> None:
-        wire = MemoryWire(server_discover=[(late, {"result": DISCOVERED})], initialize=[(0.2, {"error": OTHER})])
+        wire = MemoryWire(
+            server_discover=[(late, {"result": DISCOVERED})], initialize=[(0.2, {"error": OTHER})]
+        )
         assert (await opened(wire)).hello.era == "modern"  # type: ignore[union-attr]
 
     assert in_time(main) < 20.0
@@ -145,7 +158,8 @@ def test_progress_keeps_a_call_alive() -> None:
     async def main() -> None:
         ticks = [(n * 8.0, progress(n)) for n in range(1, 11)]
         wire = MemoryWire(
-            server_discover=[(0, {"result": DISCOVERED})], tools_call=[*ticks, (88.0, {"result": {"a": 1}})]
+            server_discover=[(0, {"result": DISCOVERED})],
+            tools_call=[*ticks, (88.0, {"result": {"a": 1}})],
         )
         connection = await opened(wire)
         assert await connection.request("tools/call", {"name": "t"}, seconds=10.0) == {"a": 1}
@@ -193,7 +207,10 @@ def test_a_lost_connection_fails_all_calls_and_says_that_they_may_have_been_done
     async def main() -> None:
         wire = MemoryWire(server_discover=[(0, {"result": DISCOVERED})])
         connection = await opened(wire)
-        calls = [asyncio.create_task(connection.request("tools/call", {"name": "t"}, seconds=10.0)) for _ in range(3)]
+        calls = [
+            asyncio.create_task(connection.request("tools/call", {"name": "t"}, seconds=10.0))
+            for _ in range(3)
+        ]
         await asyncio.sleep(1.0)
         wire.lost("it ended")
         for error in await asyncio.gather(*calls, return_exceptions=True):
@@ -208,7 +225,10 @@ def test_a_lost_connection_fails_all_calls_and_says_that_they_may_have_been_done
 
 def test_messages_that_mean_nothing_are_dropped() -> None:
     async def main() -> None:
-        wire = MemoryWire(server_discover=[(0, {"result": DISCOVERED})], tools_call=[(1.0, {"result": {"ok": True}})])
+        wire = MemoryWire(
+            server_discover=[(0, {"result": DISCOVERED})],
+            tools_call=[(1.0, {"result": {"ok": True}})],
+        )
         connection = await opened(wire)
         asked = asyncio.create_task(connection.request("tools/call", {"name": "t"}, seconds=10.0))
         await asyncio.sleep(0.1)
@@ -227,7 +247,9 @@ def test_messages_that_mean_nothing_are_dropped() -> None:
         ):
             if odd != {"id": 2}:
                 assert wire.receive(odd) is False
-        wire.receive({"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}})
+        wire.receive(
+            {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}}
+        )
         assert len(wire.sent) == n
         assert await asked == {"ok": True}
 
@@ -236,7 +258,9 @@ def test_messages_that_mean_nothing_are_dropped() -> None:
 
 def test_an_answer_without_a_result_is_an_error_and_a_batch_is_read() -> None:
     async def main() -> None:
-        wire = MemoryWire(server_discover=[(0, {"result": DISCOVERED})], tools_call=[(1.0, {"result": [1, 2]})])
+        wire = MemoryWire(
+            server_discover=[(0, {"result": DISCOVERED})], tools_call=[(1.0, {"result": [1, 2]})]
+        )
         connection = await opened(wire)
         with pytest.raises(McpError, match="neither a result nor an error"):
             await connection.request("tools/call", {"name": "t"}, seconds=10.0)

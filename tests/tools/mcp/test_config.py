@@ -1,4 +1,5 @@
-"""The configuration files of many programs become one kind of value, and say where they are wrong."""
+"""The configuration files of many programs become one kind of value, and say where they are
+wrong."""
 
 from __future__ import annotations
 
@@ -35,12 +36,28 @@ def test_a_file_of_claude_is_read(tmp_path: Path) -> None:
     local = {"command": "node", "args": ["s.js"], "env": {"A": "b"}, "cwd": "sub", "timeout": 5000}
     remote = {"type": "http", "url": "https://example.test/mcp", "headers": {"X-Key": "k"}}
     file.write_text(
-        json.dumps({"mcpServers": {"l": local, "r": remote, "o": {"type": "sse", "url": "http://localhost/s"}}})
+        json.dumps(
+            {
+                "mcpServers": {
+                    "l": local,
+                    "r": remote,
+                    "o": {"type": "sse", "url": "http://localhost/s"},
+                }
+            }
+        )
     )
     servers, complaints = read(file)
     assert complaints == []
-    assert (servers["l"].kind, servers["l"].command, servers["l"].args) == ("stdio", "node", ("s.js",))
-    assert (servers["l"].env, servers["l"].cwd, servers["l"].call_seconds) == ({"A": "b"}, "sub", 5.0)
+    assert (servers["l"].kind, servers["l"].command, servers["l"].args) == (
+        "stdio",
+        "node",
+        ("s.js",),
+    )
+    assert (servers["l"].env, servers["l"].cwd, servers["l"].call_seconds) == (
+        {"A": "b"},
+        "sub",
+        5.0,
+    )
     assert (servers["r"].kind, servers["r"].headers) == ("http", {"X-Key": "k"})
     assert servers["o"].kind == "sse"
     assert (servers["l"].source.file, servers["l"].source.dialect) == (str(file), "claude")
@@ -50,8 +67,10 @@ def test_a_file_of_vscode_is_read_with_its_comments_inputs_and_folder(tmp_path: 
     file = tmp_path / ".vscode" / "mcp.json"
     file.parent.mkdir()
     file.write_text(
-        '{ // servers\n "inputs": [{"id": "key", "type": "promptString", "description": "The key"},],\n'
-        ' "servers": {"a": {"type": "stdio", "command": "${workspaceFolder}/x", "args": ["// no", "${env:WHO}"],'
+        '{ // servers\n "inputs": [{"id": "key", "type": "promptString", "description": "The '
+        'key"},],\n'
+        ' "servers": {"a": {"type": "stdio", "command": "${workspaceFolder}/x", "args": ["// no", '
+        '"${env:WHO}"],'
         ' "env": {"KEY": "${input:key}"},}, /* the end */ }}'
     )
     [server], complaints = read_servers([file], {"WHO": "me"}, inputs={"key": "k1"})
@@ -75,11 +94,20 @@ def test_settings_of_gemini_are_read_and_its_other_settings_left_alone(tmp_path:
         "excludeTools": ["ab"],
         "timeout": 2500,
     }
-    file.write_text(json.dumps({"theme": "dark", "mcpServers": {"web": web, "old": {"url": "https://example.test/s"}}}))
+    file.write_text(
+        json.dumps(
+            {"theme": "dark", "mcpServers": {"web": web, "old": {"url": "https://example.test/s"}}}
+        )
+    )
     servers, complaints = read(file)
     assert complaints == []
     found = servers["web"]
-    assert (found.kind, found.trust, found.include, found.exclude) == ("http", True, ("a*",), ("ab",))
+    assert (found.kind, found.trust, found.include, found.exclude) == (
+        "http",
+        True,
+        ("a*",),
+        ("ab",),
+    )
     assert found.call_seconds == 2.5
     assert servers["old"].kind == "sse"
     file.write_text("{}")
@@ -95,8 +123,10 @@ def test_copilot_says_local_and_names_its_tools() -> None:
 def test_a_file_of_codex_is_read_with_all_its_fields(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(
-        'model = "x"\n[mcp_servers.a]\ncommand = "node"\nargs = ["s"]\nenv = { A = "1" }\nenv_vars = ["HAVE", "LACK"]\n'
-        'cwd = "d"\nstartup_timeout_sec = 7\ntool_timeout_sec = 8.5\nenabled = false\nrequired = true\n'
+        'model = "x"\n[mcp_servers.a]\ncommand = "node"\nargs = ["s"]\nenv = { A = "1" '
+        '}\nenv_vars = ["HAVE", "LACK"]\n'
+        'cwd = "d"\nstartup_timeout_sec = 7\ntool_timeout_sec = 8.5\nenabled = false\nrequired = '
+        "true\n"
         'enabled_tools = ["r"]\ndisabled_tools = ["w"]\ndefault_tools_approval_mode = "prompt"\n'
         "supports_parallel_tool_calls = false\n"
         '[mcp_servers.b]\nurl = "https://example.test/m"\nbearer_token_env_var = "TOKEN"\n'
@@ -111,13 +141,24 @@ def test_a_file_of_codex_is_read_with_all_its_fields(tmp_path: Path) -> None:
     assert b.headers == {"X-A": "1", "X-B": "have", "Authorization": "Bearer t0k"}
     assert a.source.dialect == "codex"
     _, [complaint] = read(file, HAVE="have")
-    assert (complaint.server, complaint.field, complaint.kind) == ("b", "bearer_token_env_var", "unset")
+    assert (complaint.server, complaint.field, complaint.kind) == (
+        "b",
+        "bearer_token_env_var",
+        "unset",
+    )
 
 
 def test_variables_are_filled_in_where_they_may_stand() -> None:
-    found = one({"command": "${C}", "args": ["${A:-one}", "${B:-two}"], "env": {"E": "<${A}>"}}, C="cmd", A="1", B="")
+    found = one(
+        {"command": "${C}", "args": ["${A:-one}", "${B:-two}"], "env": {"E": "<${A}>"}},
+        C="cmd",
+        A="1",
+        B="",
+    )
     assert (found.command, found.args, found.env) == ("cmd", ("1", "two"), {"E": "<1>"})
-    remote = one({"type": "http", "url": "https://${HOST}/m", "headers": {"K": "${K}"}}, HOST="h.test", K="v")
+    remote = one(
+        {"type": "http", "url": "https://${HOST}/m", "headers": {"K": "${K}"}}, HOST="h.test", K="v"
+    )
     assert (remote.url, remote.headers) == ("https://h.test/m", {"K": "v"})
 
 
@@ -136,7 +177,9 @@ def test_what_is_no_variable_of_ours_stays_as_it_is() -> None:
         ({"type": "http", "url": "https://h.test", "headers": {"H": "${NOPE}"}}, "headers.H"),
     ],
 )
-def test_a_variable_that_is_not_set_is_an_error_with_server_field_and_name(entry: Any, field: str) -> None:
+def test_a_variable_that_is_not_set_is_an_error_with_server_field_and_name(
+    entry: Any, field: str
+) -> None:
     complaint = wrong(entry)
     assert (complaint.server, complaint.field, complaint.kind) == ("x", field, "unset")
     assert "NOPE" in complaint.text
@@ -226,29 +269,49 @@ def test_json_may_be_given_as_text_and_a_byte_order_mark_does_no_harm(tmp_path: 
 
 def test_the_servers_of_an_untrusted_file_are_listed_and_nothing_more(tmp_path: Path) -> None:
     project, user = tmp_path / "project.json", tmp_path / "user.json"
-    project.write_text(json.dumps({"mcpServers": {"same": {"command": "${NOPE}"}, "evil\u202e": {"command": "rm"}}}))
+    project.write_text(
+        json.dumps(
+            {"mcpServers": {"same": {"command": "${NOPE}"}, "evil\u202e": {"command": "rm"}}}
+        )
+    )
     user.write_text(json.dumps({"mcpServers": {"same": {"command": "mine"}}}))
     servers, complaints = read_servers([project, user], {}, trusted=lambda path: path == user)
-    assert [(s.name, s.command) for s in servers] == [("same", "mine")], "an untrusted file hides no trusted server"
-    assert [(c.server, c.kind) for c in complaints] == [("same", "untrusted"), ("evil\\u202e", "untrusted")]
+    assert [(s.name, s.command) for s in servers] == [("same", "mine")], (
+        "an untrusted file hides no trusted server"
+    )
+    assert [(c.server, c.kind) for c in complaints] == [
+        ("same", "untrusted"),
+        ("evil\\u202e", "untrusted"),
+    ]
     assert all("trust the file" in c.text and c.file == str(project) for c in complaints)
 
 
 def test_the_first_of_two_servers_of_a_name_wins_and_the_other_is_told(tmp_path: Path) -> None:
-    near, far = {"mcpServers": {"x": {"command": "near"}}}, {"mcpServers": {"x": {"command": "far"}}}
+    near, far = (
+        {"mcpServers": {"x": {"command": "near"}}},
+        {"mcpServers": {"x": {"command": "far"}}},
+    )
     [server], [complaint] = read_servers([near, far], {})
     assert server.command == "near"
     assert (complaint.kind, complaint.fatal) == ("shadowed", False)
 
 
 def test_a_configuration_shows_no_secret_when_it_is_printed() -> None:
-    found = one({"type": "http", "url": "https://h.test/m?key=s3cret", "headers": {"Authorization": "Bearer s3cret"}})
+    found = one(
+        {
+            "type": "http",
+            "url": "https://h.test/m?key=s3cret",
+            "headers": {"Authorization": "Bearer s3cret"},
+        }
+    )
     assert "s3cret" not in repr(found)
     local = one({"command": "x", "args": ["--token=s3cret"], "env": {"T": "s3cret"}})
     assert "s3cret" not in repr(local)
 
 
-def test_what_a_server_is_does_not_depend_on_the_values_of_variables_but_on_all_that_it_runs_with() -> None:
+def test_what_a_server_is_does_not_depend_on_the_values_of_variables_but_on_all_that_it_runs_with() -> (
+    None
+):
     entry: dict[str, Any] = {"command": "x", "args": ["${A}"], "env": {"B": "${A}"}}
     assert one(entry, A="1").identity == one(entry, A="2").identity
     for change in (

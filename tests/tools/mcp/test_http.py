@@ -1,6 +1,5 @@
-"""Servers behind an address, on loopback: both eras, sessions that are forgotten, streams that break, and headers that
-must not go astray.
-"""
+"""Servers behind an address, on loopback: both eras, sessions that are forgotten, streams that
+break, and headers that must not go astray."""
 
 from __future__ import annotations
 
@@ -31,7 +30,9 @@ class Peer:
         self.seen: list[tuple[str, dict[str, str], Any]] = []
         self.sessions: set[str] = set()
         self.n_sessions = 0
-        self.special: Callable[[web.Request, Any], Awaitable[web.StreamResponse | None]] | None = None
+        self.special: Callable[[web.Request, Any], Awaitable[web.StreamResponse | None]] | None = (
+            None
+        )
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         body = await request.json() if request.can_read_body else None
@@ -51,7 +52,10 @@ class Peer:
 
     def _modern(self, request: web.Request, body: Any) -> web.Response:
         method, meta = body["method"], body["params"]["_meta"]
-        assert request.headers["MCP-Protocol-Version"] == meta["io.modelcontextprotocol/protocolVersion"]
+        assert (
+            request.headers["MCP-Protocol-Version"]
+            == meta["io.modelcontextprotocol/protocolVersion"]
+        )
         assert request.headers["Mcp-Method"] == method
         if method == "server/discover":
             result: Any = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -59,11 +63,17 @@ class Peer:
             result = {"tools": TOOLS}
         elif method == "tools/call":
             assert request.headers["Mcp-Name"] == body["params"]["name"]
-            result = {"content": [{"type": "text", "text": str(body["params"]["arguments"].get("text"))}]}
+            result = {
+                "content": [{"type": "text", "text": str(body["params"]["arguments"].get("text"))}]
+            }
         else:
             error = {"code": -32601, "message": "no"}
-            return web.json_response({"jsonrpc": "2.0", "id": body["id"], "error": error}, status=404)
-        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": {**result, "resultType": "complete"}})
+            return web.json_response(
+                {"jsonrpc": "2.0", "id": body["id"], "error": error}, status=404
+            )
+        return web.json_response(
+            {"jsonrpc": "2.0", "id": body["id"], "result": {**result, "resultType": "complete"}}
+        )
 
     async def _handshake(self, request: web.Request, body: Any) -> web.StreamResponse:
         session = request.headers.get("Mcp-Session-Id")
@@ -87,12 +97,16 @@ class Peer:
         elif body["method"] == "tools/list":
             result = {"tools": TOOLS}
         else:
-            result = {"content": [{"type": "text", "text": str(body["params"]["arguments"].get("text"))}]}
+            result = {
+                "content": [{"type": "text", "text": str(body["params"]["arguments"].get("text"))}]
+            }
         message = {"jsonrpc": "2.0", "id": body["id"], "result": result}
         if not self.streams:
             return web.json_response(message, headers=headers)
         return await stream(
-            request, [": hello\r\n\r\n", event({"jsonrpc": "2.0", "method": "x"}), event(message)], headers
+            request,
+            [": hello\r\n\r\n", event({"jsonrpc": "2.0", "method": "x"}), event(message)],
+            headers,
         )
 
 
@@ -100,7 +114,9 @@ def event(message: Any, id: str = "") -> str:
     return (f"id: {id}\n" if id else "") + f"event: message\ndata: {json.dumps(message)}\n\n"
 
 
-async def stream(request: web.Request, parts: list[str], headers: dict[str, str] | None = None) -> web.StreamResponse:
+async def stream(
+    request: web.Request, parts: list[str], headers: dict[str, str] | None = None
+) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **(headers or {})})
     await response.prepare(request)
     for part in parts:
@@ -139,7 +155,11 @@ async def at(peer: Peer, **fields: Any) -> AsyncIterator[McpServers]:
 
 @pytest.mark.parametrize(
     ("era", "streams", "version"),
-    [("modern", False, "2026-07-28"), ("handshake", False, "2025-06-18"), ("handshake", True, "2025-06-18")],
+    [
+        ("modern", False, "2026-07-28"),
+        ("handshake", False, "2025-06-18"),
+        ("handshake", True, "2025-06-18"),
+    ],
 )
 def test_a_server_of_either_era_is_understood(era: str, streams: bool, version: str) -> None:
     async def main() -> None:
@@ -153,7 +173,9 @@ def test_a_server_of_either_era_is_understood(era: str, streams: bool, version: 
             assert all("Mcp-Session-Id" not in headers for _, headers, _ in peer.seen)
         else:
             assert peer.seen[-1][0] == "DELETE"
-            listing = next(headers for _, headers, body in peer.seen if body and body["method"] == "tools/list")
+            listing = next(
+                headers for _, headers, body in peer.seen if body and body["method"] == "tools/list"
+            )
             assert listing["MCP-Protocol-Version"] == "2025-06-18"
             assert "Mcp-Method" not in listing
 
@@ -165,7 +187,9 @@ def test_a_forgotten_session_is_begun_anew_and_the_call_made_once_more() -> None
         peer = Peer()
         async with at(peer) as found:
             peer.sessions.clear()
-            answers = await asyncio.gather(*(call(found, "mcp__web__echo", text=str(n)) for n in range(5)))
+            answers = await asyncio.gather(
+                *(call(found, "mcp__web__echo", text=str(n)) for n in range(5))
+            )
             assert [a.text for a in answers] == ["0", "1", "2", "3", "4"]
             assert peer.n_sessions == 2
 
@@ -181,7 +205,10 @@ def test_no_header_follows_a_redirect_to_another_origin(status: int) -> None:
             async def redirect(request: web.Request) -> web.Response:
                 return web.Response(status=status, headers={"Location": f"{elsewhere}/mcp"})
 
-            async with serving(redirect) as url, servers(remote(url, headers={"X-Key": "s3cret"})) as found:
+            async with (
+                serving(redirect) as url,
+                servers(remote(url, headers={"X-Key": "s3cret"})) as found,
+            ):
                 [status_] = found.status()
                 assert status_.state == "dead"
                 assert elsewhere in status_.reason
@@ -191,7 +218,9 @@ def test_no_header_follows_a_redirect_to_another_origin(status: int) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("target", ["http://h.test:999999999/", "http://[::1", "javascript:alert(1)", "", "//"])
+@pytest.mark.parametrize(
+    "target", ["http://h.test:999999999/", "http://[::1", "javascript:alert(1)", "", "//"]
+)
 def test_a_redirect_to_no_address_at_all_is_an_error_like_any_other(target: str) -> None:
     async def main() -> None:
         async def redirect(request: web.Request) -> web.Response:
@@ -223,7 +252,11 @@ def test_a_redirect_that_stays_is_followed_with_its_body() -> None:
         peer = Peer("modern")
 
         async def moved(request: web.Request, body: Any) -> web.Response | None:
-            return None if request.path == "/new" else web.Response(status=308, headers={"Location": "/new"})
+            return (
+                None
+                if request.path == "/new"
+                else web.Response(status=308, headers={"Location": "/new"})
+            )
 
         peer.special = moved
         async with at(peer) as found:
@@ -248,7 +281,8 @@ def test_only_the_same_origin_or_its_encrypted_twin_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(401, "HTTP 401"), (403, "HTTP 403"), (500, "HTTP 500"), (404, "HTTP 404")]
+    ("status", "words"),
+    [(401, "HTTP 401"), (403, "HTTP 403"), (500, "HTTP 500"), (404, "HTTP 404")],
 )
 def test_a_server_that_refuses_says_so_with_its_status(status: int, words: str) -> None:
     async def main() -> None:
@@ -284,7 +318,9 @@ def test_a_stream_that_breaks_off_is_taken_up_again_where_it_ended() -> None:
                 return await stream(request, [event({"jsonrpc": "2.0", "method": "x"}, "2")])
             if request.method == "GET" and request.headers["Last-Event-ID"] == "2":
                 result = {"content": [{"type": "text", "text": "resumed"}]}
-                return await stream(request, [event({"jsonrpc": "2.0", "id": asked[0], "result": result}, "3")])
+                return await stream(
+                    request, [event({"jsonrpc": "2.0", "id": asked[0], "result": result}, "3")]
+                )
             return None
 
         peer.special = broken
@@ -336,7 +372,8 @@ def test_a_packed_answer_is_refused_for_it_may_be_a_bomb() -> None:
             assert request.headers["Accept-Encoding"] == "identity"
             if message["method"] == "tools/call":
                 return web.Response(
-                    body=b"\x1f\x8b", headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
+                    body=b"\x1f\x8b",
+                    headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
                 )
             return None
 
@@ -360,13 +397,19 @@ def test_an_endless_stream_is_ended() -> None:
             await response.prepare(request)
             try:
                 while True:
-                    await response.write(event({"jsonrpc": "2.0", "method": "x", "params": "y" * 10_000}).encode() * 10)
+                    await response.write(
+                        event({"jsonrpc": "2.0", "method": "x", "params": "y" * 10_000}).encode()
+                        * 10
+                    )
             except ConnectionError:
                 return response
 
         peer.special = endless
         limits = ServerLimits(flood_bytes=8 << 20, message_bytes=1 << 20)
-        async with serving(peer) as url, servers(remote(url, call_seconds=30.0), limits=limits) as found:
+        async with (
+            serving(peer) as url,
+            servers(remote(url, call_seconds=30.0), limits=limits) as found,
+        ):
             assert "floods" in (await call(found, "mcp__web__echo")).text
 
     asyncio.run(main())
@@ -394,7 +437,9 @@ def test_a_cancelled_call_ends_its_request(era: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await under_way
             await asyncio.wait_for(is_let_go.wait(), SECONDS)
-        told = [b["method"] for _, _, b in peer.seen if b and b["method"] == "notifications/cancelled"]
+        told = [
+            b["method"] for _, _, b in peer.seen if b and b["method"] == "notifications/cancelled"
+        ]
         assert len(told) == (1 if era == "handshake" else 0)
 
     asyncio.run(main())
@@ -413,8 +458,8 @@ def test_the_old_wire_may_not_send_us_elsewhere() -> None:
 
 def test_events_are_found_however_the_bytes_were_cut() -> None:
     data = (
-        b'\xef\xbb\xbf: c\r\nid: 7\r\nevent: message\r\ndata: {"a":\r\ndata: 1}\r\n\r\nretry: 1500\rdata: x\r\rdata:'
-        + b"z" * 200
+        b'\xef\xbb\xbf: c\r\nid: 7\r\nevent: message\r\ndata: {"a":\r\ndata: 1}\r\n\r\nretry: '
+        b"1500\rdata: x\r\rdata:" + b"z" * 200
     )
     data += b"\n\ndata: after\n\n"
     for size in (1, 2, 5, len(data)):

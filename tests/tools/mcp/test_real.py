@@ -37,7 +37,9 @@ def is_open(port: int) -> bool:
 
 @contextlib.contextmanager
 def running(command: list[str], port: int, **env: str) -> Iterator[None]:
-    process = subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env={**os.environ, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         assert until(lambda: is_open(port), 40.0), "the server does not listen"
         yield
@@ -47,19 +49,25 @@ def running(command: list[str], port: int, **env: str) -> Iterator[None]:
 
 
 @needs("node", "npm")
-def test_the_filesystem_server_reads_and_writes_in_the_workspace_and_nowhere_else(tmp_path: Path) -> None:
+def test_the_filesystem_server_reads_and_writes_in_the_workspace_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
     program = node_server("filesystem")
     (tmp_path / "a.txt").write_text("first\nsecond\n")
     config = ServerConfig(name="fs", command="node", args=(str(program), str(tmp_path)), trust=True)
 
     async def main() -> None:
-        async with McpServers([config], environ=os.environ, workspace=tmp_path, pins=tmp_path / "pins.json") as found:
+        async with McpServers(
+            [config], environ=os.environ, workspace=tmp_path, pins=tmp_path / "pins.json"
+        ) as found:
             [status] = found.status()
             assert (status.state, status.version) == ("ready", "2025-11-25"), status.reason
             assert (
                 await call(found, "mcp__fs__read_text_file", path=str(tmp_path / "a.txt"))
             ).text == "first\nsecond\n"
-            wrote = await call(found, "mcp__fs__write_file", path=str(tmp_path / "b.txt"), content="new")
+            wrote = await call(
+                found, "mcp__fs__write_file", path=str(tmp_path / "b.txt"), content="new"
+            )
             assert not wrote.error
             assert (tmp_path / "b.txt").read_text() == "new"
             listed = await call(found, "mcp__fs__list_directory", path=str(tmp_path))
@@ -77,10 +85,14 @@ def test_the_filesystem_server_reads_and_writes_in_the_workspace_and_nowhere_els
 
 @needs("node", "npm")
 def test_the_everything_server_is_driven_over_its_pipes(tmp_path: Path) -> None:
-    config = ServerConfig(name="all", command="node", args=(str(node_server("everything")), "stdio"))
+    config = ServerConfig(
+        name="all", command="node", args=(str(node_server("everything")), "stdio")
+    )
 
     async def main() -> None:
-        async with McpServers([config], environ={**os.environ, "SECRET": "s3cret"}, workspace=tmp_path) as found:
+        async with McpServers(
+            [config], environ={**os.environ, "SECRET": "s3cret"}, workspace=tmp_path
+        ) as found:
             [status] = found.status()
             assert status.state == "ready", status.reason
             assert (await call(found, "mcp__all__echo", message="hi")).text == "Echo: hi"
@@ -93,7 +105,9 @@ def test_the_everything_server_is_driven_over_its_pipes(tmp_path: Path) -> None:
             assert weather.text.count("temperature") == 1
             assert "s3cret" not in (await call(found, "mcp__all__get-env")).text
             assert tmp_path.as_uri() in (await call(found, "mcp__all__get-roots-list")).text
-            long = await call(found, "mcp__all__trigger-long-running-operation", duration=0.2, steps=5)
+            long = await call(
+                found, "mcp__all__trigger-long-running-operation", duration=0.2, steps=5
+            )
             assert "completed" in long.text
             wrong = await call(found, "mcp__all__get-sum", a="x")
             assert wrong.error
@@ -102,7 +116,9 @@ def test_the_everything_server_is_driven_over_its_pipes(tmp_path: Path) -> None:
 
 
 @needs("node", "npm")
-@pytest.mark.parametrize(("mode", "kind", "path"), [("streamableHttp", "http", "/mcp"), ("sse", "sse", "/sse")])
+@pytest.mark.parametrize(
+    ("mode", "kind", "path"), [("streamableHttp", "http", "/mcp"), ("sse", "sse", "/sse")]
+)
 def test_the_everything_server_is_driven_over_http(mode: str, kind: str, path: str) -> None:
     program, port = node_server("everything"), a_port()
 
@@ -120,7 +136,9 @@ def test_the_everything_server_is_driven_over_http(mode: str, kind: str, path: s
 
 def test_a_server_from_pypi_tells_the_time() -> None:
     env = {"PYTHONPATH": str(python_path())}
-    config = ServerConfig(name="time", command=sys.executable, args=("-m", "mcp_server_time"), env=env)
+    config = ServerConfig(
+        name="time", command=sys.executable, args=("-m", "mcp_server_time"), env=env
+    )
 
     async def main() -> None:
         async with McpServers([config], environ=os.environ) as found:

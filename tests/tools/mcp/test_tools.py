@@ -1,4 +1,5 @@
-"""Tools of servers as tools of ours: names, filters, schemas, results, and what they are believed to do."""
+"""Tools of servers as tools of ours: names, filters, schemas, results, and what they are believed
+to do."""
 
 from __future__ import annotations
 
@@ -56,17 +57,28 @@ def test_tools_are_filtered_and_aliased_as_configured(tmp_path: Path) -> None:
     about.write_text("read_a\tA.\nread_b\tB.\nwrite\tC.\n")
 
     async def main() -> None:
-        options = {"include": ("read_*", "none*"), "exclude": ("*_b",), "aliases": {"read_a": "peruse"}}
-        async with servers(fake(f"about={about}", **options), fake(f"about={about}", name="all")) as found:
+        options = {
+            "include": ("read_*", "none*"),
+            "exclude": ("*_b",),
+            "aliases": {"read_a": "peruse"},
+        }
+        async with servers(
+            fake(f"about={about}", **options), fake(f"about={about}", name="all")
+        ) as found:
             first, second = found.status()
             assert first.tools == ("peruse",)
             assert len(second.tools) == 3
             assert any("'none*'" in note for note in first.notes)
             resolved = {
-                p: [t.schema.name for t in found.resolve(p)] for p in ("peruse", "mcp__all", "all/r*", "x/*", "*")
+                p: [t.schema.name for t in found.resolve(p)]
+                for p in ("peruse", "mcp__all", "all/r*", "x/*", "*")
             }
             assert resolved["peruse"] == ["peruse"]
-            assert resolved["mcp__all"] == ["mcp__all__read_a", "mcp__all__read_b", "mcp__all__write"]
+            assert resolved["mcp__all"] == [
+                "mcp__all__read_a",
+                "mcp__all__read_b",
+                "mcp__all__write",
+            ]
             assert resolved["all/r*"] == ["mcp__all__read_a", "mcp__all__read_b"]
             assert resolved["x/*"] == []
             assert len(resolved["*"]) == 4
@@ -76,7 +88,9 @@ def test_tools_are_filtered_and_aliased_as_configured(tmp_path: Path) -> None:
 
 def test_a_tool_is_run_as_any_other() -> None:
     spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
-    caller = Caller(spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5)
+    caller = Caller(
+        spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5
+    )
 
     async def main() -> None:
         async with servers(fake()) as found:
@@ -112,8 +126,16 @@ def test_a_servers_word_about_its_tools_counts_only_where_it_is_trusted(
 def test_references_are_followed_inside_a_schema_and_nowhere_else() -> None:
     schema = {
         "$schema": "x",
-        "$defs": {"p": {"type": "object", "properties": {"next": {"$ref": "#/$defs/p"}, "v": {"type": "string"}}}},
-        "properties": {"a": {"$ref": "#/$defs/p", "description": "mine"}, "b": {"$ref": "file:///etc/passwd"}},
+        "$defs": {
+            "p": {
+                "type": "object",
+                "properties": {"next": {"$ref": "#/$defs/p"}, "v": {"type": "string"}},
+            }
+        },
+        "properties": {
+            "a": {"$ref": "#/$defs/p", "description": "mine"},
+            "b": {"$ref": "file:///etc/passwd"},
+        },
         "required": ["a", "ghost"],
     }
     found = normal(schema, 1 << 16)
@@ -128,16 +150,29 @@ def test_references_are_followed_inside_a_schema_and_nowhere_else() -> None:
 
 def test_types_that_were_left_out_are_told_where_only_one_can_be_meant() -> None:
     schema = {
-        "properties": {"e": {"enum": ["a", "b"]}, "o": {"properties": {}}, "l": {"items": {}}, "x": True, "n": False}
+        "properties": {
+            "e": {"enum": ["a", "b"]},
+            "o": {"properties": {}},
+            "l": {"items": {}},
+            "x": True,
+            "n": False,
+        }
     }
     found = normal(schema, 1 << 16)["properties"]
-    assert (found["e"]["type"], found["o"]["type"], found["l"]["type"]) == ("string", "object", "array")
+    assert (found["e"]["type"], found["o"]["type"], found["l"]["type"]) == (
+        "string",
+        "object",
+        "array",
+    )
     assert found["x"] == {}
     assert "n" not in found
 
 
 def test_alternatives_at_the_root_become_one_object() -> None:
-    parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]
+    parts = [
+        {"properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"properties": {"b": {}}, "required": ["b"]},
+    ]
     either, both = normal({"anyOf": parts}, 1 << 16), normal({"allOf": parts}, 1 << 16)
     assert set(either["properties"]) == {"a", "b"}
     assert "required" not in either
@@ -212,7 +247,10 @@ def test_what_is_required_and_has_no_name_is_left_out(wrong: Any) -> None:
 
 @pytest.mark.parametrize("pattern", ["([", "(?P<a", "a{99999999999999999999}", "(" * 900, "\\p{L}"])
 def test_a_pattern_that_providers_cannot_compile_is_left_out(pattern: str) -> None:
-    parts = {"a": {"type": "string", "pattern": pattern}, "b": {"type": "string", "pattern": "^[[a]"}}
+    parts = {
+        "a": {"type": "string", "pattern": pattern},
+        "b": {"type": "string", "pattern": "^[[a]"},
+    }
     found = normal({"properties": parts}, 1 << 16)["properties"]
     assert found == {"a": {"type": "string"}, "b": parts["b"]}
 
@@ -223,22 +261,46 @@ def test_a_type_stands_once_in_a_list_of_types() -> None:
 
 
 def test_thousands_of_marked_arguments_are_read_once() -> None:
-    parts = {f"a{n}": {"type": "string", "x-mcp-header": f"H{n // 2 * 2 if n < 10 else n}"} for n in range(5_000)}
+    parts = {
+        f"a{n}": {"type": "string", "x-mcp-header": f"H{n // 2 * 2 if n < 10 else n}"}
+        for n in range(5_000)
+    }
     found = marked({"properties": parts})
     assert len(found) == 4_990 and ("a10",) in found and ("a0",) not in found
 
 
-WORDS = ["type", "properties", "items", "$ref", "anyOf", "allOf", "required", "enum", "a", "description", "pattern"]
+WORDS = [
+    "type",
+    "properties",
+    "items",
+    "$ref",
+    "anyOf",
+    "allOf",
+    "required",
+    "enum",
+    "a",
+    "description",
+    "pattern",
+]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(WORDS),
             inner,
         )
-        | st.fixed_dictionaries({"properties": st.dictionaries(st.sampled_from("ab"), inner), "required": inner})
-        | st.builds(lambda v: {"properties": {"a": v}, "required": ["a", v], "$ref": "#/properties/a"}, inner)
+        | st.fixed_dictionaries(
+            {"properties": st.dictionaries(st.sampled_from("ab"), inner), "required": inner}
+        )
+        | st.builds(
+            lambda v: {"properties": {"a": v}, "required": ["a", v], "$ref": "#/properties/a"},
+            inner,
+        )
     ),
     max_leaves=20,
 )
@@ -264,7 +326,8 @@ def test_whatever_a_server_calls_a_schema_becomes_one(value: Any) -> None:
 @given(JSON)
 def test_whatever_a_server_calls_a_result_becomes_an_answer(value: Any) -> None:
     found = answer(
-        {"content": [value, {"type": "resource", "resource": value}], "structuredContent": value}, ServerLimits()
+        {"content": [value, {"type": "resource", "resource": value}], "structuredContent": value},
+        ServerLimits(),
     )
     assert isinstance(found.text, str)
     found.text.encode()
@@ -279,7 +342,10 @@ def test_all_kinds_of_content_are_told() -> None:
         {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
         {"type": "resource_link", "uri": "file:///a", "name": "A", "mimeType": "text/plain"},
         {"type": "resource", "resource": {"uri": "file:///b", "text": "inside"}},
-        {"type": "resource", "resource": {"uri": "file:///c", "mimeType": "image/png", "blob": PNG}},
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///c", "mimeType": "image/png", "blob": PNG},
+        },
         {"type": "hologram"},
     ]
     found = answer({"content": content, "isError": True}, ServerLimits())
@@ -298,9 +364,15 @@ def test_all_kinds_of_content_are_told() -> None:
 def test_structured_content_is_told_once() -> None:
     data = {"a": [1, 2]}
     block = {"type": "text", "text": json.dumps(data, indent=2)}
-    assert answer({"content": [block], "structuredContent": data}, ServerLimits()).text == block["text"]
+    assert (
+        answer({"content": [block], "structuredContent": data}, ServerLimits()).text
+        == block["text"]
+    )
     assert answer({"content": [], "structuredContent": data}, ServerLimits()).text == '{"a":[1,2]}'
-    other = answer({"content": [{"type": "text", "text": "two numbers"}], "structuredContent": data}, ServerLimits())
+    other = answer(
+        {"content": [{"type": "text", "text": "two numbers"}], "structuredContent": data},
+        ServerLimits(),
+    )
     assert other.text == 'two numbers\n{"a":[1,2]}'
     same = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"result": "hi"}}
     assert answer(same, ServerLimits()).text == "hi"
@@ -316,7 +388,12 @@ def test_results_are_capped() -> None:
     pictures = [{"type": "image", "mimeType": "image/png", "data": PNG}] * 3
     assert len(answer({"content": pictures}, limits).images) == 1
     large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 1_000).decode()
-    assert answer({"content": [{"type": "image", "mimeType": "image/png", "data": large}]}, limits).images == ()
+    assert (
+        answer(
+            {"content": [{"type": "image", "mimeType": "image/png", "data": large}]}, limits
+        ).images
+        == ()
+    )
 
 
 @settings(deadline=None)
@@ -342,17 +419,29 @@ def test_marked_arguments_go_into_headers_as_with_the_official_client() -> None:
     }
     args = {"region": "k\u00f6ln", "deep": {"id": 7}, "plain": "x"}
     assert marked(schema) == x_mcp_header_map(schema)
-    assert argument_headers(marked(schema), args) == mcp_param_headers(x_mcp_header_map(schema), args)
-    evil = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A\r\nHost: evil"}}}
+    assert argument_headers(marked(schema), args) == mcp_param_headers(
+        x_mcp_header_map(schema), args
+    )
+    evil = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "x-mcp-header": "A\r\nHost: evil"}},
+    }
     assert marked(evil) == {}
 
 
 @settings(deadline=None)
-@given(st.text(alphabet=st.characters(codec=None, categories=["Cf", "Cc", "Cs", "Lu", "Mn", "Zs"]), max_size=30))
+@given(
+    st.text(
+        alphabet=st.characters(codec=None, categories=["Cf", "Cc", "Cs", "Lu", "Mn", "Zs"]),
+        max_size=30,
+    )
+)
 def test_shown_texts_can_be_seen_and_stored(text: str) -> None:
     for shown in (reveal(text), several_lines(text)):
         shown.encode()
-        assert not re.search("[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\x00-\x08\x1b]", shown)
+        assert not re.search(
+            "[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\x00-\x08\x1b]", shown
+        )
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,44 @@ from retinue.agent_files.fields import EFFORTS
 from retinue.agent_files.tool_aliases import AGENT
 
 KEYS = (
-    *("name", "description", "tools", "disallowedTools", "model", "permissionMode", "maxTurns", "skills", "mcpServers"),
+    *(
+        "name",
+        "description",
+        "tools",
+        "disallowedTools",
+        "model",
+        "permissionMode",
+        "maxTurns",
+        "skills",
+        "mcpServers",
+    ),
     *("hooks", "memory", "background", "isolation", "effort", "color", "initialPrompt"),
 )
-OURS = (*KEYS, "budget", "output_schema", "can_spawn", "job", "timeout", "temperature", "hidden", "disabled", "mode")
-QUIET = ("hooks", "color", "memory", "initialPrompt", "version", "author", "license", "tags", "metadata")
-"""Keys that are known, kept, and without effect here; the last four are what people write of their own accord."""
+OURS = (
+    *KEYS,
+    "budget",
+    "output_schema",
+    "can_spawn",
+    "job",
+    "timeout",
+    "temperature",
+    "hidden",
+    "disabled",
+    "mode",
+)
+QUIET = (
+    "hooks",
+    "color",
+    "memory",
+    "initialPrompt",
+    "version",
+    "author",
+    "license",
+    "tags",
+    "metadata",
+)
+"""Keys that are known, kept, and without effect here; the last four are what people write of their
+own accord."""
 
 
 def read_claude(reading: SpecReader) -> AgentSpec:
@@ -24,7 +56,11 @@ def read_claude(reading: SpecReader) -> AgentSpec:
     if not given and reading.document.has_head and not reading.key:
         fields.complain("name", f"name is missing; it goes by its file, {reading.stem!r}")
     return reading.spec(
-        KEYS, QUIET, name=reading.name(given), description=reading.described(), **_common(reading, ours=False)
+        KEYS,
+        QUIET,
+        name=reading.name(given),
+        description=reading.described(),
+        **_common(reading, ours=False),
     )
 
 
@@ -64,9 +100,13 @@ def _can_spawn(reading: SpecReader, values: dict[str, Any], spawn: list[str]) ->
             "tools": None if tools is None else tuple(t for t in tools if t != AGENT),
         }
     if AGENT in deny:
-        reading.fields.complain("can_spawn", "can_spawn names agents, and the tools to start them are denied", "error")
+        reading.fields.complain(
+            "can_spawn", "can_spawn names agents, and the tools to start them are denied", "error"
+        )
     if values["can_spawn"] is not None and set(values["can_spawn"]) != set(spawn):
-        reading.fields.complain("can_spawn", "tools and can_spawn name different agents; can_spawn holds")
+        reading.fields.complain(
+            "can_spawn", "tools and can_spawn name different agents; can_spawn holds"
+        )
     everyone = "*" in spawn
     return {
         "can_spawn": None if everyone else tuple(dict.fromkeys(spawn)),
@@ -86,7 +126,9 @@ def _common(reading: SpecReader, *, ours: bool) -> dict[str, Any]:
     if ours:
         denied = fields.names("deny")
         if denied:
-            fields.complain("deny", "deny is written disallowedTools here; it was left out", "error")
+            fields.complain(
+                "deny", "deny is written disallowedTools here; it was left out", "error"
+            )
     if fields.data.get("hooks") is not None:
         fields.complain("hooks", "hooks are not run; the key was kept", "warning")
     inline = ("instructions", "prompt") if ours else ("prompt",)

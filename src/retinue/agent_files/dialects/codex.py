@@ -1,4 +1,5 @@
-"""Codex' agents: TOML files that are layers of its configuration, and roles in its config.toml that name such files."""
+"""Codex' agents: TOML files that are layers of its configuration, and roles in its config.toml that
+name such files."""
 
 from __future__ import annotations
 
@@ -11,11 +12,24 @@ from retinue.agent_files.fields import EFFORTS
 from retinue.agent_files.frontmatter import AgentDocument
 
 KEYS = (
-    *("name", "description", "developer_instructions", "nickname_candidates", "model", "model_reasoning_effort"),
+    *(
+        "name",
+        "description",
+        "developer_instructions",
+        "nickname_candidates",
+        "model",
+        "model_reasoning_effort",
+    ),
     *("sandbox_mode", "approval_policy", "mcp_servers", "skills", "tools"),
 )
 QUIET = (
-    *("nickname_candidates", "approval_policy", "model_provider", "model_verbosity", "model_reasoning_summary"),
+    *(
+        "nickname_candidates",
+        "approval_policy",
+        "model_provider",
+        "model_verbosity",
+        "model_reasoning_summary",
+    ),
     *(
         "features",
         "tools",
@@ -25,10 +39,22 @@ QUIET = (
         "personality",
         "profile",
     ),
-    *("project_doc_max_bytes", "model_context_window", "service_tier", "model_providers", "config_file"),
+    *(
+        "project_doc_max_bytes",
+        "model_context_window",
+        "service_tier",
+        "model_providers",
+        "config_file",
+    ),
 )
 GLOBALS = (
-    *("enabled", "max_concurrent_threads_per_session", "max_threads", "max_depth", "default_subagent_model"),
+    *(
+        "enabled",
+        "max_concurrent_threads_per_session",
+        "max_threads",
+        "max_depth",
+        "default_subagent_model",
+    ),
     *("default_subagent_reasoning_effort", "interrupt_message", "job_max_runtime_seconds"),
 )
 WRITING = ("edit", "write")
@@ -51,7 +77,8 @@ def read_codex(reading: SpecReader) -> AgentSpec:
         model=fields.model("model"),
         effort=fields.choice(EFFORTS, "model_reasoning_effort"),
         permission_mode=mode,
-        # Its read-only sandbox lets commands run and writes fail; ours is asked for by the tools that are left out.
+        # Its read-only sandbox lets commands run and writes fail; ours is asked for by the tools
+        # that are left out.
         deny=WRITING if mode == "plan" else (),
         mcp_servers=_servers(reading),
         skills=_skills(reading),
@@ -84,7 +111,8 @@ def _last(path: str) -> str:
 
 
 def roles(document: AgentDocument) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The tables `[agents.<role>]` of a config.toml; other keys of `agents` are settings of its own runtime."""
+    """The tables `[agents.<role>]` of a config.toml; other keys of `agents` are settings of its own
+    runtime."""
     agents = document.data.get("agents")
     if agents is None:
         return
@@ -96,6 +124,10 @@ def roles(document: AgentDocument) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(value, dict):
             yield name, value
         elif name not in GLOBALS:
-            document.complain(f"agents.{name} is neither a role nor a setting; it has no effect", line)
+            document.complain(
+                f"agents.{name} is neither a role nor a setting; it has no effect", line
+            )
         else:
-            document.complain(f"agents.{name} is a setting of Codex; it has no effect here", line, "note")
+            document.complain(
+                f"agents.{name} is a setting of Codex; it has no effect here", line, "note"
+            )

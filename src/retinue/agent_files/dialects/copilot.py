@@ -1,4 +1,5 @@
-"""GitHub Copilot's agents, and those of VS Code: tool sets by group, `server/tool`, and who may invoke them."""
+"""GitHub Copilot's agents, and those of VS Code: tool sets by group, `server/tool`, and who may
+invoke them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,16 @@ from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, 
 from retinue.agent_files.tool_aliases import AGENT
 
 KEYS = (
-    *("name", "description", "target", "tools", "model", "disable-model-invocation", "user-invocable", "mcp-servers"),
+    *(
+        "name",
+        "description",
+        "target",
+        "tools",
+        "model",
+        "disable-model-invocation",
+        "user-invocable",
+        "mcp-servers",
+    ),
     *("metadata", "handoffs", "argument-hint", "infer", "agents"),
 )
 QUIET = ("target", "metadata", "handoffs", "argument-hint")
@@ -23,7 +33,9 @@ def read_copilot(reading: SpecReader) -> AgentSpec:
     values = tool_values(reading, ("tools",), (), tuple(servers))
     if len(reading.instructions) > MAX_PROMPT:
         reading.document.complain(
-            f"the prompt has {len(reading.instructions)} characters; Copilot takes {MAX_PROMPT}", 0, "note"
+            f"the prompt has {len(reading.instructions)} characters; Copilot takes {MAX_PROMPT}",
+            0,
+            "note",
         )
     return reading.spec(
         KEYS,
@@ -60,10 +72,16 @@ def _invocation(reading: SpecReader) -> dict[str, Any]:
     by_user = fields.data.get("user-invocable") is None or fields.flag("user-invocable")
     fields.taken.add("user-invocable")
     if fields.data.get("infer") is not None:
-        fields.complain("infer", "infer is retired", "warning", "write disable-model-invocation instead")
+        fields.complain(
+            "infer", "infer is retired", "warning", "write disable-model-invocation instead"
+        )
         by_model = by_model and fields.flag("infer")
     if not by_model and not by_user:
-        fields.complain("user-invocable", "neither people nor models may invoke this agent: it is turned off")
+        fields.complain(
+            "user-invocable", "neither people nor models may invoke this agent: it is turned off"
+        )
         return {"disabled": True}
-    mode: Literal["", "primary", "subagent"] = "" if by_model and by_user else "subagent" if by_model else "primary"
+    mode: Literal["", "primary", "subagent"] = (
+        "" if by_model and by_user else "subagent" if by_model else "primary"
+    )
     return {"mode": mode}

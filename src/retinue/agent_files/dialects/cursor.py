@@ -15,7 +15,11 @@ def read_cursor(reading: SpecReader) -> AgentSpec:
     given = fields.text("name")
     readonly = fields.flag("readonly", unclear=True)
     if "tools" in fields.data:
-        fields.complain("tools", "Cursor's agents have no tools of their own choice; the key was kept", "warning")
+        fields.complain(
+            "tools",
+            "Cursor's agents have no tools of their own choice; the key was kept",
+            "warning",
+        )
     return reading.spec(
         KEYS,
         QUIET,

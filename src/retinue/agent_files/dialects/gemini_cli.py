@@ -1,4 +1,5 @@
-"""Gemini CLI's agents: wildcards in tools, limits in turns and minutes; remote agents are reported, not started."""
+"""Gemini CLI's agents: wildcards in tools, limits in turns and minutes; remote agents are reported,
+not started."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from retinue.agent_files.agent_spec import AgentSpec
 from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, tool_values
 
 KEYS = (
-    *("name", "description", "kind", "tools", "mcpServers", "model", "temperature", "max_turns", "timeout_mins"),
+    *(
+        "name",
+        "description",
+        "kind",
+        "tools",
+        "mcpServers",
+        "model",
+        "temperature",
+        "max_turns",
+        "timeout_mins",
+    ),
     *("agent_card_url", "agent_card_json", "display_name"),
 )
 REMOTE = ("agent_card_url", "agent_card_json", "auth")

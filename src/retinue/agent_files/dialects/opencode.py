@@ -1,4 +1,5 @@
-"""opencode's agents: permissions by tool and pattern of which the last that matches holds, and prompts from files."""
+"""opencode's agents: permissions by tool and pattern of which the last that matches holds, and
+prompts from files."""
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from retinue.agent_files.frontmatter import MAX_BYTES, kind_of
 from retinue.agent_files.tool_aliases import AGENT, CANONICAL, SHELL, resolve, written
 
 KEYS = (
-    *("description", "mode", "model", "variant", "temperature", "top_p", "steps", "maxSteps", "prompt", "permission"),
+    *(
+        "description",
+        "mode",
+        "model",
+        "variant",
+        "temperature",
+        "top_p",
+        "steps",
+        "maxSteps",
+        "prompt",
+        "permission",
+    ),
     *("tools", "hidden", "disable", "disabled", "color", "name", "options"),
 )
 QUIET = ("top_p", "color", "options")
@@ -56,7 +68,8 @@ def read_opencode(reading: SpecReader) -> AgentSpec:
 
 
 def _prompt(reading: SpecReader) -> str:
-    """The body, or the key `prompt`, in which `{file:...}` is replaced by a file beneath the project."""
+    """The body, or the key `prompt`, in which `{file:...}` is replaced by a file beneath the
+    project."""
     fields = reading.fields
     prompt = fields.text("prompt")
     if reading.instructions and prompt:
@@ -75,11 +88,15 @@ def _prompt(reading: SpecReader) -> str:
                 raise OSError(f"all files together have more than {MAX_BYTES} characters")
             return text
         except OSError as error:
-            fields.complain("prompt", f"{{file:{path[:120]}}} was not read: {error.strerror or error}", "error")
+            fields.complain(
+                "prompt", f"{{file:{path[:120]}}} was not read: {error.strerror or error}", "error"
+            )
             return ""
 
     if _ENV.search(text):
-        fields.complain("prompt", "{env:...} is not replaced: the environment is not for files to read", "note")
+        fields.complain(
+            "prompt", "{env:...} is not replaced: the environment is not for files to read", "note"
+        )
     if len(_FILE.findall(prompt)) > MAX_FILES:
         fields.complain("prompt", f"prompt names more than {MAX_FILES} files", "error")
         return ""
@@ -94,13 +111,16 @@ def _permissions(reading: SpecReader) -> dict[str, Any]:
     servers = [tool for _, _, tool in rules if tool.startswith("mcp__")]
     out: dict[str, Any] = {
         "tools": None,
-        "deny": tuple(t for t in dict.fromkeys((*CANONICAL, *reading.known, *servers)) if _is_denied(rules, t)),
+        "deny": tuple(
+            t for t in dict.fromkeys((*CANONICAL, *reading.known, *servers)) if _is_denied(rules, t)
+        ),
         "rules": tuple(dict.fromkeys(_write(rule) for rule in rules)),
         "can_spawn": _can_spawn(rules),
     }
     at = next((n for n in range(len(rules) - 1, -1, -1) if rules[n][1:] == ("*", "*")), None)
     if at is not None and rules[at][0] == "deny":
-        # Everything is denied but what is named after it: a list of tools, which also leaves out those not known here.
+        # Everything is denied but what is named after it: a list of tools, which also leaves out
+        # those not known here.
         kept = dict.fromkeys(tool for action, _, tool in rules[at:] if action != "deny")
         shell = SHELL if "shell" in kept else ()
         out["tools"] = tuple(t for t in dict.fromkeys((*kept, *shell)) if t not in out["deny"])
@@ -118,7 +138,11 @@ def _from_tools(reading: SpecReader) -> Iterator[Rule]:
     if isinstance(value, list | str):
         names = fields.names("tools") or []
         value = {"*": False, **{name: True for name in names}}
-        fields.complain(key, "tools is a list here, as other programs write it; opencode has names with true or false")
+        fields.complain(
+            key,
+            "tools is a list here, as other programs write it; opencode has names with true or "
+            "false",
+        )
     if value is None:
         return
     if not isinstance(value, dict):
@@ -129,7 +153,9 @@ def _from_tools(reading: SpecReader) -> Iterator[Rule]:
         return
     for name, on in value.items():
         if not isinstance(on, bool):
-            fields.complain(key, f"{name} must be true or false, not {kind_of(on)}; it counts as false", "error")
+            fields.complain(
+                key, f"{name} must be true or false, not {kind_of(on)}; it counts as false", "error"
+            )
         for tool in _tools(reading, name, "tools"):
             if on is not True:
                 yield ("deny", "*", tool)
@@ -148,7 +174,9 @@ def _from_permission(reading: SpecReader) -> Iterator[Rule]:
         fields.wrong("permission", "allow, ask or deny by tool", value, "error")
         return
     if len(value) > MAX_RULES:
-        fields.complain("permission", f"there are permissions for more than {MAX_RULES} tools", "error")
+        fields.complain(
+            "permission", f"there are permissions for more than {MAX_RULES} tools", "error"
+        )
         return
     for name, inner in value.items():
         patterns = inner if isinstance(inner, dict) else {"*": inner}
@@ -161,7 +189,9 @@ def _action(fields: Fields, where: str, value: Any) -> str:
     if value in ACTIONS:
         return str(value)
     hint = hint_at(value, ACTIONS) if isinstance(value, str) else ""
-    fields.complain("permission", f"{where[:80]} must be allow, ask or deny; it counts as deny", "error", hint)
+    fields.complain(
+        "permission", f"{where[:80]} must be allow, ask or deny; it counts as deny", "error", hint
+    )
     return "deny"
 
 
@@ -180,7 +210,8 @@ def _tools(reading: SpecReader, name: str, key: str) -> Sequence[str]:
 
 
 def _is_denied(rules: Sequence[Rule], tool: str) -> bool:
-    """Whether nothing that can be asked of a tool is allowed: a tool that only ever refuses is not shown."""
+    """Whether nothing that can be asked of a tool is allowed: a tool that only ever refuses is not
+    shown."""
     denied = False
     tool = "shell" if tool in SHELL else tool
     for action, pattern, name in rules:

@@ -26,8 +26,9 @@ def no_include(path: str) -> str:
 
 @dataclass
 class SpecReader:
-    """A document on its way to be a spec. `stem` is the name that its path gives it; `include` reads another file for
-    it, or raises `OSError` with the reason; `known` are further tools of this program."""
+    """A document on its way to be a spec. `stem` is the name that its path gives it; `include`
+    reads another file for it, or raises `OSError` with the reason; `known` are further tools of
+    this program."""
 
     document: AgentDocument
     dialect: Dialect
@@ -55,15 +56,21 @@ class SpecReader:
             return wanted
         made = _NOT_NAME.sub("-", wanted).strip("-_/").lower()[:64].strip("-_/")
         if not made:
-            self.fields.complain("name", f"{wanted[:60]!r} cannot be a name: use letters, digits, - and _", "error")
+            self.fields.complain(
+                "name", f"{wanted[:60]!r} cannot be a name: use letters, digits, - and _", "error"
+            )
             return "unnamed"
-        self.fields.complain("name", f"{wanted[:60]!r} cannot be a name; it goes by {made!r}", "warning")
+        self.fields.complain(
+            "name", f"{wanted[:60]!r} cannot be a name; it goes by {made!r}", "warning"
+        )
         return made
 
     def described(self, *, needed: bool = True) -> str:
         said = self.fields.text("description")
         if needed and not said:
-            self.fields.complain("description", "description is missing: nobody can tell when to use this agent")
+            self.fields.complain(
+                "description", "description is missing: nobody can tell when to use this agent"
+            )
         return said
 
     def spec(self, known: Sequence[str], quiet: Sequence[str], **values: Any) -> AgentSpec:
@@ -73,7 +80,9 @@ class SpecReader:
         source = DefinitionSource(
             path=self.document.path, dialect=self.dialect, scope=self.scope, key=self.key, line=line
         )
-        return AgentSpec(source=source, extra=extra, complaints=tuple(self.document.complaints), **values)
+        return AgentSpec(
+            source=source, extra=extra, complaints=tuple(self.document.complaints), **values
+        )
 
 
 def tool_values(
@@ -89,28 +98,40 @@ def tool_values(
     entries = fields.names(*allow)
     if entries is not None:
         key = fields.raw(*allow)[0]
-        found = resolve(entries, reading.dialect, complaining(key), servers=servers, known=reading.known)
-        out["rules"] = tuple(written("allow", tool, _path(tool, pattern)) for tool, pattern in found.patterns)
+        found = resolve(
+            entries, reading.dialect, complaining(key), servers=servers, known=reading.known
+        )
+        out["rules"] = tuple(
+            written("allow", tool, _path(tool, pattern)) for tool, pattern in found.patterns
+        )
         out |= {"tools": None if found.every else found.names, "can_spawn": found.spawn}
         if not entries:
             fields.complain(key, f"{key} is empty: this agent has no tools at all", "note")
         elif not found.every and not found.names:
             fields.complain(
-                key, f"{key} resolves to nothing: none of {', '.join(entries)[:120]} is a tool here", "error"
+                key,
+                f"{key} resolves to nothing: none of {', '.join(entries)[:120]} is a tool here",
+                "error",
             )
     denied = fields.names(*deny) if deny else None
     if denied:
         key = fields.raw(*deny)[0]
-        found = resolve(denied, reading.dialect, complaining(key), servers=servers, known=reading.known)
+        found = resolve(
+            denied, reading.dialect, complaining(key), servers=servers, known=reading.known
+        )
         if found.every:
             fields.complain(key, f"{key} takes every tool away", "error")
         limited = {tool for tool, _ in found.patterns}
-        whole = tuple(n for n in found.names if n not in limited and not (found.spawn and n == AGENT))
+        whole = tuple(
+            n for n in found.names if n not in limited and not (found.spawn and n == AGENT)
+        )
         if "shell" in limited:
             whole = tuple(n for n in whole if n not in SHELL)
         out["deny"] = whole
         patterns = (*found.patterns, *((AGENT, name) for name in found.spawn or ()))
-        out["rules"] += tuple(written("deny", tool, _path(tool, pattern)) for tool, pattern in patterns)
+        out["rules"] += tuple(
+            written("deny", tool, _path(tool, pattern)) for tool, pattern in patterns
+        )
         drop_denied(out, fields, key)
     return out
 
@@ -130,7 +151,8 @@ def drop_denied(out: dict[str, Any], fields: Fields, key: str) -> None:
 
 
 def server_values(fields: Fields, *keys: str) -> dict[str, dict[str, Any]]:
-    """MCP servers: names of those that are known elsewhere, or whole definitions, as a list or by name."""
+    """MCP servers: names of those that are known elsewhere, or whole definitions, as a list or by
+    name."""
     key, value = fields.raw(*keys)
     out: dict[str, dict[str, Any]] = {}
     if isinstance(value, str):
@@ -145,8 +167,14 @@ def server_values(fields: Fields, *keys: str) -> dict[str, dict[str, Any]]:
     for item in value:
         if isinstance(item, str):
             out[item] = {}
-        elif isinstance(item, dict) and len(item) == 1 and all(isinstance(v, dict) for v in item.values()):
+        elif (
+            isinstance(item, dict)
+            and len(item) == 1
+            and all(isinstance(v, dict) for v in item.values())
+        ):
             out |= item
         else:
-            fields.complain(key, f"{key} holds something that is neither a name nor one server; it was left out")
+            fields.complain(
+                key, f"{key} holds something that is neither a name nor one server; it was left out"
+            )
     return out

@@ -35,19 +35,26 @@ CONFIRM = {"permission": "Permit this call? [y/N] ", "budget": "Add it? [y/N] "}
 @click.argument("answer", nargs=-1)
 @click.option("--deny", is_flag=True, help="No, instead of yes; ANSWER says why.")
 @click.option("--always", is_flag=True, help="Yes, and to equal calls in this tree from now on.")
-@click.option("--question", default="", metavar="ID", help="This question; needed where several are open.")
+@click.option(
+    "--question", default="", metavar="ID", help="This question; needed where several are open."
+)
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
 def command(
-    door: CommandContext, run: str, answer: tuple[str, ...], deny: bool, always: bool, question: str, as_json: bool
+    door: CommandContext,
+    run: str,
+    answer: tuple[str, ...],
+    deny: bool,
+    always: bool,
+    question: str,
+    as_json: bool,
 ) -> int:
     """Answer a question of a run: permit a call, or reply to what it asks. Without a run, list all.
 
-    ANSWER is the reply to a question. To a call it is y, always, or no with a reason behind it; without it the call is
-    permitted. A yes counts for the call that was shown: name it with --question, or it is shown now and asked for once
-    more.
-    """
+    ANSWER is the reply to a question. To a call it is y, always, or no with a reason behind it;
+    without it the call is permitted. A yes counts for the call that was shown: name it with
+    --question, or it is shown now and asked for once more."""
     if deny and always:
         raise click.UsageError("--deny and --always do not go together.")
     text = " ".join(answer)
@@ -58,7 +65,11 @@ def command(
     if not run:
         return _list(door, as_json)
     with line_to(door) as client:
-        asked = [q for q in client.ask(wire.Questions(run=top))["questions"] if q["id"].startswith(question)]
+        asked = [
+            q
+            for q in client.ask(wire.Questions(run=top))["questions"]
+            if q["id"].startswith(question)
+        ]
         first = _meant(asked, top, question)
         want = wire.Answer(run=top, text=text, question=first["id"], allow=not deny, always=always)
         if first["kind"] != "question":
@@ -74,16 +85,25 @@ def command(
 def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str, Any]:
     """The one question that is answered. Which of several is meant, nobody guesses."""
     if not asked:
-        raise Refused("question", f"run {words.short_id(top)} is not asking anything" + " by that id" * bool(question))
+        raise Refused(
+            "question",
+            f"run {words.short_id(top)} is not asking anything" + " by that id" * bool(question),
+        )
     if len(asked) > 1:
         for q in asked:
             _show(q)
-        raise Refused("question", f"there are {len(asked)} open questions, and nothing was answered. {_how(asked[0])}")
+        raise Refused(
+            "question",
+            f"there are {len(asked)} open questions, and nothing was answered. {_how(asked[0])}",
+        )
     return asked[0]
 
 
 def _how(q: dict[str, Any]) -> str:
-    return f"Name the one that you mean: retinue approve {words.short_id(q['run'])} --question {q['id'][:N_ID]} ..."
+    return (
+        f"Name the one that you mean: retinue approve {words.short_id(q['run'])} --question "
+        f"{q['id'][:N_ID]} ..."
+    )
 
 
 def _confirmed(q: dict[str, Any]) -> bool:
@@ -106,8 +126,11 @@ def _show(q: dict[str, Any]) -> None:
         out(f"        {adds}: {raising.command(q)}")
 
 
-def _decision(want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool) -> wire.Answer:
-    """What the words mean when a call waits for a permission. Words that are neither yes nor no are never a yes."""
+def _decision(
+    want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool
+) -> wire.Answer:
+    """What the words mean when a call waits for a permission. Words that are neither yes nor no are
+    never a yes."""
     head, rest = (answer[0].lower().rstrip(",.:"), " ".join(answer[1:])) if answer else ("", "")
     if deny:
         return replace(want, allow=False)
@@ -118,13 +141,20 @@ def _decision(want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, 
     if (head in YES and not rest) or not head:
         return replace(want, allow=True, text="")
     if q["kind"] == "budget":
-        raise click.UsageError(f"it asks about its limit: say y or no, or how much to add: {raising.command(q)}")
-    raise click.UsageError(f"it asks for a permission: say y, always or no, not {one_line(want.text, 60)!r}.")
+        raise click.UsageError(
+            f"it asks about its limit: say y or no, or how much to add: {raising.command(q)}"
+        )
+    raise click.UsageError(
+        f"it asks for a permission: say y, always or no, not {one_line(want.text, 60)!r}."
+    )
 
 
 def _list(door: CommandContext, as_json: bool) -> int:
     with RunListing(door.places) as shelf:
-        if not any(line.state in ("needs_input", "waiting", "running", "paused") for line in shelf.open_runs()):
+        if not any(
+            line.state in ("needs_input", "waiting", "running", "paused")
+            for line in shelf.open_runs()
+        ):
             door.say("nobody asks anything")
             return exits.OK
     with line_to(door) as client:

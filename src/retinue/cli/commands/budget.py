@@ -20,18 +20,41 @@ from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
-from retinue.view.budget_table import AT_LIMIT, NAMES, Account, account_json, amount_text, has_limits, table
+from retinue.view.budget_table import (
+    AT_LIMIT,
+    NAMES,
+    Account,
+    account_json,
+    amount_text,
+    has_limits,
+    table,
+)
 from retinue.view.format import json_line
 
 
 @click.command("budget")
 @run_argument(default="latest")
-@click.option("--add-usd", "usd", type=float, default=0.0, metavar="USD", help="So many dollars more.")
-@click.option("--add-tokens", "tokens", type=int, default=0, metavar="N", help="So many tokens more.")
+@click.option(
+    "--add-usd", "usd", type=float, default=0.0, metavar="USD", help="So many dollars more."
+)
+@click.option(
+    "--add-tokens", "tokens", type=int, default=0, metavar="N", help="So many tokens more."
+)
 @click.option("--add-turns", "turns", type=int, default=0, metavar="N", help="So many turns more.")
-@click.option("--add-calls", "calls", type=int, default=0, metavar="N", help="So many tool calls more.")
-@click.option("--add-seconds", "seconds", type=Duration(), default=0.0, metavar="TIME", help="Its deadline, later.")
-@click.option("--land", "then", flag_value="land", help="At its limit: one last turn, with what there is.")
+@click.option(
+    "--add-calls", "calls", type=int, default=0, metavar="N", help="So many tool calls more."
+)
+@click.option(
+    "--add-seconds",
+    "seconds",
+    type=Duration(),
+    default=0.0,
+    metavar="TIME",
+    help="Its deadline, later.",
+)
+@click.option(
+    "--land", "then", flag_value="land", help="At its limit: one last turn, with what there is."
+)
 @click.option("--ask", "then", flag_value="ask", help="At its limit: wait, and ask a person.")
 @click.option("--end", "then", flag_value="end", help="End it now, and everything below it.")
 @click.option("--json", "as_json", is_flag=True)
@@ -40,9 +63,9 @@ from retinue.view.format import json_line
 def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
     """Show what a run and everybody below it may spend, have spent and hold; or change it.
 
-    A run that waits at its limit goes on when it is raised (--add-usd 1), hands in what it has (--land), or is ended
-    (--end). A limit can be raised before it is reached, too. What a sub-agent gets more is taken from its parent.
-    """
+    A run that waits at its limit goes on when it is raised (--add-usd 1), hands in what it has
+    (--land), or is ended (--end). A limit can be raised before it is reached, too. What a sub-agent
+    gets more is taken from its parent."""
     if then == "end" and any(more.values()):
         raise click.UsageError("--end and adding to the limit do not go together.")
     if min(more.values()) < 0:
@@ -66,13 +89,26 @@ def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, 
     return exits.OK
 
 
-def _told(door: CommandContext, line: ListedRun, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
+def _told(
+    door: CommandContext,
+    line: ListedRun,
+    done: dict[str, Any],
+    then: str | None,
+    more: dict[str, Any],
+) -> None:
     added = [amount_text(name, more[name]) for name in NAMES if more[name]]
     added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
     name = line.name
     if added:
-        limits = [amount_text(n, done["limit"][n]) for n in NAMES if done.get("limit", {}).get(n) is not None]
-        door.say(f"added {' and '.join(added)}: {name} may spend {', '.join(limits) or 'without limit'} in all")
+        limits = [
+            amount_text(n, done["limit"][n])
+            for n in NAMES
+            if done.get("limit", {}).get(n) is not None
+        ]
+        door.say(
+            f"added {' and '.join(added)}: {name} may spend "
+            f"{', '.join(limits) or 'without limit'} in all"
+        )
     if then:
         door.say(f"at a limit of {name}: {AT_LIMIT[then]}")
     if done.get("questions"):
@@ -114,10 +150,14 @@ def _whose(above: Row | None) -> str:
     if above is None:
         return "nobody's: nothing limits it"
     order, id = above.spec.order, words.short_id(above.spec.id)
-    return f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
+    return (
+        f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
+    )
 
 
-def _as_json(line: ListedRun, row: Row, account: Account, asked: list[str], above: Row | None) -> dict[str, Any]:
+def _as_json(
+    line: ListedRun, row: Row, account: Account, asked: list[str], above: Row | None
+) -> dict[str, Any]:
     return {
         "run": line.id,
         **account_json(account),

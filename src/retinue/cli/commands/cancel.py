@@ -20,8 +20,8 @@ from retinue.view import format as words
 @common
 @pass_door
 def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reason: str) -> int:
-    """End runs and everything below them; the id of a group of background work stands for all of it. Exits with 0 only
-    when all of them have really stopped."""
+    """End runs and everything below them; the id of a group of background work stands for all of
+    it. Exits with 0 only when all of them have really stopped."""
     if bool(runs) == everything:
         raise click.UsageError("name the runs to cancel, or say --all.")
     with RunListing(door.places) as shelf:
@@ -31,7 +31,9 @@ def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reaso
         door.say("nothing is open")
         return exits.OK
     with line_to(door) as client:
-        states = client.ask(wire.Cancel(runs=tuple(line.id for line in lines), reason=reason))["states"]
+        states = client.ask(wire.Cancel(runs=tuple(line.id for line in lines), reason=reason))[
+            "states"
+        ]
     code = exits.OK
     for line in lines:
         state = states.get(line.id, "")

@@ -32,9 +32,21 @@ UNSAID: dict[str, Any] = {
 
 @click.command("chat")
 @option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer.")
-@option("--agent", default="", metavar="NAME", help="The agent to talk with; see `retinue agents list`.")
-@option("--family", multiple=True, metavar="NAME", help="How it starts sub-agents; `none` for not at all.")
-@option("--permission-mode", default="", metavar="MODE", help="manual, acceptEdits, plan, dontAsk, auto...")
+@option(
+    "--agent", default="", metavar="NAME", help="The agent to talk with; see `retinue agents list`."
+)
+@option(
+    "--family",
+    multiple=True,
+    metavar="NAME",
+    help="How it starts sub-agents; `none` for not at all.",
+)
+@option(
+    "--permission-mode",
+    default="",
+    metavar="MODE",
+    help="manual, acceptEdits, plan, dontAsk, auto...",
+)
 @option("--max-budget-usd", type=float, metavar="USD", help="What each message may cost.")
 @option("-n", "--name", default="", help="A name for the conversation.")
 @option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run.")
@@ -46,8 +58,8 @@ UNSAID: dict[str, Any] = {
 def command(door: CommandContext, /, **flags: Any) -> int:
     """Talk with an agent. Each message goes on where the last one ended.
 
-    /help lists what else can be said. In a pipe, each line is a message, and the answers are on stdout.
-    """
+    /help lists what else can be said. In a pipe, each line is a message, and the answers are on
+    stdout."""
     flags |= UNSAID
     is_again = flags["go_on"] or bool(flags["resume"])
     setup, value = asking.configured(door, flags, keep={"agent"} if is_again else ())
@@ -55,16 +67,22 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     is_tty = sys.stdin.isatty() and sys.stderr.isatty()
     run = _earlier(door, flags["resume"] or "latest") if is_again else ""
     if run and (setup.model or setup.agent):
-        raise ConfigError("a run goes on with its own agent and model; start a new chat to use another")
+        raise ConfigError(
+            "a run goes on with its own agent and model; start a new chat to use another"
+        )
 
     def plan() -> PlannedRun:
         return make_plan(door.project, setup, value)
 
     can_answer = is_tty and setup.permission_prompts != "none"
-    terms = setup.terms(door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny")
+    terms = setup.terms(
+        door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
+    )
     if not run:
         plan()  # what is wrong with it is told before the first message, not after
-    chat = ChatLoop(door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families))
+    chat = ChatLoop(
+        door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families)
+    )
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:
@@ -88,7 +106,9 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
     color = manners(door.environ, sys.stderr, door.color).color
     try:
         hide = door.project.redactor.clean
-        made = HistoryPrompt(history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide)
+        made = HistoryPrompt(
+            history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide
+        )
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 @common
 @pass_door
 def command(door: CommandContext, as_json: bool) -> int:
-    """Give back to the disk what deleted runs have left free in the store, and artifacts that nothing names any more.
-    Runs go on meanwhile. A file that an older version has made is written anew, which is only done when no host runs.
-    """
+    """Give back to the disk what deleted runs have left free in the store, and artifacts that
+    nothing names any more. Runs go on meanwhile. A file that an older version has made is written
+    anew, which is only done when no host runs."""
     if not door.places.exists:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
     client = connect(door.places, carried(door.configure()))
@@ -42,10 +42,14 @@ def command(door: CommandContext, as_json: bool) -> int:
         out(json.dumps({**msgspec.to_builtins(done), "freed": done.freed}))
         return exits.OK
     before, after = (space.file + space.artifacts for space in (done.before, done.after))
-    door.say(f"{_size(before)} before, {_size(after)} after: {_size(done.freed)} freed in {done.seconds:.1f} s")
+    door.say(
+        f"{_size(before)} before, {_size(after)} after: {_size(done.freed)} freed in "
+        f"{done.seconds:.1f} s"
+    )
     if done.is_old and done.after.holes:
         note(
-            f"retinue: {_size(done.after.holes)} of it are holes: an older version has made this file, and it has to "
+            f"retinue: {_size(done.after.holes)} of it are holes: an older version has made this "
+            "file, and it has to "
             "be written anew while nothing runs. `retinue stop`, then `retinue compact`."
         )
     return exits.OK

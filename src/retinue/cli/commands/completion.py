@@ -24,7 +24,9 @@ POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptB
 @click.option("--complete", default=None, hidden=True)
 @click.argument("typed", nargs=-1, type=click.UNPROCESSED)
 @pass_door
-def command(door: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]) -> None:
+def command(
+    door: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]
+) -> None:
     """Print the completion script of a shell: bash, zsh, fish or powershell.
 
     For bash: eval "$(retinue completion bash)"
@@ -50,5 +52,7 @@ def _complete(door: CommandContext, typed: list[str], incomplete: str) -> None:
     from retinue.cli.command_list import cli
 
     typed = typed[:-1] if typed and typed[-1] == incomplete else typed
-    for item in ShellComplete(cli, {}, "retinue", "_RETINUE_COMPLETE").get_completions(typed, incomplete):
+    for item in ShellComplete(cli, {}, "retinue", "_RETINUE_COMPLETE").get_completions(
+        typed, incomplete
+    ):
         out(f"{item.value}\t{item.help or ''}")

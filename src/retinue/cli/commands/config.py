@@ -29,7 +29,8 @@ SHOWN_ALWAYS = ("models.default", "permissions.mode")
 @common
 @click.pass_context
 def command(context: click.Context, show_origin: bool, everything: bool, as_json: bool) -> Any:
-    """Show the configuration and where it comes from; `get`, `set` and `path` are for single values and files."""
+    """Show the configuration and where it comes from; `get`, `set` and `path` are for single values
+    and files."""
     if context.invoked_subcommand is None:
         door = context.find_object(CommandContext)
         assert door is not None
@@ -74,7 +75,8 @@ def get(door: CommandContext, key: str, as_json: bool) -> int:
 @common
 @pass_door
 def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
-    """Write one value into your own file, or into the project's. Comments and order stay as they are."""
+    """Write one value into your own file, or into the project's. Comments and order stay as they
+    are."""
     from retinue.config.toml_edit import set_value
     from retinue.formats.toml_positions import dotted
     from retinue.host.project_config import NAMES, user_file
@@ -86,8 +88,12 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
     parsed = _value(path, value)
     if path == ("models", "default"):
         _check_model(door, str(parsed))
-    file = os.path.join(door.places.root, ".retinue", NAMES[0]) if project else user_file(door.environ)
-    if project and not os.path.realpath(file).startswith(os.path.realpath(door.places.root) + os.sep):
+    file = (
+        os.path.join(door.places.root, ".retinue", NAMES[0]) if project else user_file(door.environ)
+    )
+    if project and not os.path.realpath(file).startswith(
+        os.path.realpath(door.places.root) + os.sep
+    ):
         raise ConfigError(f"{file} leads out of the project: nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
     hidden = ShownValues(door.environ).value(path, parsed)
@@ -108,13 +114,20 @@ def path_(door: CommandContext, as_json: bool) -> None:
     found = project_files(door.places.root, door.places.cwd)
     try:
         stands = door.project.trust.look()
-        files = [(f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted") for f in found]
+        files = [
+            (f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted")
+            for f in found
+        ]
     except ConfigError as error:
         files = [(f, "project", str(error)) for f in found]
     user = user_file(door.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not there")]
     for file, kind, state in rows:
-        out(json_line({"path": file, "kind": kind, "state": state}) if as_json else f"{file}  {kind}  {state}")
+        out(
+            json_line({"path": file, "kind": kind, "state": state})
+            if as_json
+            else f"{file}  {kind}  {state}"
+        )
 
 
 def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json: bool) -> int:
@@ -124,7 +137,9 @@ def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json:
     if as_json:
         out(json_line(_as_json(door, settings)))
         return exits.USAGE if settings.problems else exits.OK
-    for line in _lines(door, settings, show_origin=show_origin, everything=everything or show_origin):
+    for line in _lines(
+        door, settings, show_origin=show_origin, everything=everything or show_origin
+    ):
         out(line)
     for text in settings.notes:
         note(f"retinue: {text}")
@@ -137,7 +152,9 @@ def _complain(settings: EffectiveSettings) -> int:
     return exits.USAGE if settings.problems else exits.OK
 
 
-def _lines(door: CommandContext, settings: EffectiveSettings, *, show_origin: bool, everything: bool) -> Iterator[str]:
+def _lines(
+    door: CommandContext, settings: EffectiveSettings, *, show_origin: bool, everything: bool
+) -> Iterator[str]:
     from retinue.formats.toml_positions import dotted
 
     section: tuple[str, ...] | None = None
@@ -151,17 +168,25 @@ def _lines(door: CommandContext, settings: EffectiveSettings, *, show_origin: bo
             section = head
             if head:
                 yield f"[{dotted(head)}]"
-        text = f"{dotted(key[-1:])} = {_toml(value)}" if value is not None else f"# {dotted(key[-1:])} is not set"
+        text = (
+            f"{dotted(key[-1:])} = {_toml(value)}"
+            if value is not None
+            else f"# {dotted(key[-1:])} is not set"
+        )
         state = ShownValues(door.environ).state(key, value)
         tail = "  # " + "; ".join(t for t in (state, origin if show_origin else "") if t)
         yield text + (tail if len(tail) > 4 else "")
     yield ""
     yield (
-        "# keys: " + "; ".join(f"{name} is set" for name in _keys(door)) if any(_keys(door)) else "# keys: none is set"
+        "# keys: " + "; ".join(f"{name} is set" for name in _keys(door))
+        if any(_keys(door))
+        else "# keys: none is set"
     )
 
 
-def _rows(door: CommandContext, settings: EffectiveSettings) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+def _rows(
+    door: CommandContext, settings: EffectiveSettings
+) -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Everything that is set, and every setting that could be, in the order of the schema."""
     from retinue.config.setting_list import every_setting, is_mapping
 
@@ -171,11 +196,17 @@ def _rows(door: CommandContext, settings: EffectiveSettings) -> Iterator[tuple[t
     for setting in every_setting():
         size = len(setting.key)
         for key in list(rest):
-            is_it = len(key) >= size and all(p in ("*", k) for p, k in zip(setting.key, key, strict=False))
+            is_it = len(key) >= size and all(
+                p in ("*", k) for p, k in zip(setting.key, key, strict=False)
+            )
             if is_it and (len(key) == size or is_mapping(setting.type)):
                 found = rest.pop(key)
                 rows.append((key, hide.value(key, found.value), "; ".join(map(str, found.origins))))
-        if "*" not in setting.key and not is_mapping(setting.type) and setting.key not in settings.found:
+        if (
+            "*" not in setting.key
+            and not is_mapping(setting.type)
+            and setting.key not in settings.found
+        ):
             rows.append((setting.key, setting.default, "default"))
     yield from sorted(rows, key=lambda row: (len(row[0]) > 1, _rank(row[0]), row[0][:-1]))
 
@@ -192,14 +223,27 @@ def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any
     values = {}
     for key, value, _ in _rows(door, settings):
         found = settings.found.get(key)
-        origins = [{"kind": o.kind, "where": o.where, "line": o.line} for o in found.origins] if found else []
-        values[dotted(key)] = {"value": value, "origins": origins or [{"kind": "default", "where": "", "line": 0}]}
+        origins = (
+            [{"kind": o.kind, "where": o.where, "line": o.line} for o in found.origins]
+            if found
+            else []
+        )
+        values[dotted(key)] = {
+            "value": value,
+            "origins": origins or [{"kind": "default", "where": "", "line": 0}],
+        }
     return {
         "values": values,
         "keys": list(_keys(door)),
         "notes": list(settings.notes),
         "problems": [
-            {"where": p.where, "line": p.line, "column": p.column, "key": p.key, "message": p.message}
+            {
+                "where": p.where,
+                "line": p.line,
+                "column": p.column,
+                "key": p.key,
+                "message": p.message,
+            }
             for p in settings.problems
         ],
     }
@@ -237,7 +281,9 @@ def _setting(path: tuple[str, ...]) -> Any:
     if found is None:
         known = [dotted(s.key) for s in every_setting()]
         hint = did_you_mean(dotted(path), known)
-        raise ConfigError(f"there is no setting {dotted(path)!r}.{hint} `retinue config --all` lists them.")
+        raise ConfigError(
+            f"there is no setting {dotted(path)!r}.{hint} `retinue config --all` lists them."
+        )
     return found
 
 
@@ -255,7 +301,9 @@ def _value(path: tuple[str, ...], text: str) -> Any:
             raise ConfigError(f"{dotted(path)} holds names: say which, as in {dotted(path)}.NAME")
         kind = get_args(bare(kind))[1]
         if len(path) > len(setting.key) + 1 or is_mapping(kind):
-            raise ConfigError(f"{dotted(path)} cannot be set by this command: write it into the file by hand.")
+            raise ConfigError(
+                f"{dotted(path)} cannot be set by this command: write it into the file by hand."
+            )
     try:
         if text.strip().startswith("["):
             return check_value(kind, setting.about, tomllib.loads(f"x = {text}")["x"])

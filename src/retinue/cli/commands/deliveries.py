@@ -24,7 +24,9 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
-@click.option("--state", default="", metavar="STATES", help="pending, sent, acked, suppressed, dead")
+@click.option(
+    "--state", default="", metavar="STATES", help="pending, sent, acked, suppressed, dead"
+)
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
@@ -37,7 +39,10 @@ def list_(door: CommandContext, state: str, as_json: bool) -> None:
         else:
             tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
             where = d.origin.channel or "-"
-            out(f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  {one_line(d.error or d.text, 80)}")
+            out(
+                f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  "
+                f"{one_line(d.error or d.text, 80)}"
+            )
     if not found and not as_json:
         door.say("no announcements")
 
@@ -73,7 +78,11 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
     if bool(keys) == dead:
         raise click.UsageError("name the announcements by their key, or say --dead.")
     everything = _all(door, [])
-    chosen = [d.key for d in everything if d.state == "dead"] if dead else [_one(key, everything) for key in keys]
+    chosen = (
+        [d.key for d in everything if d.state == "dead"]
+        if dead
+        else [_one(key, everything) for key in keys]
+    )
     if not chosen:
         note("nothing is dead")
         return

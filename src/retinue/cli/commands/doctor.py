@@ -16,24 +16,31 @@ from retinue.view.format import json_line
 @click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
 @click.option("--offline", is_flag=True, help="Ask nobody over a network.")
 @click.option("--fix", is_flag=True, help="Take away rights that others have on our files.")
-@click.option("--recover", default="", metavar="OUT", help="Save what can be read of a damaged store.")
+@click.option(
+    "--recover", default="", metavar="OUT", help="Save what can be read of a damaged store."
+)
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @common
 @pass_door
-def command(door: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str) -> int:
+def command(
+    door: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str
+) -> int:
     """Check providers, sandbox, store and versions; exits with 1 when something is broken."""
     from retinue.cli.doctor import store_checks as storage
     from retinue.cli.doctor.finding import examine, line
 
     if recover:
         raise ConfigError(
-            f"damaged stores cannot be recovered by this version; {recover} was not made, and {door.places.store} was "
+            f"damaged stores cannot be recovered by this version; {recover} was not made, and "
+            f"{door.places.store} was "
             "left as it is. Restore a backup: `retinue --store BACKUP ps`."
         )
     if fix:
         for text in storage.tighten(door):
             note(text)
-    is_plain = not (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "").startswith("utf8")
+    is_plain = (
+        not (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "").startswith("utf8")
+    )
     worst, findings = exits.OK, []
     for finding in examine(door, offline=offline):
         findings.append(finding)
@@ -46,13 +53,16 @@ def command(door: CommandContext, as_json: bool, offline: bool, fix: bool, recov
         rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
         out(json_line({"ok": worst == exits.OK, "checks": rows}))
         return worst
-    count = {state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")}
+    count = {
+        state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")
+    }
     out(", ".join(f"{n} {state}" for state, n in count.items() if n or state == "broken"))
     return worst
 
 
 def colors(door: CommandContext, asked: str) -> bool:
-    """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, then the terminal."""
+    """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR,
+    then the terminal."""
     env = door.environ
     if asked != "auto":
         return asked == "always"

@@ -19,11 +19,14 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @click.command("export")
 @run_argument(default="latest")
 @click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option("-o", "--output", default="", metavar="FILE", help="Write there, instead of to stdout.")
+@click.option(
+    "-o", "--output", default="", metavar="FILE", help="Write there, instead of to stdout."
+)
 @common
 @pass_door
 def command(door: CommandContext, run: str, form: str, output: str) -> None:
-    """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times, html to share."""
+    """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times,
+    html to share."""
     from retinue.view import export_formats as exporting
 
     with RunListing(door.places) as shelf:

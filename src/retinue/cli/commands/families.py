@@ -13,7 +13,8 @@ from retinue.view.format import json_line
 @click.argument("name", default="")
 @click.option("--json", "as_json", is_flag=True)
 def command(name: str, as_json: bool) -> None:
-    """List the families of tools that start sub-agents, and the profiles of each; or show one with its settings."""
+    """List the families of tools that start sub-agents, and the profiles of each; or show one with
+    its settings."""
     import msgspec
 
     from retinue.tools.families.profiles import FAMILIES, PROFILES, family

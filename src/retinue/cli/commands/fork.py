@@ -19,14 +19,25 @@ from retinue.view import format as words
 @click.command("fork")
 @run_argument()
 @click.argument("prompt", nargs=-1)
-@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Behind message N, as `retinue logs` numbers them.")
+@click.option(
+    "--at",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Behind message N, as `retinue logs` numbers them.",
+)
 @click.option("-n", "--name", default="", help="A name for the new run.")
 @click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @common
 @pass_door
 def command(
-    door: CommandContext, run: str, prompt: tuple[str, ...], at: int | None, name: str, bg: bool, output_format: str
+    door: CommandContext,
+    run: str,
+    prompt: tuple[str, ...],
+    at: int | None,
+    name: str,
+    bg: bool,
+    output_format: str,
 ) -> int:
     """Start a run that knows what another one knew, and leaves that one as it is.
 

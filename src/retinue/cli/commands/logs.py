@@ -24,15 +24,26 @@ POLL_SECONDS = 0.2
 @run_argument(default="latest")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
 @click.option("--tools", is_flag=True, help="With the arguments and results of calls.")
-@click.option("-n", "--lines", "last", type=int, default=0, metavar="N", help="Only the last N messages.")
+@click.option(
+    "-n", "--lines", "last", type=int, default=0, metavar="N", help="Only the last N messages."
+)
 @click.option("--raw", is_flag=True, help="The steps of the log as JSON lines.")
-@click.option("--since", type=Duration(), metavar="TIME", help="With --raw: only steps so old at most.")
+@click.option(
+    "--since", type=Duration(), metavar="TIME", help="With --raw: only steps so old at most."
+)
 @common
 @pass_door
 def command(
-    door: CommandContext, run: str, follow: bool, tools: bool, last: int, raw: bool, since: float | None
+    door: CommandContext,
+    run: str,
+    follow: bool,
+    tools: bool,
+    last: int,
+    raw: bool,
+    since: float | None,
 ) -> None:
-    """Show what was said in a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered for `fork --at`."""
+    """Show what was said in a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered
+    for `fork --at`."""
     with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
     with RecordReader(door.places) as book:
@@ -90,16 +101,25 @@ def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
         if message.text:
             yield f"{n:>4} assistant: {_indented(message.text)}"
         for call in message.calls:
-            yield f"{n:>4} calls {one_line(call.name)}" + (f" {_indented(call.args)}" if tools else "")
+            yield f"{n:>4} calls {one_line(call.name)}" + (
+                f" {_indented(call.args)}" if tools else ""
+            )
     elif isinstance(message, Result):
         state = "denied" if message.denied else "failed" if message.error else "done"
         text = _indented(message.text) if tools else one_line(message.text, 100)
         yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
-        who = words.short_id(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
+        who = (
+            words.short_id(message.sender)
+            if message.sender
+            else "user"
+            if message.kind == "task"
+            else message.kind
+        )
         yield f"{n:>4} {who}: {_indented(message.text)}"
 
 
 def _indented(text: str) -> str:
-    """The lines of a message behind its number: none of them can be taken for the beginning of another message."""
+    """The lines of a message behind its number: none of them can be taken for the beginning of
+    another message."""
     return several_lines(text).replace("\n", "\n       ")

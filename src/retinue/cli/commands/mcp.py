@@ -37,15 +37,21 @@ def _config(function: Any) -> Any:
 @_config
 @common
 @pass_door
-def list_(door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
-    """Start the servers and say how each is, which tools it offers, and which of them are withheld."""
+def list_(
+    door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool
+) -> int:
+    """Start the servers and say how each is, which tools it offers, and which of them are
+    withheld."""
     servers = _ask(door, mcp_config, strict_mcp_config)
     for server in servers:
         if as_json:
             out(json_line(server))
             continue
         name, source = (one_line(server[key], 300) for key in ("name", "source"))
-        out(f"{name or source}  {server['status']}  {len(server['tools'])} tools  {source or 'given'}")
+        out(
+            f"{name or source}  {server['status']}  {len(server['tools'])} tools  "
+            f"{source or 'given'}"
+        )
         if server["error"]:
             out(f"    {one_line(server['error'], 300)}")
         for name in server["tools"]:
@@ -56,7 +62,10 @@ def list_(door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], stri
                 if tool[label]:
                     out(f"      {label}: " + several_lines(tool[label]).replace("\n", "\n        "))
     if not servers:
-        door.say("no MCP server is configured here: .mcp.json of the project, mcp.json of the user, or --mcp-config")
+        door.say(
+            "no MCP server is configured here: .mcp.json of the project, mcp.json of the user, or "
+            "--mcp-config"
+        )
     return exits.OK
 
 
@@ -66,8 +75,15 @@ def list_(door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], stri
 @_config
 @common
 @pass_door
-def approve(door: CommandContext, server: str, tool: str, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
-    """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that is."""
+def approve(
+    door: CommandContext,
+    server: str,
+    tool: str,
+    mcp_config: tuple[str, ...],
+    strict_mcp_config: bool,
+) -> int:
+    """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that
+    is."""
     servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
     found = next(s for s in servers if s["name"] == server)
     what = one_line(f"{server}{' ' + tool if tool else ''}")
@@ -92,12 +108,15 @@ def _ask(
         raise NotFound(
             f"the MCP server {approve!r} is not used here: {left['error']}"
             if left is not None
-            else f"there is no MCP server {approve!r}. `retinue mcp list` shows those that there are."
+            else f"there is no MCP server {approve!r}. `retinue mcp list` shows those that there "
+            "are."
         )
     if not found.sources:
         return found.left_out
     servers, env = found.told(door.environ)
     plan = Plan(servers=servers, root=door.places.root)
     with line_to(door) as client:
-        told: list[dict[str, Any]] = client.ask(wire.Servers(plan=plan, env=env, approve=approve, tool=tool))["mcp"]
+        told: list[dict[str, Any]] = client.ask(
+            wire.Servers(plan=plan, env=env, approve=approve, tool=tool)
+        )["mcp"]
     return [*told, *found.left_out]

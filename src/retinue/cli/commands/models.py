@@ -22,16 +22,30 @@ def command(context: click.Context) -> Any:
 @click.option("--json", "as_json", is_flag=True)
 @pass_door
 def list_(door: CommandContext, as_json: bool = False) -> None:
-    """List the providers, whether their key is set, and the model that is used when only the key is there."""
+    """List the providers, whether their key is set, and the model that is used when only the key is
+    there."""
     from retinue.models.providers import PROVIDERS
 
     for p in PROVIDERS.values():
         is_set = next((key for key in p.keys if door.environ.get(key, "").strip()), "")
-        state = f"{is_set} is set" if is_set else f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
+        state = (
+            f"{is_set} is set"
+            if is_set
+            else f"needs {' or '.join(p.keys)}"
+            if p.keys
+            else "needs no key"
+        )
         default = provider.DEFAULTS.get(p.name, "")
         if as_json:
             out(
-                json_line({"provider": p.name, "ready": bool(is_set) or not p.keys, "keys": p.keys, "default": default})
+                json_line(
+                    {
+                        "provider": p.name,
+                        "ready": bool(is_set) or not p.keys,
+                        "keys": p.keys,
+                        "default": default,
+                    }
+                )
             )
         else:
             out(f"{p.name:<12}  {state:<46}  {f'{p.name}:{default}' if default else ''}".rstrip())

@@ -21,11 +21,25 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 
 @click.command("ps")
 @click.option("--tree", is_flag=True, help="With the sub-agents of each run.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Also those that ended more than an hour ago.")
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="Also those that ended more than an hour ago."
+)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each run.")
-@click.option("-w", "--watch", is_flag=True, help="Again whenever something has changed, until Ctrl-C.")
-@click.option("--state", default="", metavar="STATES", help="Only these, as in running,failed. `open` means all live.")
-@click.option("--since", type=Duration(), metavar="TIME", help="Only those that were started so long ago at most.")
+@click.option(
+    "-w", "--watch", is_flag=True, help="Again whenever something has changed, until Ctrl-C."
+)
+@click.option(
+    "--state",
+    default="",
+    metavar="STATES",
+    help="Only these, as in running,failed. `open` means all live.",
+)
+@click.option(
+    "--since",
+    type=Duration(),
+    metavar="TIME",
+    help="Only those that were started so long ago at most.",
+)
 @click.option("-n", "--limit", type=int, default=1_000, show_default=True)
 @common
 @pass_door
@@ -39,7 +53,8 @@ def command(
     since: float | None,
     limit: int,
 ) -> None:
-    """List the runs of this project: those that are open, and those that ended within the last hour."""
+    """List the runs of this project: those that are open, and those that ended within the last
+    hour."""
     states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
     seen = None
     while True:
@@ -47,8 +62,13 @@ def command(
             lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
             waiting = {line.root: line for line in reversed(shelf.open_runs()) if line.waits_for}
         asked = {line.limit_of for line in waiting.values()}
-        lines = [line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line for line in lines]
-        lines = [line._replace(state=_asking(line.state)) if line.id in asked else line for line in lines]
+        lines = [
+            line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line
+            for line in lines
+        ]
+        lines = [
+            line._replace(state=_asking(line.state)) if line.id in asked else line for line in lines
+        ]
         if since is not None:
             first = time.time() * 1000 - since * 1000
             lines = [line for line in lines if line.created_at >= first]
@@ -100,7 +120,8 @@ def _nothing(door: CommandContext, everything: bool) -> str:
 
 
 def _asking(state: str) -> str:
-    """A run about whose limit somebody has to decide needs a person, whoever of its tree waits for it."""
+    """A run about whose limit somebody has to decide needs a person, whoever of its tree waits for
+    it."""
     return state if state in words.ENDS or state == "paused" else "needs_input"
 
 
@@ -109,12 +130,16 @@ def _as_json(lines: Sequence[ListedRun]) -> str:
 
 
 def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
-    """For each run that waits for its provider, or has somebody who does: what for, and what to do next."""
+    """For each run that waits for its provider, or has somebody who does: what for, and what to do
+    next."""
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     told = []
     for root, line in ((r, waiting[r]) for r in roots):
         about, verb = words.short_id(line.limit_of or root), "asks" if line.limit_of else "waits"
-        told.append(f"{about} {verb}: {parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)}")
+        told.append(
+            f"{about} {verb}: "
+            f"{parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)}"
+        )
     return "\n" + "\n".join(one_line(text, 400) for text in told) if told else ""
 
 
@@ -141,7 +166,8 @@ def _table(lines: Sequence[ListedRun], tree: bool) -> str:
     right = (5, 6, 7)
     return "\n".join(
         "  ".join(
-            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+            c.rjust(w) if i in right else c.ljust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     )

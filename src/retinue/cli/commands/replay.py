@@ -24,7 +24,13 @@ LONGEST_SECONDS = 2.0
 
 @click.command("replay")
 @run_argument(default="latest")
-@click.option("--speed", type=float, default=0.0, metavar="X", help="X times as fast as it was; 0 for at once.")
+@click.option(
+    "--speed",
+    type=float,
+    default=0.0,
+    metavar="X",
+    help="X times as fast as it was; 0 for at once.",
+)
 @click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
 @common
 @pass_door
@@ -59,4 +65,7 @@ def describe(row: Row) -> str:
     label = one_line(words.agent_label(order.label or order.agent), 60)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth
-    return f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} {words.state_text(state)}: {about}"
+    return (
+        f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} "
+        f"{words.state_text(state)}: {about}"
+    )

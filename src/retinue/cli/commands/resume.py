@@ -22,7 +22,11 @@ from retinue.view import totals as facts
 @click.command("resume")
 @run_argument(default="latest")
 @click.argument("instruction", nargs=-1)
-@click.option("--from-failed", is_flag=True, help="Retry the sub-agents that failed, then go on with their results.")
+@click.option(
+    "--from-failed",
+    is_flag=True,
+    help="Retry the sub-agents that failed, then go on with their results.",
+)
 @click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True)
@@ -37,7 +41,8 @@ def command(
     output_format: str,
     quiet: bool,
 ) -> int:
-    """Go on with a run: one that its process left open is taken up where it was, one that has ended gets a new turn."""
+    """Go on with a run: one that its process left open is taken up where it was, one that has ended
+    gets a new turn."""
     door.is_quiet = quiet
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
@@ -56,7 +61,10 @@ def command(
             client.ask(wire.Send(run=line.id, text=text))
         terms = wire.RunTerms(questions="ask" if wish.can_answer else "")
         id = client.ask(wire.Resume(run=line.id, task=text, terms=terms))["run"]
-        door.say(f"run {words.short_id(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
+        door.say(
+            f"run {words.short_id(id)} goes on"
+            + (f" from {line.short}" if id != line.id else " where it was")
+        )
         if bg:
             out(words.short_id(id))
             return exits.OK
@@ -67,12 +75,19 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
     """Let the failed sub-agents go on, and put what they report into words for their parent."""
     with RecordReader(door.places) as book:
         failed = [
-            r for r in book.tree(line.id).rows[1:] if facts.word(r) in words.FAILURES and r.spec.parent == line.id
+            r
+            for r in book.tree(line.id).rows[1:]
+            if facts.word(r) in words.FAILURES and r.spec.parent == line.id
         ]
     if not failed:
         raise Refused("failed", f"no sub-agent of {line.short} failed; leave out --from-failed")
-    labels = {r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed}
-    again = {id: client.ask(wire.Resume(run=id, task="Your last attempt failed. Try again."))["run"] for id in labels}
+    labels = {
+        r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed
+    }
+    again = {
+        id: client.ask(wire.Resume(run=id, task="Your last attempt failed. Try again."))["run"]
+        for id in labels
+    }
     for id, label in labels.items():
         door.say(f"retrying {label} as {words.short_id(again[id])}")
     client.ask(wire.Wait(runs=tuple(again.values())))

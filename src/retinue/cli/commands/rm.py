@@ -19,10 +19,17 @@ from retinue.view import format as words
 @click.command("rm")
 @run_argument("runs", nargs=-1)
 @click.option("--ended", is_flag=True, help="All runs that have ended.")
-@click.option("--older-than", type=Duration(), metavar="TIME", help="With --ended: only those that ended so long ago.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    metavar="TIME",
+    help="With --ended: only those that ended so long ago.",
+)
 @common
 @pass_door
-def command(door: CommandContext, runs: tuple[str, ...], ended: bool, older_than: float | None) -> int:
+def command(
+    door: CommandContext, runs: tuple[str, ...], ended: bool, older_than: float | None
+) -> int:
     """Delete runs that have ended, with their conversations and everything below them."""
     if bool(runs) == ended:
         raise click.UsageError("name the runs to delete, or say --ended.")
@@ -33,9 +40,15 @@ def command(door: CommandContext, runs: tuple[str, ...], ended: bool, older_than
         lines = [line for line in lines if line.ended_at is not None and line.ended_at <= last]
     for line in lines:
         if line.ended_at is None:
-            raise Refused("open", f"run {line.short} is still open; cancel it first: retinue cancel {line.short}")
+            raise Refused(
+                "open",
+                f"run {line.short} is still open; cancel it first: retinue cancel {line.short}",
+            )
         if line.parent:
-            raise Refused("root", f"{line.short} is part of run {words.short_id(line.root)}; delete that one instead")
+            raise Refused(
+                "root",
+                f"{line.short} is part of run {words.short_id(line.root)}; delete that one instead",
+            )
     if not lines:
         door.say("nothing to delete")
         return exits.OK

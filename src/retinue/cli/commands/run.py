@@ -25,12 +25,34 @@ def _prompting(command: Any) -> Any:
     for decorate in reversed(
         (
             click.argument("prompt", nargs=-1),
-            option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer."),
-            option("--agent", default="", metavar="NAME", help="The agent to run; see `retinue agents list`."),
+            option(
+                "-m",
+                "--model",
+                default="",
+                envvar=None,
+                help="PROVIDER:MODEL, or offline/explorer.",
+            ),
+            option(
+                "--agent",
+                default="",
+                metavar="NAME",
+                help="The agent to run; see `retinue agents list`.",
+            ),
             option("--agents", default="", metavar="FILE|JSON", help="More agents, as JSON."),
-            option("--family", multiple=True, metavar="NAME", help="How it starts sub-agents; `none` for not at all."),
-            option("--job", type=click.Choice(["map", "find", "review", "compare"]), help="For offline/explorer."),
-            option("-n", "--name", default="", help="A name for the run, by which it can be addressed."),
+            option(
+                "--family",
+                multiple=True,
+                metavar="NAME",
+                help="How it starts sub-agents; `none` for not at all.",
+            ),
+            option(
+                "--job",
+                type=click.Choice(["map", "find", "review", "compare"]),
+                help="For offline/explorer.",
+            ),
+            option(
+                "-n", "--name", default="", help="A name for the run, by which it can be addressed."
+            ),
             option("--bg", is_flag=True, help="Do not wait: print the run's id."),
         )
     ):
@@ -41,28 +63,70 @@ def _prompting(command: Any) -> Any:
 def _limiting(command: Any) -> Any:
     for decorate in reversed(
         (
-            option("--max-budget-usd", type=float, metavar="USD", help="What the whole tree may cost."),
-            option("--max-tokens", type=int, metavar="N", help="How many tokens the whole tree may use."),
+            option(
+                "--max-budget-usd", type=float, metavar="USD", help="What the whole tree may cost."
+            ),
+            option(
+                "--max-tokens",
+                type=int,
+                metavar="N",
+                help="How many tokens the whole tree may use.",
+            ),
             option(
                 "--on-limit",
                 type=click.Choice(["land", "ask", "stop"]),
                 help="At a limit of money or tokens: a last turn, ask you, or end at once.",
             ),
-            option("--max-turns", type=int, metavar="N", help="How many turns the run itself may take."),
-            option("--timeout", type=Duration(), metavar="TIME", help="When the run is ended: 90s, 10m, 1h."),
-            option("--strict", is_flag=True, help="Exit with 3 when a sub-agent failed, 4 when a call was denied."),
-            option("--permission-mode", default="", metavar="MODE", help="manual, acceptEdits, plan, dontAsk, auto..."),
+            option(
+                "--max-turns", type=int, metavar="N", help="How many turns the run itself may take."
+            ),
+            option(
+                "--timeout",
+                type=Duration(),
+                metavar="TIME",
+                help="When the run is ended: 90s, 10m, 1h.",
+            ),
+            option(
+                "--strict",
+                is_flag=True,
+                help="Exit with 3 when a sub-agent failed, 4 when a call was denied.",
+            ),
+            option(
+                "--permission-mode",
+                default="",
+                metavar="MODE",
+                help="manual, acceptEdits, plan, dontAsk, auto...",
+            ),
             option("--sandbox", default="", metavar="MODE", help="The same, in Codex's words."),
-            option("--yolo", "--dangerously-skip-permissions", is_flag=True, help="Permit everything."),
+            option(
+                "--yolo", "--dangerously-skip-permissions", is_flag=True, help="Permit everything."
+            ),
             option(
                 "--permission-prompts",
                 type=click.Choice(["auto", "terminal", "wait", "none"]),
                 default="auto",
                 help="Who answers: this terminal, any other (wait), or nobody.",
             ),
-            option("--allowed-tools", "--allowedTools", multiple=True, metavar="RULES", help="Permit these calls."),
-            option("--disallowed-tools", "--disallowedTools", multiple=True, metavar="RULES", help="Never these."),
-            option("--add-dir", multiple=True, type=click.Path(exists=True, file_okay=False), help="Also work there."),
+            option(
+                "--allowed-tools",
+                "--allowedTools",
+                multiple=True,
+                metavar="RULES",
+                help="Permit these calls.",
+            ),
+            option(
+                "--disallowed-tools",
+                "--disallowedTools",
+                multiple=True,
+                metavar="RULES",
+                help="Never these.",
+            ),
+            option(
+                "--add-dir",
+                multiple=True,
+                type=click.Path(exists=True, file_okay=False),
+                help="Also work there.",
+            ),
             option("--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers of tools."),
             option("--strict-mcp-config", is_flag=True, help="Only those servers."),
         )
@@ -74,21 +138,70 @@ def _limiting(command: Any) -> Any:
 def _showing(command: Any) -> Any:
     for decorate in reversed(
         (
-            option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text"),
+            option(
+                "--output-format",
+                type=click.Choice(["text", "json", "stream-json"]),
+                default="text",
+            ),
             option("--input-format", type=click.Choice(["text", "stream-json"]), default="text"),
-            option("--json", "as_json", is_flag=True, help="The same as --output-format stream-json."),
-            option("--include-partial-messages", is_flag=True, help="Text as it comes, in stream-json."),
-            option("-p", "--print", "is_print", is_flag=True, help="Headless: no live view, nobody is asked."),
-            option("-o", "--output-last-message", default="", metavar="FILE", help="Also write the answer there."),
-            option("--write", default="", metavar="FILE", help="Also write the answer there, to be kept."),
-            option("--output-schema", "--json-schema", default="", metavar="FILE|JSON", help="What it must match."),
-            option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 on findings this severe."),
+            option(
+                "--json", "as_json", is_flag=True, help="The same as --output-format stream-json."
+            ),
+            option(
+                "--include-partial-messages", is_flag=True, help="Text as it comes, in stream-json."
+            ),
+            option(
+                "-p",
+                "--print",
+                "is_print",
+                is_flag=True,
+                help="Headless: no live view, nobody is asked.",
+            ),
+            option(
+                "-o",
+                "--output-last-message",
+                default="",
+                metavar="FILE",
+                help="Also write the answer there.",
+            ),
+            option(
+                "--write",
+                default="",
+                metavar="FILE",
+                help="Also write the answer there, to be kept.",
+            ),
+            option(
+                "--output-schema",
+                "--json-schema",
+                default="",
+                metavar="FILE|JSON",
+                help="What it must match.",
+            ),
+            option(
+                "--fail-on",
+                type=click.Choice(SEVERITIES),
+                help="Exit with 1 on findings this severe.",
+            ),
             option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
             option("--ax-screen-reader", is_flag=True, help="Flat lines that can be read aloud."),
             option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
-            option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run."),
-            option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run."),
-            option("--fork-session", is_flag=True, envvar=None, help="With -c or -r: leave that run as it is."),
+            option(
+                "-c",
+                "--continue",
+                "go_on",
+                is_flag=True,
+                envvar=None,
+                help="Go on with the latest run.",
+            ),
+            option(
+                "-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run."
+            ),
+            option(
+                "--fork-session",
+                is_flag=True,
+                envvar=None,
+                help="With -c or -r: leave that run as it is.",
+            ),
             option("--no-session-persistence", is_flag=True, help="Keep nothing."),
         )
     ):
@@ -109,8 +222,14 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     """
     is_again = flags["go_on"] or bool(flags["resume"])
     setup, value = asking.configured(door, flags, keep=_kept(flags, is_again))
-    setup = replace(setup, permission_mode=_mode(setup.permission_mode, flags["sandbox"], flags["yolo"]))
-    door.is_quiet, door.color, door.is_reader = flags["quiet"], flags["color"], flags["ax_screen_reader"]
+    setup = replace(
+        setup, permission_mode=_mode(setup.permission_mode, flags["sandbox"], flags["yolo"])
+    )
+    door.is_quiet, door.color, door.is_reader = (
+        flags["quiet"],
+        flags["color"],
+        flags["ax_screen_reader"],
+    )
     _check(flags, is_again)
     wish = _wish(door, flags)
     if is_again:
@@ -123,11 +242,16 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     text = asking.prompt(flags["prompt"]) + (f"\n\njob: {flags['job']}" if flags["job"] else "")
     with line_to(door, wish) as client:
         run = start(door, client, planned, text, terms, wish)
-        return _background(door, run, wish) if wish.is_background else carry_out(door, client, run, wish)
+        return (
+            _background(door, run, wish)
+            if wish.is_background
+            else carry_out(door, client, run, wish)
+        )
 
 
 def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
-    """Flags that the configuration does not fill in: other words have said it, or a run goes on with its own."""
+    """Flags that the configuration does not fill in: other words have said it, or a run goes on
+    with its own."""
     kept = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
     return kept | ({"agent"} if is_again else set())
 
@@ -136,11 +260,15 @@ def _check(flags: dict[str, Any], is_again: bool) -> None:
     if flags["bg"] and flags["no_session_persistence"]:
         raise click.UsageError("--bg needs a store: leave out --no-session-persistence.")
     if flags["no_session_persistence"] and is_again:
-        raise click.UsageError("to go on with a run is to persist it: leave out --no-session-persistence.")
+        raise click.UsageError(
+            "to go on with a run is to persist it: leave out --no-session-persistence."
+        )
     if flags["fork_session"] and not is_again:
         raise click.UsageError("--fork-session goes with --continue or --resume.")
     if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["bg"]):
-        raise click.UsageError("with --input-format stream-json the prompts come from stdin, in the foreground.")
+        raise click.UsageError(
+            "with --input-format stream-json the prompts come from stdin, in the foreground."
+        )
 
 
 def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
@@ -154,7 +282,8 @@ def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
         is_headless=headless,
         is_background=flags["bg"],
         waits=prompts == "wait",
-        can_answer=prompts == "terminal" or (prompts == "auto" and is_tty and not headless and not flags["bg"]),
+        can_answer=prompts == "terminal"
+        or (prompts == "auto" and is_tty and not headless and not flags["bg"]),
         is_strict=flags["strict"],
         fail_on=flags["fail_on"] or "",
         files=tuple(answer_file.settled(f, door.places.cwd) for f in named if f),
@@ -182,7 +311,9 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
     with RunListing(door.places) as shelf:
         line = shelf.resolve(flags["resume"] or "latest")
     if setup.model or setup.agent:
-        raise ConfigError("a run goes on with its own agent and model; start a new run to use another")
+        raise ConfigError(
+            "a run goes on with its own agent and model; start a new run to use another"
+        )
     text = asking.prompt(flags["prompt"])
     terms = _terms(door, setup, wish)
     wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
@@ -192,8 +323,15 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
     with line_to(door, wish) as client:
         run = client.ask(want)["run"]
         how = "forked from" if flags["fork_session"] else "goes on from"
-        door.say(f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} {line.short}")
-        return _background(door, run, wish) if wish.is_background else carry_out(door, client, run, wish)
+        door.say(
+            f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} "
+            f"{line.short}"
+        )
+        return (
+            _background(door, run, wish)
+            if wish.is_background
+            else carry_out(door, client, run, wish)
+        )
 
 
 def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
@@ -203,7 +341,9 @@ def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
     return exits.OK
 
 
-def _converse(door: CommandContext, planned: PlannedRun, terms: wire.RunTerms, wish: RunDisplay) -> int:
+def _converse(
+    door: CommandContext, planned: PlannedRun, terms: wire.RunTerms, wish: RunDisplay
+) -> int:
     """One prompt after the other from stdin, each going on where the last one ended."""
     code, run = exits.OK, ""
     with line_to(door, wish) as client:

@@ -15,7 +15,9 @@ from retinue.host.listing import RunListing
 @click.command("send")
 @run_argument()
 @click.argument("message", nargs=-1)
-@click.option("--steer", is_flag=True, help="Break the current turn off, instead of waiting for the next.")
+@click.option(
+    "--steer", is_flag=True, help="Break the current turn off, instead of waiting for the next."
+)
 @common
 @pass_door
 def command(door: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
@@ -25,4 +27,6 @@ def command(door: CommandContext, run: str, message: tuple[str, ...], steer: boo
     text = asking.prompt(message)
     with line_to(door) as client:
         client.ask(wire.Send(run=line.id, text=text, steer=steer))
-    door.say(f"sent to {line.name}; it is on record, and read at its {'new' if steer else 'next'} turn")
+    door.say(
+        f"sent to {line.name}; it is on record, and read at its {'new' if steer else 'next'} turn"
+    )

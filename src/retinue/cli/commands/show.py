@@ -27,7 +27,8 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 @common
 @pass_door
 def command(door: CommandContext, run: str, as_json: bool) -> None:
-    """Show one run: who worked, what they spent, what came of it. RUN is part of an id, a name, or run/agent."""
+    """Show one run: who worked, what they spent, what came of it. RUN is part of an id, a name, or
+    run/agent."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     with RecordReader(door.places) as book:
@@ -37,9 +38,22 @@ def command(door: CommandContext, run: str, as_json: bool) -> None:
             for item in book.history(final):
                 for _ in teller.tell(item):
                     pass
-            out(json_line({**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}))
+            out(
+                json_line(
+                    {**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}
+                )
+            )
             return
-    out("\n".join([*_header(final, line.state), "", *_tree(final, line.state == "paused"), *_result(final)]))
+    out(
+        "\n".join(
+            [
+                *_header(final, line.state),
+                "",
+                *_tree(final, line.state == "paused"),
+                *_result(final),
+            ]
+        )
+    )
 
 
 def _agent(row: Row, final: TreeRecord) -> dict[str, object]:
@@ -73,10 +87,13 @@ def _header(final: TreeRecord, state: str) -> list[str]:
     lines = [
         f"run      {top.spec.id} ({words.short_id(top.spec.id)})",
         f"task     {one_line(order.task, 200)}",
-        f"state    {words.glyph(state)} {words.state_text(state)}" + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {one_line(words.agent_label(order.agent))}, {one_line(top.run.model_used or top.spec.model)}",
+        f"state    {words.glyph(state)} {words.state_text(state)}"
+        + (f" ({end.stop})" if end is not None else ""),
+        f"agent    {one_line(words.agent_label(order.agent))}, "
+        f"{one_line(top.run.model_used or top.spec.model)}",
         f"where    {one_line(order.cwd) or '-'}",
-        f"started  {_clock(top.spec.created_at)}, {words.span(facts.elapsed(top, int(time.time() * 1000)))}",
+        f"started  {_clock(top.spec.created_at)}, "
+        f"{words.span(facts.elapsed(top, int(time.time() * 1000)))}",
         f"spent    {tokens}, {usd}, {top.run.turn} turns of its own",
     ]
     if lacking := facts.missing(top):
@@ -86,7 +103,11 @@ def _header(final: TreeRecord, state: str) -> list[str]:
     for row in final.rows:
         if why := facts.waits_for(row):
             about = facts.limit_of(row)
-            kind, more, who = facts.waits_kind(row), facts.more_of(row), words.short_id(about or top.spec.id)
+            kind, more, who = (
+                facts.waits_kind(row),
+                facts.more_of(row),
+                words.short_id(about or top.spec.id),
+            )
             told = parked.advice(kind, why, row.spec.model, who, more)
             lines.append(f"{'asks ' if about else 'waits'}    {one_line(told, 400)}")
             break
@@ -99,11 +120,15 @@ def _header(final: TreeRecord, state: str) -> list[str]:
 
 
 def _loaded(final: TreeRecord) -> list[str]:
-    """The files that are part of somebody's instructions, each once, and what they cost in every turn."""
+    """The files that are part of somebody's instructions, each once, and what they cost in every
+    turn."""
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.order.loaded}
     if not files:
         return []
-    each = [f"{one_line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)" for f in files.values()]
+    each = [
+        f"{one_line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)"
+        for f in files.values()
+    ]
     total = f"         about {words.count(sum(f.tokens for f in files.values()))} tokens a turn"
     lines = [f"{'files' if n == 0 else '':<9}{text}" for n, text in enumerate(each)]
     return lines + ([total] if len(each) > 1 else [])
@@ -114,8 +139,15 @@ def _limits(final: TreeRecord) -> str | None:
     if account is None or all(limit is None for limit in account.limit):
         return None
     parts = []
-    shows: tuple[Callable[[int], str], ...] = (words.count, lambda n: words.money(n / 1e9), str, str)
-    for limit, used, show, guess in zip(account.limit, account.spent, shows, (*account.guess[:2], 0, 0), strict=True):
+    shows: tuple[Callable[[int], str], ...] = (
+        words.count,
+        lambda n: words.money(n / 1e9),
+        str,
+        str,
+    )
+    for limit, used, show, guess in zip(
+        account.limit, account.spent, shows, (*account.guess[:2], 0, 0), strict=True
+    ):
         if limit is not None:
             filled = min(10, round(10 * used / limit)) if limit else 10
             spent = words.bound(show(used), is_bound=bool(guess))
@@ -140,9 +172,11 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
         state = "paused" if is_paused and facts.ending(row) is None else facts.word(row)
         label = one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 24)
         out_lines.append(
-            f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  {words.state_text(state)}  "
+            f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  "
+            f"{words.state_text(state)}  "
             f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
-            f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
+            f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn "
+            f"{row.run.turn}"
             + _cached(row)
             + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
         )
@@ -161,7 +195,9 @@ def _cached(row: Row) -> str:
     """What its prompts were to find in the provider's cache, and found."""
     cached = row.run.cache
     return (
-        f"  cache {words.count(cached.read)}/{words.count(cached.expected)}" if cached.expected or cached.read else ""
+        f"  cache {words.count(cached.read)}/{words.count(cached.expected)}"
+        if cached.expected or cached.read
+        else ""
     )
 
 
@@ -172,7 +208,9 @@ def _result(final: TreeRecord) -> list[str]:
     lines = ["", several_lines(end.text)] if end.text else []
     if end.error and end.state != "completed":
         lines += ["", f"error: {several_lines(end.error)}"]
-    return lines + [f"artifact {a.sha256} ({a.bytes} bytes): the whole of what was cut" for a in end.artifacts]
+    return lines + [
+        f"artifact {a.sha256} ({a.bytes} bytes): the whole of what was cut" for a in end.artifacts
+    ]
 
 
 def _clock(at: int) -> str:

@@ -25,10 +25,14 @@ WAIT_SECONDS = 15.0
 @common
 @pass_door
 def command(door: CommandContext, everything: bool) -> int:
-    """End the host of this project. Open runs are kept as they are: `retinue resume` goes on with them."""
+    """End the host of this project. Open runs are kept as they are: `retinue resume` goes on with
+    them."""
     targets = [door.places]
     if everything:
-        targets = [places.find(door.environ, cwd=os.path.dirname(f), store=f) for f in places.every_store(door.environ)]
+        targets = [
+            places.find(door.environ, cwd=os.path.dirname(f), store=f)
+            for f in places.every_store(door.environ)
+        ]
         targets = [_own(door, t) for t in targets]
     n = 0
     for target in targets:
@@ -43,7 +47,10 @@ def command(door: CommandContext, everything: bool) -> int:
             pid, n_open = status["pid"], status["open"]
         except errors.HostSilent as error:
             _kill(error.pid)
-            note(f"retinue: host {error.pid} did not answer and was killed; what is on record is kept")
+            note(
+                f"retinue: host {error.pid} did not answer and was killed; what is on record is "
+                "kept"
+            )
             pid, n_open = error.pid, 0
         if not _gone(target):
             note(f"retinue: the host {pid} is still closing; its runs are on record")
@@ -56,7 +63,8 @@ def command(door: CommandContext, everything: bool) -> int:
 
 
 def _kill(pid: int) -> None:
-    """By its own number, which the system told of the other end of the line; what it runs ends with it."""
+    """By its own number, which the system told of the other end of the line; what it runs ends with
+    it."""
     if pid > 1 and pid != os.getpid():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -14,12 +14,18 @@ from retinue.view.format import json_line
 
 @click.command("tools")
 @click.argument("names", nargs=-1, metavar="[NAME | explain NAME]")
-@click.option("--run", default="latest", metavar="RUN", help="With explain: the run that would call it.")
-@click.option("--args", default="{}", metavar="JSON", help="With explain: the arguments of the call.")
+@click.option(
+    "--run", default="latest", metavar="RUN", help="With explain: the run that would call it."
+)
+@click.option(
+    "--args", default="{}", metavar="JSON", help="With explain: the arguments of the call."
+)
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def command(door: CommandContext, names: tuple[str, ...], run: str, args: str, as_json: bool) -> None:
+def command(
+    door: CommandContext, names: tuple[str, ...], run: str, args: str, as_json: bool
+) -> None:
     """List the built-in tools, or show one: what it does to the world, and its arguments.
 
     `explain NAME` says whether a run that is going on may call a tool, and which rule says so.
@@ -48,7 +54,9 @@ def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
         line = shelf.resolve(run)
     if line.state in words.ENDS:
         raise Refused(
-            "ended", f"run {line.short} has ended ({words.state_text(line.state)}): it calls nothing any more"
+            "ended",
+            f"run {line.short} has ended ({words.state_text(line.state)}): it calls nothing any "
+            "more",
         )
     (name, *_) = tool_names(tool)
     with line_to(door) as client:
@@ -64,7 +72,11 @@ def _list(name: str, as_json: bool) -> None:
     for tool in found:
         risk = getattr(tool, "risk", "execute")
         if as_json:
-            out(json_line({**msgspec.to_builtins(tool.schema), "risk": risk, "restart": tool.restart}))
+            out(
+                json_line(
+                    {**msgspec.to_builtins(tool.schema), "risk": risk, "restart": tool.restart}
+                )
+            )
         elif name:
             out(f"{tool.schema.name}  ({risk}, {tool.restart})\n\n{tool.schema.description}\n")
             out(msgspec.json.format(msgspec.json.encode(tool.schema.parameters), indent=2).decode())

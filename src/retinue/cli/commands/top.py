@@ -10,7 +10,10 @@ from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.errors import ConfigError
 
-MISSING = "retinue top needs the extra `tui`: install retinue[tui]. Without it: `retinue ps --watch`, `retinue attach`."
+MISSING = (
+    "retinue top needs the extra `tui`: install retinue[tui]. Without it: `retinue ps "
+    "--watch`, `retinue attach`."
+)
 
 
 @click.command("top")
@@ -35,7 +38,9 @@ def command(door: CommandContext, run: str) -> None:
             found = shelf.resolve(run)
         opened, top = found.id, found.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigError("retinue top needs a terminal. In a pipe: `retinue ps --tree`, `retinue ps --json`.")
+        raise ConfigError(
+            "retinue top needs a terminal. In a pipe: `retinue ps --tree`, `retinue ps --json`."
+        )
     board = ProjectRuns(door.places, carried(door.environ), top)
     try:
         TopApp(board, opened).run()

@@ -31,14 +31,18 @@ ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--list", "list_all", is_flag=True, help="List the projects that are trusted.")
 @click.option("--revoke", is_flag=True, help="Trust this project no more.")
-@click.option("--check", is_flag=True, help="Only say whether it is trusted: exits with 1 when it is not.")
+@click.option(
+    "--check", is_flag=True, help="Only say whether it is trusted: exits with 1 when it is not."
+)
 @common
 @pass_door
-def command(door: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool) -> int:
+def command(
+    door: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool
+) -> int:
     """Let a project's own files take effect, after showing what they would do.
 
-    Trust holds for the directory with exactly these files. When one of them changes, it has to be given again.
-    """
+    Trust holds for the directory with exactly these files. When one of them changes, it has to be
+    given again."""
     from retinue.host.project_trust import open_trust_file
 
     if sum((list_all, revoke, check)) > 1:
@@ -124,7 +128,10 @@ def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
         ("advice that would be put into prompts", _advice(seen)),
         ("not run in any case", _hooks(seen)),
         ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(seen.refused.items()))),
-        ("all files", (f"{_name(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items()))),
+        (
+            "all files",
+            (f"{_name(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items())),
+        ),
     )
     for title, lines in sections:
         listed = list(lines)
@@ -143,14 +150,18 @@ def _settings(seen: ProjectTrust) -> Iterator[str]:
     from retinue.formats.toml_positions import dotted
 
     for name in sorted(seen.files):
-        if os.path.basename(os.path.dirname(name)) != ".retinue" or not os.path.basename(name).startswith("config."):
+        if os.path.basename(os.path.dirname(name)) != ".retinue" or not os.path.basename(
+            name
+        ).startswith("config."):
             continue
         layer = read_layer(os.path.join(seen.root, name), "project")
         for key, found in layer.found.items():
             if key[0] == "mcp_servers":
                 yield f"{_one(dotted(key), 200)}: {_command(found.value)}  ({_name(name)})"
             else:
-                yield f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({_name(name)})"
+                yield (
+                    f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({_name(name)})"
+                )
         for problem in layer.problems:
             yield f"wrong, and so not used: {_name(str(problem))}"
 
@@ -178,12 +189,17 @@ def _servers(seen: ProjectTrust) -> Iterator[str]:
 
 
 def _command(fields: Any) -> str:
-    """A server's command as it would be started, or where it is; of variables and headers only the names."""
+    """A server's command as it would be started, or where it is; of variables and headers only the
+    names."""
     if not isinstance(fields, dict):
         return "(no server)"
     args = fields.get("args") or []
     what = (
-        " ".join(json_text(json.dumps(a, ensure_ascii=False)) for a in [fields.get("command"), *args] if a)
+        " ".join(
+            json_text(json.dumps(a, ensure_ascii=False))
+            for a in [fields.get("command"), *args]
+            if a
+        )
         if fields.get("command")
         else _name(str(fields.get("url") or fields.get("httpUrl") or "(nothing)"))
     )
@@ -209,11 +225,20 @@ def _agents(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
         here = os.path.join(seen.root, folder)
         if not os.path.isdir(here):
             continue
-        found = find_agents(here, None, seen.root, trusted=True, config_home=os.path.dirname(config_home(door.environ)))
+        found = find_agents(
+            here,
+            None,
+            seen.root,
+            trusted=True,
+            config_home=os.path.dirname(config_home(door.environ)),
+        )
         for spec in (*found.agents.values(), *(s.spec for s in found.shadowed)):
             more = [f"mode {spec.permission_mode}"] if spec.permission_mode in WIDENING else []
             more += [_name(rule) for rule in spec.rules if rule.startswith("allow")]
-            more += [f"server {_name(name)}: {_command(fields)}" for name, fields in spec.mcp_servers.items()]
+            more += [
+                f"server {_name(name)}: {_command(fields)}"
+                for name, fields in spec.mcp_servers.items()
+            ]
             where = os.path.relpath(spec.source.path, seen.root)
             line = f"{_one(spec.name, 100)} ({_name(where)}): {_cut('; '.join(more), 2_000)}"
             if more and line not in said:
@@ -226,7 +251,9 @@ def _advice(seen: ProjectTrust) -> Iterator[str]:
         base = os.path.basename(name)
         if base in ADVICE or base == "SKILL.md":
             size = (
-                os.stat(os.path.join(seen.root, name)).st_size if os.path.exists(os.path.join(seen.root, name)) else 0
+                os.stat(os.path.join(seen.root, name)).st_size
+                if os.path.exists(os.path.join(seen.root, name))
+                else 0
             )
             yield f"{_name(name)}, {size} bytes"
 

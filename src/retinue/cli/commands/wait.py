@@ -18,14 +18,18 @@ from retinue.view.format import json_line
 
 @click.command("wait")
 @run_argument("runs", nargs=-1)
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Wait so long at most; then exit with 5.")
+@click.option(
+    "--timeout", type=Duration(), metavar="TIME", help="Wait so long at most; then exit with 5."
+)
 @click.option("--any", "first", is_flag=True, help="Until the first of them has ended.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def command(door: CommandContext, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool) -> int:
-    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them completed, with 4
-    when the time is over and one of them waits for a person."""
+def command(
+    door: CommandContext, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool
+) -> int:
+    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them
+    completed, with 4 when the time is over and one of them waits for a person."""
     with RunListing(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs or ("latest",)]
     states = {line.id: line.state for line in lines}
@@ -49,7 +53,9 @@ def command(door: CommandContext, runs: tuple[str, ...], timeout: float | None, 
 def _asks(door: CommandContext, states: Mapping[str, str | None]) -> bool:
     """Whether one that is still open waits for a person."""
     with RunListing(door.places) as shelf:
-        asking = [line for line in shelf.open_runs() if line.state == "needs_input" or line.limit_of]
+        asking = [
+            line for line in shelf.open_runs() if line.state == "needs_input" or line.limit_of
+        ]
     for line in asking:
         if not states.get(line.id, "-") or not states.get(line.root, "-"):
             note(f"{line.name} needs you: retinue approve {line.short}")

@@ -1,6 +1,6 @@
-"""What works on this machine and in this project, what does not, and how to mend it. Each check looks and changes
-nothing; what one of them stumbles over is its own finding, never the end of the others.
-"""
+"""What works on this machine and in this project, what does not, and how to mend it. Each check
+looks and changes nothing; what one of them stumbles over is its own finding, never the end of the
+others."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Came(NamedTuple):
 
 
 def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str, Came | None]:
-    """What each came to; None for those that took too long. They are left behind: a name that is looked up cannot be
-    given up on in any other way."""
+    """What each came to; None for those that took too long. They are left behind: a name that is
+    looked up cannot be given up on in any other way."""
     done: dict[str, Came | None] = dict.fromkeys(works)
     threads = []
     for name, work in works.items():
@@ -94,7 +94,9 @@ def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str
             try:
                 done[name] = Came(work())
             except Exception as error:
-                done[name] = Came(" ".join(str(error).split())[:200] or type(error).__name__, is_good=False)
+                done[name] = Came(
+                    " ".join(str(error).split())[:200] or type(error).__name__, is_good=False
+                )
 
         thread = threading.Thread(target=carry, daemon=True)
         thread.start()

@@ -31,7 +31,10 @@ LANDLOCK_CREATE_RULESET = 444
 def python(door: CommandContext) -> Iterator[Finding]:
     from retinue import __version__
 
-    text = f"retinue {__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    text = (
+        f"retinue {__version__} on Python {platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}"
+    )
     is_new = sys.version_info >= (3, 11)
     fix = "" if is_new else "use Python 3.11 or newer"
     yield Finding(name="python", state="ok" if is_new else "broken", text=text, fix=fix)
@@ -49,7 +52,9 @@ def libraries(door: CommandContext) -> Iterator[Finding]:
     sqlite = apsw.sqlite_lib_version()
     if missing:
         fix = "install retinue again: pip install --force-reinstall retinue"
-        yield Finding(name="libraries", state="broken", text=f"missing: {', '.join(missing)}", fix=fix)
+        yield Finding(
+            name="libraries", state="broken", text=f"missing: {', '.join(missing)}", fix=fix
+        )
         return
     is_new = tuple(int(n) for n in sqlite.split(".")[:3]) >= SQLITE
     yield Finding(
@@ -61,7 +66,10 @@ def libraries(door: CommandContext) -> Iterator[Finding]:
 
 
 def extras(door: CommandContext) -> Iterator[Finding]:
-    there = {name: all(importlib.util.find_spec(m) for m in modules) for name, (modules, _) in EXTRAS.items()}
+    there = {
+        name: all(importlib.util.find_spec(m) for m in modules)
+        for name, (modules, _) in EXTRAS.items()
+    }
     missing = [name for name, is_there in there.items() if not is_there]
     have = ", ".join(name for name in there if there[name]) or "none"
     if not missing:
@@ -92,7 +100,10 @@ def sandbox(door: CommandContext) -> Iterator[Finding]:
     weak = [p for p in found.promises if p.startswith("no ") or "only" in p]
     text = "; ".join([_version(found.program), *found.promises, *more])
     fix = (
-        "run as a user of your own, or where control groups can be made, for limits on all of a command" if weak else ""
+        "run as a user of your own, or where control groups can be made, for limits on all of a "
+        "command"
+        if weak
+        else ""
     )
     yield Finding(name="sandbox", state="degraded" if weak else "ok", text=text, fix=fix)
 
@@ -100,7 +111,9 @@ def sandbox(door: CommandContext) -> Iterator[Finding]:
 def _namespaces() -> str:
     try:
         with open("/proc/sys/user/max_user_namespaces", encoding="ascii") as file:
-            return "allowed" if int(file.read()) > 0 else "forbidden (sysctl user.max_user_namespaces)"
+            return (
+                "allowed" if int(file.read()) > 0 else "forbidden (sysctl user.max_user_namespaces)"
+            )
     except (OSError, ValueError):
         return "unknown"
 
@@ -117,7 +130,9 @@ def _landlock() -> str:
 
 def _version(program: str) -> str:
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=5, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return f"it does not start ({error})"
     return " ".join((done.stdout or done.stderr).splitlines()[:1]) or "of unknown version"
@@ -144,12 +159,28 @@ def terminal(door: CommandContext) -> Iterator[Finding]:
     encoding = (getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False)).lower()
     is_utf = encoding.replace("-", "") == "utf8"
     deep = env.get("COLORTERM", "") in ("truecolor", "24bit")
-    colors = "off (NO_COLOR)" if env.get("NO_COLOR") else "of 24 bits" if deep else "plain" if is_tty else "off"
+    colors = (
+        "off (NO_COLOR)"
+        if env.get("NO_COLOR")
+        else "of 24 bits"
+        if deep
+        else "plain"
+        if is_tty
+        else "off"
+    )
     if env.get("TERM") in ("dumb", None, "") and is_tty:
         colors = "off (TERM is dumb or not set)"
     size = shutil.get_terminal_size()
-    text = f"{'a terminal' if is_tty else 'not a terminal'}, {size.columns} columns, colours {colors}, {encoding}"
-    fix = "" if is_utf else "set a UTF-8 locale, as in LANG=C.UTF-8: marks and borders are plain letters without it"
+    text = (
+        f"{'a terminal' if is_tty else 'not a terminal'}, {size.columns} columns, colours "
+        f"{colors}, {encoding}"
+    )
+    fix = (
+        ""
+        if is_utf
+        else "set a UTF-8 locale, as in LANG=C.UTF-8: marks and borders are plain letters without "
+        "it"
+    )
     if os.environ.get("PYTHONIOENCODING"):
         text += " (PYTHONIOENCODING)"
     yield Finding(name="terminal", state="ok" if is_utf else "degraded", text=text, fix=fix)

@@ -16,9 +16,16 @@ def configuration(door: CommandContext) -> Iterator[Finding]:
 
     settings = load(door.project, strict=False)
     for problem in settings.problems:
-        yield Finding(name="configuration", state="broken", text=str(problem), fix=f"edit {problem.where}")
+        yield Finding(
+            name="configuration", state="broken", text=str(problem), fix=f"edit {problem.where}"
+        )
     for name, hint in unknown_variables(door):
-        yield Finding(name="configuration", state="degraded", text=f"{name} means nothing.{hint}", fix=f"unset {name}")
+        yield Finding(
+            name="configuration",
+            state="degraded",
+            text=f"{name} means nothing.{hint}",
+            fix=f"unset {name}",
+        )
     if not settings.problems:
         files = [layer.where for layer in settings.layers if layer.kind in ("user", "project")]
         user = user_file(door.environ)
@@ -72,15 +79,25 @@ def trust(door: CommandContext) -> Iterator[Finding]:
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
         return
     if text := stands.problem():
-        yield Finding(name="trust", state="degraded", text=text, fix="look at what they would do: retinue trust")
+        yield Finding(
+            name="trust",
+            state="degraded",
+            text=text,
+            fix="look at what they would do: retinue trust",
+        )
     else:
         text = (
-            f"{len(stands.files)} files are trusted" if stands.is_trusted else "this project has nothing to be trusted"
+            f"{len(stands.files)} files are trusted"
+            if stands.is_trusted
+            else "this project has nothing to be trusted"
         )
         yield Finding(name="trust", state="ok", text=text)
     for name, reason in stands.refused.items():
         yield Finding(
-            name="trust", state="degraded", text=f"{name}: {reason}", fix="replace it by a file of the project"
+            name="trust",
+            state="degraded",
+            text=f"{name}: {reason}",
+            fix="replace it by a file of the project",
         )
 
 
@@ -99,7 +116,10 @@ def agents(door: CommandContext) -> Iterator[Finding]:
     )
     count = Counter(c.severity for c in lint(library))
     n_errors, n_warnings = count["error"], count["warning"]
-    text = f"{len(library.agents)} usable, {len(library.broken)} broken; {n_errors} errors, {n_warnings} warnings"
+    text = (
+        f"{len(library.agents)} usable, {len(library.broken)} broken; {n_errors} errors, "
+        f"{n_warnings} warnings"
+    )
     state = "degraded" if library.broken or n_errors or n_warnings else "ok"
     fix = "retinue agents lint" if state != "ok" else ""
     yield Finding(name="agents", state=state, text=text, fix=fix)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Models: which would be asked, whose keys are set, and whether their providers answer. No key is sent anywhere."""
+"""Models: which would be asked, whose keys are set, and whether their providers answer. No key is
+sent anywhere."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ from retinue.errors import ConfigError, NoProvider
 SECONDS = 2.0
 
 
-def _environment(door: CommandContext) -> tuple[str, str, dict[str, str], Mapping[str, tuple[str, ...]]]:
-    """The configured model, where that is said, the environment with what is configured, and what is allowed."""
+def _environment(
+    door: CommandContext,
+) -> tuple[str, str, dict[str, str], Mapping[str, tuple[str, ...]]]:
+    """The configured model, where that is said, the environment with what is configured, and what
+    is allowed."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host.project_config import load
 
@@ -42,17 +46,24 @@ def model(door: CommandContext) -> Iterator[Finding]:
     try:
         choice = provider.choose(calm, config=name)
     except NoProvider as error:
-        yield Finding(name="model", state="broken", text=f"{name} ({where}): {error.problem}", fix=error.fix)
+        yield Finding(
+            name="model", state="broken", text=f"{name} ({where}): {error.problem}", fix=error.fix
+        )
         return
     except ConfigError as error:
         yield Finding(
-            name="model", state="broken", text=f"({where}) {error}", fix="retinue config set models.default ..."
+            name="model",
+            state="broken",
+            text=f"({where}) {error}",
+            fix="retinue config set models.default ...",
         )
         return
     head, _, tail = choice.model.partition(":")
     if head in allow and not any(fnmatchcase(tail, pattern) for pattern in allow[head]):
         fix = f"add it to models.allow.{head}, or choose another"
-        yield Finding(name="model", state="broken", text=f"{choice.model} is not in models.allow", fix=fix)
+        yield Finding(
+            name="model", state="broken", text=f"{choice.model} is not in models.allow", fix=fix
+        )
         return
     why = where if name else choice.why
     if choice.model == provider.OFFLINE and not name:
@@ -87,13 +98,24 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         names = ", ".join(n for n, _ in named)
         keys = ", ".join(sorted({f"{k} is set" for _, k in named if k})) or "needs no key"
         if offline:
-            yield Finding(name="providers", state="ok", text=f"{names}: {keys}; not asked (--offline)")
+            yield Finding(
+                name="providers", state="ok", text=f"{names}: {keys}; not asked (--offline)"
+            )
             continue
         said = told[url] or Came(f"no answer within {SECONDS:g} s", is_good=False)
         host = urlsplit(url).netloc.rpartition("@")[2]
-        fix = "" if said.is_good else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's address"
-        text = f"{names}: {keys}; {host} {said.text if said.is_good else f'does not answer ({said.text})'}"
-        yield Finding(name="providers", state="ok" if said.is_good else "degraded", text=text, fix=fix)
+        fix = (
+            ""
+            if said.is_good
+            else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's address"
+        )
+        text = (
+            f"{names}: {keys}; {host} "
+            f"{said.text if said.is_good else f'does not answer ({said.text})'}"
+        )
+        yield Finding(
+            name="providers", state="ok" if said.is_good else "degraded", text=text, fix=fix
+        )
 
 
 class _Still(urllib.request.HTTPRedirectHandler):
@@ -107,10 +129,14 @@ def _knock(url: str, environ: Mapping[str, str]) -> Callable[[], str]:
     """Any answer will do: who says 401 is there."""
 
     def knock() -> str:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler(_proxies(url, environ)), _Still)
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler(_proxies(url, environ)), _Still
+        )
         began = time.monotonic()
         try:
-            with opener.open(urllib.request.Request(url, headers={"User-Agent": "retinue"}), timeout=SECONDS):
+            with opener.open(
+                urllib.request.Request(url, headers={"User-Agent": "retinue"}), timeout=SECONDS
+            ):
                 pass
         except urllib.error.HTTPError as error:
             error.close()
@@ -125,7 +151,10 @@ def _proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
     parts = urlsplit(url)
     exempt = (environ.get("no_proxy") or environ.get("NO_PROXY") or "").replace(",", " ").split()
     host = parts.hostname or ""
-    if any(name == "*" or host == name.lstrip(".") or host.endswith("." + name.lstrip(".")) for name in exempt):
+    if any(
+        name == "*" or host == name.lstrip(".") or host.endswith("." + name.lstrip("."))
+        for name in exempt
+    ):
         return {}
     found = environ.get(f"{parts.scheme}_proxy") or environ.get(f"{parts.scheme.upper()}_PROXY")
     return {parts.scheme: found} if found else {}

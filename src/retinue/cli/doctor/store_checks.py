@@ -1,5 +1,5 @@
-"""The store and all that is kept beside it: whether the file is what was written, who holds it, who may read it, and
-whether there is room. A store is opened so that not even a file beside it appears.
+"""The store and all that is kept beside it: whether the file is what was written, who holds it, who
+may read it, and whether there is room. A store is opened so that not even a file beside it appears.
 """
 
 from __future__ import annotations
@@ -27,16 +27,25 @@ def store(door: CommandContext) -> Iterator[Finding]:
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
             fix = "put the store back beside its -wal file, or restore a backup"
-            yield Finding(name="store", state="broken", text=f"{path} is missing, but its -wal file is there", fix=fix)
+            yield Finding(
+                name="store",
+                state="broken",
+                text=f"{path} is missing, but its -wal file is there",
+                fix=fix,
+            )
         else:
-            yield Finding(name="store", state="ok", text=f"there are no runs yet; they will be kept in {path}")
+            yield Finding(
+                name="store", state="ok", text=f"there are no runs yet; they will be kept in {path}"
+            )
         return
     size = sum(os.path.getsize(path + tail) for tail in ("", "-wal") if os.path.exists(path + tail))
     try:
         found = look_at_store(path)
     except apsw.Error as error:
         fix = "restore a backup with --store; what it was is left as it is"
-        yield Finding(name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix)
+        yield Finding(
+            name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix
+        )
         return
     if found.kind != "ours":
         yield _other(path, found)
@@ -45,15 +54,30 @@ def store(door: CommandContext) -> Iterator[Finding]:
         fix = "stop using it; restore a backup (`retinue backup` makes them)"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
     if len(found.wrong) > 10:
-        yield Finding(name="store", state="broken", text=f"and {len(found.wrong) - 10} more like these")
+        yield Finding(
+            name="store", state="broken", text=f"and {len(found.wrong) - 10} more like these"
+        )
     if not found.wrong:
-        old = f", to be brought to {found.known} at the next start" if found.version < found.known else ""
-        whole = f"schema {found.version}{old}, hash chain and structure whole, {found.n_open} open runs"
+        old = (
+            f", to be brought to {found.known} at the next start"
+            if found.version < found.known
+            else ""
+        )
+        whole = (
+            f"schema {found.version}{old}, hash chain and structure whole, {found.n_open} open runs"
+        )
         text = f"{path}: {_size(size)}, {whole}"
         yield Finding(name="store", state="ok", text=text)
     for why, n in Counter(found.waits).items():
-        fix = "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
-        yield Finding(name="runs", state="degraded", text=f"{n} {'waits' if n == 1 else 'wait'}: {why}", fix=fix)
+        fix = (
+            "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
+        )
+        yield Finding(
+            name="runs",
+            state="degraded",
+            text=f"{n} {'waits' if n == 1 else 'wait'}: {why}",
+            fix=fix,
+        )
     if found.n_dead:
         text = f"{found.n_dead} announcements could not be delivered"
         yield Finding(name="store", state="degraded", text=text, fix="retinue deliveries")
@@ -84,24 +108,40 @@ def host(door: CommandContext) -> Iterator[Finding]:
     places = door.places
     held = is_attended(places.store)
     if not held and not os.path.exists(places.socket):
-        yield Finding(name="host", state="ok", text="none is running; a command starts one when it needs it")
+        yield Finding(
+            name="host", state="ok", text="none is running; a command starts one when it needs it"
+        )
         return
     pid = store_holder(places.store)
     said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
     if said is None:
         fix = f"it hangs: kill {pid}; what is on record is kept" if pid else "retinue stop"
         yield Finding(
-            name="host", state="broken", text=f"process {pid or '?'} holds the store and says nothing", fix=fix
+            name="host",
+            state="broken",
+            text=f"process {pid or '?'} holds the store and says nothing",
+            fix=fix,
         )
     elif not said.is_good:
-        yield Finding(name="host", state="broken", text=said.text, fix="retinue stop, then try again")
+        yield Finding(
+            name="host", state="broken", text=said.text, fix="retinue stop, then try again"
+        )
     elif said.text:
         yield Finding(name="host", state="ok", text=said.text)
     elif held:
         text = f"process {pid} holds the store, but is no host of it ({_command(pid)})"
-        yield Finding(name="host", state="degraded", text=text, fix="let that program end, or use another --store")
+        yield Finding(
+            name="host",
+            state="degraded",
+            text=text,
+            fix="let that program end, or use another --store",
+        )
     else:
-        yield Finding(name="host", state="ok", text="none is running; one left its address behind, which is harmless")
+        yield Finding(
+            name="host",
+            state="ok",
+            text="none is running; one left its address behind, which is harmless",
+        )
 
 
 def _greet(door: CommandContext) -> str:
@@ -125,20 +165,41 @@ def _command(pid: int) -> str:
 
 
 def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
-    """Files and directories that others may use, with the rights that they have and those that they should have."""
-    own = [data_home(door.environ), state_home(door.environ), os.path.join(data_home(door.environ), "projects")]
+    """Files and directories that others may use, with the rights that they have and those that they
+    should have."""
+    own = [
+        data_home(door.environ),
+        state_home(door.environ),
+        os.path.join(data_home(door.environ), "projects"),
+    ]
     places = door.places
-    own += [os.path.dirname(places.log), os.path.join(data_home(door.environ), "trust.json"), places.log]
+    own += [
+        os.path.dirname(places.log),
+        os.path.join(data_home(door.environ), "trust.json"),
+        places.log,
+    ]
     if not door.store:
         own.append(os.path.dirname(places.store))
-    tails = ("", "-wal", "-shm", ".lock", ".sent", ".plans", ".tools", ".artifacts", ".sock", ".sock.key")
+    tails = (
+        "",
+        "-wal",
+        "-shm",
+        ".lock",
+        ".sent",
+        ".plans",
+        ".tools",
+        ".artifacts",
+        ".sock",
+        ".sock.key",
+    )
     own += [places.store + tail for tail in tails] + [places.socket]
     for path in dict.fromkeys(own):
         yield from _loose(path, 0o077)
     for folder in (places.plans,):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             yield from _loose(os.path.join(folder, name), 0o077)
-    # Your own settings are no secret, but nobody else may write them: they can turn the sandbox off.
+    # Your own settings are no secret, but nobody else may write them: they can turn the sandbox
+    # off.
     for path in (config_home(door.environ), os.path.join(config_home(door.environ), "config.toml")):
         yield from _loose(path, 0o022)
 
@@ -182,7 +243,8 @@ def disk(door: CommandContext) -> Iterator[Finding]:
     fix = (
         ""
         if state == "ok"
-        else "free some space, or move the store with --store or XDG_DATA_HOME; `retinue rm --ended`"
+        else "free some space, or move the store with --store or XDG_DATA_HOME; `retinue rm "
+        "--ended`"
     )
     text = f"{_size(free)} free where runs are kept"
     if not os.access(folder, os.W_OK):

@@ -1,8 +1,8 @@
-"""A decision of a person: what it is about is shown whole, a choice is marked, and only Enter on it decides.
+"""A decision of a person: what it is about is shown whole, a choice is marked, and only Enter on it
+decides.
 
-What was typed before the person could have read the question never counts, and neither does what is pasted. The live
-view and `top` show the same panel.
-"""
+What was typed before the person could have read the question never counts, and neither does what is
+pasted. The live view and `top` show the same panel."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from retinue.cli.terminal.typed_answer import MARK_SECONDS, QUIET_SECONDS
 
 LATER = "later"
 NARROWEST = 20
-TOO_SMALL = "? too small a terminal for this question: make it larger. Nothing is decided.   esc later"
+TOO_SMALL = (
+    "? too small a terminal for this question: make it larger. Nothing is decided.   esc later"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionChoice:
-    """`key` marks it, `does` says what Enter then does. `whole`: only who has seen everything can mean it."""
+    """`key` marks it, `does` says what Enter then does. `whole`: only who has seen everything can
+    mean it."""
 
     key: str
     label: str
@@ -33,7 +36,10 @@ class DecisionChoice:
 PERMISSION = (
     DecisionChoice("y", "Allow this call once", "allows this once", whole=True),
     DecisionChoice(
-        "A", "Allow this call, and equal ones in this run and below it", "allows it from now on", whole=True
+        "A",
+        "Allow this call, and equal ones in this run and below it",
+        "allows it from now on",
+        whole=True,
     ),
     DecisionChoice("n", "Deny", "denies it"),
     DecisionChoice("t", "Deny, and say why", "lets you say why"),
@@ -45,10 +51,12 @@ def yes_or_no(yes: str, does: str, no: str = "Leave it as it is") -> tuple[Decis
 
 
 class Decision:
-    """One question on a screen. `choices` to mark, or none when the answer is a text. `go` gets the key of the choice,
-    or the text; whoever leaves it decides nothing."""
+    """One question on a screen. `choices` to mark, or none when the answer is a text. `go` gets the
+    key of the choice, or the text; whoever leaves it decides nothing."""
 
-    def __init__(self, title: str, body: str, choices: Sequence[DecisionChoice], go: Callable[[str], None]) -> None:
+    def __init__(
+        self, title: str, body: str, choices: Sequence[DecisionChoice], go: Callable[[str], None]
+    ) -> None:
         self.title, self.body, self.choices, self.go = title, body, tuple(choices), go
         self.editor = None if choices else Editor()
         self.marked: int | None = None
@@ -69,7 +77,8 @@ class Decision:
         return self._quiet_since is not None and now - self._quiet_since >= QUIET_SECONDS
 
     def press(self, key: str, now: float) -> str | None:
-        """Take a key that came at `now`. What was decided, `LATER` when it was left, None while it is open."""
+        """Take a key that came at `now`. What was decided, `LATER` when it was left, None while it
+        is open."""
         if key == "esc":
             return LATER
         if not self.is_ready(now):
@@ -100,11 +109,21 @@ class Decision:
 
     def _mark(self, key: str, now: float) -> None:
         n = len(self.choices)
-        at = next((i for i, choice in enumerate(self.choices) if key in (choice.key, str(i + 1))), None)
+        at = next(
+            (i for i, choice in enumerate(self.choices) if key in (choice.key, str(i + 1))), None
+        )
         if key in ("down", "up"):
             step = 1 if key == "down" else -1
-            at = (0 if step > 0 else n - 1) if self.marked is None else max(0, min(n - 1, self.marked + step))
-        if at is None or (len(key) == 1 and self.marked not in (None, at) and now - self._marked_at < QUIET_SECONDS):
+            at = (
+                (0 if step > 0 else n - 1)
+                if self.marked is None
+                else max(0, min(n - 1, self.marked + step))
+            )
+        if at is None or (
+            len(key) == 1
+            and self.marked not in (None, at)
+            and now - self._marked_at < QUIET_SECONDS
+        ):
             if len(key) == 1:  # somebody writes a sentence: wait until they have stopped
                 self.marked, self._quiet_since = None, now
             return
@@ -117,8 +136,9 @@ class Decision:
         self.marked, self._marked_at = at, now
 
     def frame(self, width: int, height: int, now: float) -> list[Text]:
-        """At most `height` lines of at most `width` cells, all of which are drawn: what is in them counts as seen.
-        Another size clears the mark: what was seen has changed. Where there is no room nothing can be decided."""
+        """At most `height` lines of at most `width` cells, all of which are drawn: what is in them
+        counts as seen. Another size clears the mark: what was seen has changed. Where there is no
+        room nothing can be decided."""
         if self._shape not in ((0, 0), (width, height)):
             self.marked, self._seen = None, 0
         self._shape = (width, height)
@@ -135,13 +155,21 @@ class Decision:
         self._room, self._n_lines = room, len(body)
         self._top = max(0, min(self._top, len(body) - room))
         self._seen = max(self._seen, self._top + room) if self._top <= self._seen else self._seen
-        out = [Text(f" {'?' if n == 0 else ' '} {piece}", style="bold yellow") for n, piece in enumerate(title)]
+        out = [
+            Text(f" {'?' if n == 0 else ' '} {piece}", style="bold yellow")
+            for n, piece in enumerate(title)
+        ]
         out += [Text(f"    {piece}") for piece in body[self._top : self._top + room]]
         if len(body) > room:
             last = min(len(body), self._top + room)
-            out.append(Text(f"    lines {self._top + 1} to {last} of {len(body)}: PgUp PgDn", style="dim"))
+            out.append(
+                Text(f"    lines {self._top + 1} to {last} of {len(body)}: PgUp PgDn", style="dim")
+            )
         out += foot
-        return [Text.assemble((fits(line.plain, width), line.style)) if line.cell_len > width else line for line in out]
+        return [
+            Text.assemble((fits(line.plain, width), line.style)) if line.cell_len > width else line
+            for line in out
+        ]
 
     def _foot(self, width: int, now: float) -> list[Text]:
         if self.editor is not None:

@@ -1,7 +1,7 @@
 """Keys of a terminal: one at a time, with the terminal put back as it was whatever happens.
 
-Ctrl-C and Ctrl-Z stay signals. What is pasted comes as one piece, so that it is never taken for commands.
-"""
+Ctrl-C and Ctrl-Z stay signals. What is pasted comes as one piece, so that it is never taken for
+commands."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ PLAIN = {
 }
 PASTE, PASTED = "[200~", "\x1b[201~"
 STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
-"""How a terminal ends what it tells of itself (its colours, its name): answers, and nothing that was typed."""
+"""How a terminal ends what it tells of itself (its colours, its name): answers, and nothing that
+was typed."""
 ESCAPE_SECONDS = 0.05
 
 
@@ -92,8 +93,8 @@ class KeyDecoder:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an escape has come, and perhaps more belongs to it: on a slow line `up` comes in pieces, and its last
-        one must not be taken for the letter A."""
+        """Whether an escape has come, and perhaps more belongs to it: on a slow line `up` comes in
+        pieces, and its last one must not be taken for the letter A."""
         return bool(self._rest) and not self._rest.startswith("\x1b" + PASTE)
 
     def flush(self) -> list[str]:
@@ -130,7 +131,9 @@ class Keys:
 
     def __init__(self, fd: int | None = None, out: int | None = None) -> None:
         self._fd, self._owned = (fd, False) if fd is not None else _terminal()
-        self._out = out if out is not None else (sys.stderr.fileno() if sys.stderr is not None else -1)
+        self._out = (
+            out if out is not None else (sys.stderr.fileno() if sys.stderr is not None else -1)
+        )
         self._saved: list[Any] | None = None
         self._before: dict[int, Any] = {}
         self._decoder = KeyDecoder()
@@ -214,7 +217,9 @@ class Keys:
             return []
         keys: list[str] = []
         while True:
-            if not select.select([self._fd], [], [], ESCAPE_SECONDS if self._decoder.is_waiting else 0)[0]:
+            if not select.select(
+                [self._fd], [], [], ESCAPE_SECONDS if self._decoder.is_waiting else 0
+            )[0]:
                 return keys + self._decoder.flush() if self._decoder.is_waiting else keys
             try:
                 data = os.read(self._fd, 4096)

@@ -1,4 +1,5 @@
-"""A limit that asks, on a terminal: what can be answered, and the request that an answer becomes."""
+"""A limit that asks, on a terminal: what can be answered, and the request that an answer
+becomes."""
 
 from __future__ import annotations
 
@@ -21,12 +22,16 @@ def suggested(q: dict[str, Any]) -> str:
 
 def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
-    return parked.raise_it(words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]]))
+    return parked.raise_it(
+        words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
+    )
 
 
 def choices(q: dict[str, Any]) -> tuple[DecisionChoice, ...]:
     return (
-        DecisionChoice("y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True),
+        DecisionChoice(
+            "y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True
+        ),
         DecisionChoice("t", "Add another amount", "lets you say how much"),
         DecisionChoice("n", "Let the work land: a last turn, with what there is", "lets it land"),
         DecisionChoice("e", "End it now, and everything below it", "ends it"),

@@ -1,4 +1,5 @@
-"""The live view of a run on stderr: its tree as it moves, and keys to look into it, talk to it and end it.
+"""The live view of a run on stderr: its tree as it moves, and keys to look into it, talk to it and
+end it.
 
 It decides nothing: what a key asks for goes to the host, and what is shown is what the host tells.
 """
@@ -38,7 +39,8 @@ AGAIN = "Your last attempt failed. Try again."
 
 
 def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
-    """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
+    """Show a run until it has ended: in place where the terminal can do that, otherwise line by
+    line."""
     how = manners(door.environ, sys.stderr, door.color)
     if not how.moves or door.is_reader:
         return plain.watch(watching, door, can_answer=can_answer)
@@ -50,7 +52,9 @@ def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = Fals
 class LiveView:
     """One run on one terminal."""
 
-    def __init__(self, watching: WatchedRun, how: TerminalStyle, keys: Keys, *, can_answer: bool) -> None:
+    def __init__(
+        self, watching: WatchedRun, how: TerminalStyle, keys: Keys, *, can_answer: bool
+    ) -> None:
         self._watching, self._keys, self._can_answer = watching, keys, can_answer
         self._view = TreeView(describe)
         self._said = Transcripts(describe)
@@ -69,7 +73,9 @@ class LiveView:
         try:
             while True:
                 wait = max(0.0, self._painted + FRAME_SECONDS - time.monotonic())
-                thing = self._watching.next(wait, self._keys.fileno if self._keys.is_there else None)
+                thing = self._watching.next(
+                    wait, self._keys.fileno if self._keys.is_there else None
+                )
                 if isinstance(thing, TreeRecord):
                     conclude(self._view, thing)
                     columns, lines = size(sys.stderr)
@@ -112,7 +118,9 @@ class LiveView:
         if self._decision is not None:
             self._look_again()
         if self._decision is not None:
-            focus.prompt = self._decision.frame(columns - 1, lines - (3 if lines > 15 else 1), self._painted)
+            focus.prompt = self._decision.frame(
+                columns - 1, lines - (3 if lines > 15 else 1), self._painted
+            )
         elif self._ask is not None and self._editor is not None:
             title = Text.assemble((fits(self._title.plain, columns - 1), self._title.style))
             focus.prompt = [title, typed(self._editor, columns - 1)]
@@ -133,7 +141,8 @@ class LiveView:
     def _note(self, text: str) -> None:
         columns, _ = size(sys.stderr)
         self._painter.above(
-            [Text(f"retinue: {piece}") for piece in wrap(one_line(text), max(20, columns - 12))], columns
+            [Text(f"retinue: {piece}") for piece in wrap(one_line(text), max(20, columns - 12))],
+            columns,
         )
         self._painted = 0.0
 
@@ -184,8 +193,19 @@ class LiveView:
         order, focus = self._view.order(), self._focus
         if not order:
             return
-        at = order.index(focus.selected) if focus.selected in order else (-1 if key in ("down", "j") else len(order))
-        step = {"up": at - 1, "k": at - 1, "down": at + 1, "j": at + 1, "home": 0, "end": len(order) - 1}[key]
+        at = (
+            order.index(focus.selected)
+            if focus.selected in order
+            else (-1 if key in ("down", "j") else len(order))
+        )
+        step = {
+            "up": at - 1,
+            "k": at - 1,
+            "down": at + 1,
+            "j": at + 1,
+            "home": 0,
+            "end": len(order) - 1,
+        }[key]
         focus.selected = order[max(0, min(len(order) - 1, step))]
         if focus.opened:
             focus.opened, focus.scroll = focus.selected, 0
@@ -212,11 +232,15 @@ class LiveView:
                 self._focus.cancelled.add(id)
                 self._watching.client.begin(wire.Cancel(runs=(id,), reason="a person pressed x"))
 
-        self._decide(Decision(f"cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "cancels"), go))
+        self._decide(
+            Decision(f"cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "cancels"), go)
+        )
 
     def _retry(self, id: str) -> None:
         if self._view.nodes[id].state not in FAILED or id == self._watching.run:
-            self._note(f"{self._label(id)} has not failed: only failed sub-agents can be tried again")
+            self._note(
+                f"{self._label(id)} has not failed: only failed sub-agents can be tried again"
+            )
             return
 
         def go(key: str) -> None:
@@ -242,7 +266,9 @@ class LiveView:
     def _who_asks(self, target: str) -> str:
         if target in self._view.nodes and self._view.nodes[target].state == "needs_input":
             return target
-        return next((id for id in self._view.order() if self._view.nodes[id].state == "needs_input"), "")
+        return next(
+            (id for id in self._view.order() if self._view.nodes[id].state == "needs_input"), ""
+        )
 
     def _answer(self, id: str) -> None:
         if not id:
@@ -268,12 +294,16 @@ class LiveView:
             return Decision(title, q["text"], raising.choices(q), partial(self._raise, q))
         if q["kind"] != "permission":
             go = partial(self._watching.answer, run, question=id)
-            return Decision(f"{who} asks:", several_lines(q["text"]), (), lambda text: go(text=text))
+            return Decision(
+                f"{who} asks:", several_lines(q["text"]), (), lambda text: go(text=text)
+            )
 
         def decided(key: str) -> None:
             if key == "t":
                 deny = partial(self._watching.answer, run, question=id, allow=False)
-                self._open(" why not?  ↵ sends, esc does not", lambda text: deny(text=text), "yellow")
+                self._open(
+                    " why not?  ↵ sends, esc does not", lambda text: deny(text=text), "yellow"
+                )
             else:
                 self._watching.answer(run, question=id, allow=key in ("y", "A"), always=key == "A")
 

@@ -1,8 +1,7 @@
 """A few lines at the bottom of a terminal that are drawn again in place.
 
-rich renders them. It does not place them: its own live display counts lines as they were before a resize, and leaves
-the rest of a frame behind when a terminal has wrapped it.
-"""
+rich renders them. It does not place them: its own live display counts lines as they were before a
+resize, and leaves the rest of a frame behind when a terminal has wrapped it."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ class Painter:
         self._width = 0
 
     def render(self, line: Text) -> str:
-        """One line with the sequences of its styles. Without colour, bold and reverse are left of them."""
+        """One line with the sequences of its styles. Without colour, bold and reverse are left of
+        them."""
         with self._console.capture() as captured:
             self._console.print(line, end="", soft_wrap=True)
         return captured.get()
@@ -49,7 +49,9 @@ class Painter:
     def paint(self, lines: Sequence[Text], width: int) -> None:
         """Replace what is there by these lines, none of them longer than the terminal is wide."""
         body = [self.render(line) for line in lines]
-        text = "".join(f"{line}\x1b[K\r\n" for line in body[:-1]) + (f"{body[-1]}\x1b[K" if body else "")
+        text = "".join(f"{line}\x1b[K\r\n" for line in body[:-1]) + (
+            f"{body[-1]}\x1b[K" if body else ""
+        )
         if text == self._last and width == self._width:
             return
         clear = "\x1b[J" if width != self._width or len(lines) < len(self._drawn) else ""
@@ -74,7 +76,8 @@ class Painter:
         self._drawn, self._last = [], ""
 
     def _top(self, width: int) -> str:
-        """Back to where the last frame begins. A line that is longer than the terminal is wide by now was wrapped."""
+        """Back to where the last frame begins. A line that is longer than the terminal is wide by
+        now was wrapped."""
         high = sum(max(1, -(-cells // width)) for cells in self._drawn)
         return "\r" + (f"\x1b[{high - 1}A" if high > 1 else "")
 

@@ -1,4 +1,5 @@
-"""One line on stderr for each change of state: for pipes, logs, dumb terminals and screen readers. Nothing moves."""
+"""One line on stderr for each change of state: for pipes, logs, dumb terminals and screen readers.
+Nothing moves."""
 
 from __future__ import annotations
 
@@ -81,9 +82,16 @@ class PlainView:
         if now != before and (before is None or now[0] != before[0] or now[1]):
             self._door.say(self.text(self._view.row(id, now_ms())), styled=self._color)
         self._told[id] = now
-        if node.state == "needs_input" and self._can_answer and self._asked is None and not self._is_asking:
+        if (
+            node.state == "needs_input"
+            and self._can_answer
+            and self._asked is None
+            and not self._is_asking
+        ):
             self._is_asking = True
-            self._watching.ask(wire.Questions(run=self._watching.run), lambda done: self._ask(done["questions"]))
+            self._watching.ask(
+                wire.Questions(run=self._watching.run), lambda done: self._ask(done["questions"])
+            )
 
     def text(self, row: RunRow) -> str:
         """One line about how a run stands."""
@@ -92,8 +100,15 @@ class PlainView:
         if self._is_reader:
             return f"{row.label}, {row.short}: {word}. {about}"
         code = COLORS.get(row.state, 0 if row.state in CALM else RED)
-        said = f"\x1b[{code}m{row.glyph} {word}\x1b[0m" if self._color and code else f"{row.glyph} {word}"
-        return f"{words.span(row.elapsed_ms):>6} {'  ' * row.depth}{said} {row.label} {row.short}: {about}"
+        said = (
+            f"\x1b[{code}m{row.glyph} {word}\x1b[0m"
+            if self._color and code
+            else f"{row.glyph} {word}"
+        )
+        return (
+            f"{words.span(row.elapsed_ms):>6} {'  ' * row.depth}{said} {row.label} "
+            f"{row.short}: {about}"
+        )
 
     def _ask(self, questions: list[dict[str, Any]]) -> None:
         """Put the oldest open question; the next one comes when this one is over."""
@@ -111,11 +126,14 @@ class PlainView:
         assert self._asked is not None
         choices = {"permission": "  yes, always (in this run), no, or no and why: "}
         if self._asked["kind"] == "budget":
-            choices["budget"] = f"  yes (adds {raising.suggested(self._asked)}), how much, land, or end: "
+            choices["budget"] = (
+                f"  yes (adds {raising.suggested(self._asked)}), how much, land, or end: "
+            )
         put(choices.get(self._asked["kind"], "  > "))
 
     def _hear(self) -> None:
-        """A line of the person answers the question that was put. A paste answers nothing, and neither does Enter."""
+        """A line of the person answers the question that was put. A paste answers nothing, and
+        neither does Enter."""
         said = sys.stdin.readline()
         if not said:
             self._can_answer, self._asked = False, None

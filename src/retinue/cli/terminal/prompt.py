@@ -1,4 +1,5 @@
-"""Where the messages of a chat come from: a prompt with history and completion, a plain one, or lines of a pipe."""
+"""Where the messages of a chat come from: a prompt with history and completion, a plain one, or
+lines of a pipe."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class PipedPrompt:
 
 
 class PlainPrompt:
-    """A terminal without anything installed: a line, which goes on when it ends with a backslash."""
+    """A terminal without anything installed: a line, which goes on when it ends with a
+    backslash."""
 
     def ask(self) -> str | None:
         lines: list[str] = []
@@ -57,8 +59,8 @@ class PlainPrompt:
 
 
 class HistoryPrompt:
-    """With history, completion and several lines: Enter sends, Alt-Enter begins a new line. What is said meanwhile is
-    put above the prompt."""
+    """With history, completion and several lines: Enter sends, Alt-Enter begins a new line. What is
+    said meanwhile is put above the prompt."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class HistoryPrompt:
             kept = _history(FileHistory, history, clean)
         self._look = look
         self._n_pressed = 0
-        """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been told."""
+        """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been
+        told."""
         self._session: PromptSession[str] = PromptSession(
             MARK,
             history=kept,
@@ -110,8 +113,9 @@ class HistoryPrompt:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Before a prompt has the terminal, and after it has given it back, Ctrl-C is a signal and no key. The library
-        drops one that comes while it opens or closes a prompt, so they are counted here."""
+        """Before a prompt has the terminal, and after it has given it back, Ctrl-C is a signal and
+        no key. The library drops one that comes while it opens or closes a prompt, so they are
+        counted here."""
         app = self._session.app
 
         def press(*_: Any) -> None:
@@ -192,6 +196,8 @@ def _completer(complete: Callable[[str], Iterator[tuple[str, str]]]) -> Any:
         def get_completions(self, document: Any, complete_event: Any) -> Iterator[Any]:
             text = document.text_before_cursor
             for word, about in complete(text):
-                yield Completion(word, start_position=-len(text.rpartition(" ")[2]), display_meta=about)
+                yield Completion(
+                    word, start_position=-len(text.rpartition(" ")[2]), display_meta=about
+                )
 
     return Words()

@@ -1,4 +1,5 @@
-"""The frame of the live view: a header, as much of the tree as fits, one agent opened below, and the keys.
+"""The frame of the live view: a header, as much of the tree as fits, one agent opened below, and
+the keys.
 
 Everything has a fixed width, so that nothing moves sideways; a row is cut, never wrapped.
 """
@@ -30,8 +31,23 @@ STYLES = {
     "cancelled": "dim",
 }
 BAD = "red"
-KINDS = {"task": "bold", "mail": "magenta", "call": "cyan", "result": "dim", "bad": "red", "denied": "yellow"}
-URGENCY = {"needs_input": 0, "cancelling": 1, "running": 1, "waiting": 2, "failed": 3, "timed_out": 3, "queued": 4}
+KINDS = {
+    "task": "bold",
+    "mail": "magenta",
+    "call": "cyan",
+    "result": "dim",
+    "bad": "red",
+    "denied": "yellow",
+}
+URGENCY = {
+    "needs_input": 0,
+    "cancelling": 1,
+    "running": 1,
+    "waiting": 2,
+    "failed": 3,
+    "timed_out": 3,
+    "queued": 4,
+}
 KEYS = (
     ("↑↓", "select"),
     ("↵", "open"),
@@ -114,16 +130,23 @@ def columns(width: int) -> Columns:
 
 
 class Screen:
-    """Makes frames of a view. It remembers which rows it shows, so that they stay where they are."""
+    """Makes frames of a view. It remembers which rows it shows, so that they stay where they
+    are."""
 
     def __init__(self, view: TreeView) -> None:
         self._view = view
         self._shown: set[str] = set()
 
     def frame(
-        self, focus: Focus, now: int, width: int, height: int, transcript: Sequence[tuple[str, str]] = ()
+        self,
+        focus: Focus,
+        now: int,
+        width: int,
+        height: int,
+        transcript: Sequence[tuple[str, str]] = (),
     ) -> list[Text]:
-        """At most a third of the screen, and at most twelve lines; an opened agent takes another third."""
+        """At most a third of the screen, and at most twelve lines; an opened agent takes another
+        third."""
         width = max(20, width - 1)
         most = max(4, min(MOST_LINES, height // 3))
         head = [self._header(top.spec.id, focus, now, width) for top in self._view.tops[:1]]
@@ -133,7 +156,9 @@ class Screen:
         if focus.is_help:
             lines += [Text(fits(" " + line, width), style="dim") for line in HELP]
         elif focus.opened in self._view.nodes:
-            lines += self._opened(focus, now, width, max(4, min(MOST_LINES, height // 3)), transcript)
+            lines += self._opened(
+                focus, now, width, max(4, min(MOST_LINES, height // 3)), transcript
+            )
         lines += focus.prompt or foot
         for line in lines:
             line.truncate(width, overflow="crop")
@@ -181,7 +206,12 @@ class Screen:
         if id in focus.cancelled and not row.is_over:
             from msgspec.structs import replace
 
-            return replace(row, state="cancelling", word=state_text("cancelling"), glyph=words.glyph("cancelling"))
+            return replace(
+                row,
+                state="cancelling",
+                word=state_text("cancelling"),
+                glyph=words.glyph("cancelling"),
+            )
         return row
 
     def _tree(self, focus: Focus, now: int, width: int, room: int) -> list[Text]:
@@ -197,7 +227,10 @@ class Screen:
         self._shown = set(picked)
         rows = [self._row(id, focus, now) for id in picked]
         base = self._view.tops[0].spec.depth if self._view.tops else 0
-        lines = [self._line(row, branch, focus, width) for row, branch in zip(rows, branches(rows, base), strict=True)]
+        lines = [
+            self._line(row, branch, focus, width)
+            for row, branch in zip(rows, branches(rows, base), strict=True)
+        ]
         if rest:
             lines.append(Text(fits(" " + self._more(rest), width), style="dim"))
         return lines
@@ -213,19 +246,24 @@ class Screen:
         ]
 
     def _urgent(self, order: Sequence[str], room: int) -> tuple[list[str], list[str]]:
-        """Who needs somebody first, then who works; those that are shown keep their place among equals."""
+        """Who needs somebody first, then who works; those that are shown keep their place among
+        equals."""
         nodes, shown_now = self._view.nodes, self._shown
         ranked = sorted(
             range(len(order)),
             key=lambda i: (URGENCY.get(nodes[order[i]].state, 5), order[i] not in shown_now, i),
         )
         kept = set(ranked[:room])
-        return [id for i, id in enumerate(order) if i in kept], [id for i, id in enumerate(order) if i not in kept]
+        return [id for i, id in enumerate(order) if i in kept], [
+            id for i, id in enumerate(order) if i not in kept
+        ]
 
     def _more(self, rest: Sequence[str]) -> str:
         """`+188 more: 150 done, 38 running`."""
         counts = Counter(self._view.nodes[id].state for id in rest)
-        parts = [f"{n} {done(state)}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
+        parts = [
+            f"{n} {done(state)}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0]))
+        ]
         return f"+{len(rest)} more: {', '.join(parts)}"
 
     def _line(self, row: RunRow, branch: str, focus: Focus, width: int) -> Text:
@@ -238,7 +276,16 @@ class Screen:
         out.append(branch, style="dim")
         out.append(f"{row.glyph} ", style=style(row.state))
         label = cut(row.label, c.name - cell_len(branch) - 3)
-        out.append(label, style="reverse" if chosen else "bold" if row.needs_you else "dim" if row.is_over else "")
+        out.append(
+            label,
+            style="reverse"
+            if chosen
+            else "bold"
+            if row.needs_you
+            else "dim"
+            if row.is_over
+            else "",
+        )
         out.append(" " + cut(row.now, c.now) + " ", style=_tone(row))
         out.append(cut(done(row.state), c.word), style=style(row.state))
         is_idle = row.state == "queued" and not row.turn
@@ -287,7 +334,15 @@ class Screen:
 
 
 def _tone(row: RunRow) -> str:
-    return BAD if row.error else "yellow" if row.needs_you else "dim" if row.is_over or row.state == "queued" else ""
+    return (
+        BAD
+        if row.error
+        else "yellow"
+        if row.needs_you
+        else "dim"
+        if row.is_over or row.state == "queued"
+        else ""
+    )
 
 
 def _extra(row: RunRow) -> tuple[str, str]:
@@ -310,7 +365,8 @@ def done(state: str) -> str:
 
 
 def branches(rows: Sequence[RunRow], base: int) -> list[str]:
-    """The lines of a tree before each row. They are drawn for the rows that are there, whatever is left out."""
+    """The lines of a tree before each row. They are drawn for the rows that are there, whatever is
+    left out."""
     more: dict[int, bool] = {}
     out: list[str] = []
     for row in reversed(rows):

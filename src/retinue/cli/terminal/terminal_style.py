@@ -28,7 +28,8 @@ def is_reader(environ: Mapping[str, str]) -> bool:
 
 
 def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> TerminalStyle:
-    """What --color says goes first, then NO_COLOR, then those who force, then what the terminal can do."""
+    """What --color says goes first, then NO_COLOR, then those who force, then what the terminal can
+    do."""
     try:
         is_tty = stream.isatty()
     except ValueError:  # closed

@@ -1,4 +1,5 @@
-"""Answers that are typed as lines: only what comes after the prompt counts, and never what is pasted."""
+"""Answers that are typed as lines: only what comes after the prompt counts, and never what is
+pasted."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ import sys
 QUIET_SECONDS = 0.4
 """So long nothing may be typed after a question has appeared; then it counts."""
 MARK_SECONDS = 0.15
-"""So long there must be between a choice and its confirmation, or after a line that is an answer."""
+"""So long there must be between a choice and its confirmation, or after a line that is an
+answer."""
 MOST_WAITS = 25
 
 
 def line_after(prompt: str) -> str | None:
-    """The line that is typed after a prompt. None at the end of the input; "" for Enter alone, and for a paste."""
+    """The line that is typed after a prompt. None at the end of the input; "" for Enter alone, and
+    for a paste."""
     put(prompt)
     said = sys.stdin.readline() if sys.stdin is not None else ""
     if not said:
@@ -23,7 +26,8 @@ def line_after(prompt: str) -> str | None:
 
 
 def put(prompt: str) -> None:
-    """Write a prompt. On a terminal not before nothing has been typed for a moment; what was typed is forgotten."""
+    """Write a prompt. On a terminal not before nothing has been typed for a moment; what was typed
+    is forgotten."""
     waits = 0
     while _is_terminal() and waits < MOST_WAITS:
         _forget()
@@ -36,7 +40,8 @@ def put(prompt: str) -> None:
 
 
 def is_pasted() -> bool:
-    """Whether more came together with a line that was read, which nobody types that fast; it is forgotten too."""
+    """Whether more came together with a line that was read, which nobody types that fast; it is
+    forgotten too."""
     if not _is_terminal() or not _is_readable(MARK_SECONDS):
         return False
     _forget()

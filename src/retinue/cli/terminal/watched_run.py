@@ -1,8 +1,8 @@
-"""A run that somebody looks at: what comes from the host, what the person does meanwhile, and how it ends.
+"""A run that somebody looks at: what comes from the host, what the person does meanwhile, and how
+it ends.
 
-A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels the run and waits
-for it, the second leaves.
-"""
+A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
+the run and waits for it, the second leaves."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Notice:
 
 
 class WatchLeft(Exception):
-    """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing. `code` is the exit
-    code."""
+    """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing.
+    `code` is the exit code."""
 
     def __init__(self, code: int, why: str = "") -> None:
         super().__init__(code)
@@ -88,8 +88,9 @@ Thing = wire.Item | TreeRecord | Notice
 
 @dataclass
 class WatchedRun:
-    """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only leaving it. `waits`:
-    somebody will answer what is asked about a limit; else it is left when nothing but that could go on."""
+    """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only
+    leaving it. `waits`: somebody will answer what is asked about a limit; else it is left when
+    nothing but that could go on."""
 
     client: HostClient
     run: str
@@ -109,16 +110,26 @@ class WatchedRun:
     _begun: set[str] = field(default_factory=set)
     _is_news: bool = False
 
-    def next(self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None) -> Thing | None:
-        """The next thing, or None when the time is over or `also` (a file's number) can be read. The `TreeRecord` is
-        last; after it this must not be called again."""
+    def next(
+        self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None
+    ) -> Thing | None:
+        """The next thing, or None when the time is over or `also` (a file's number) can be read.
+        The `TreeRecord` is last; after it this must not be called again."""
         if not self._number:
-            self._number = self.client.begin(wire.Watch(run=self.run, after=self.after, deltas=self.deltas))
+            self._number = self.client.begin(
+                wire.Watch(run=self.run, after=self.after, deltas=self.deltas)
+            )
         while True:
             if not self.client.has_line():
                 self._leave_parked()
-                files: list[Any] = [self.client, self.signals, *([also()] if also is not None else [])]
-                ready, _, _ = select.select(files, [], [], LOOK_SECONDS if timeout_seconds is None else timeout_seconds)
+                files: list[Any] = [
+                    self.client,
+                    self.signals,
+                    *([also()] if also is not None else []),
+                ]
+                ready, _, _ = select.select(
+                    files, [], [], LOOK_SECONDS if timeout_seconds is None else timeout_seconds
+                )
                 if self.signals in ready:
                     return self._signalled()
                 if not ready and timeout_seconds is None:
@@ -162,18 +173,24 @@ class WatchedRun:
             self._is_news = True
 
     def _leave_parked(self) -> None:
-        """Nobody waits for what will not move by itself. This is looked at when everything that came was shown."""
+        """Nobody waits for what will not move by itself. This is looked at when everything that
+        came was shown."""
         if not self._is_news:
             return
         self._is_news, rows = False, self._rows.values()
         if (row := parked.refused(rows)) is not None:
             kind, told = refused_account(row), waits_for(row)
-            raise WatchLeft(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short_id(self.run)))
+            raise WatchLeft(
+                exits.NO_PROVIDER,
+                parked.advice(kind, told, row.spec.model, words.short_id(self.run)),
+            )
         if self.waits or self._begun - self._rows.keys():
             return
         if (row := parked.at_limit(rows)) is not None:
             about = words.short_id(limit_of(row))
-            told = parked.advice(waits_kind(row), waits_for(row), row.spec.model, about, more_of(row))
+            told = parked.advice(
+                waits_kind(row), waits_for(row), row.spec.model, about, more_of(row)
+            )
             raise WatchLeft(exits.NEEDS_INPUT, f"it asks: {told}")
 
     def _look(self) -> None:

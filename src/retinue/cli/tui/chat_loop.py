@@ -1,6 +1,5 @@
-"""A conversation with an agent: each message goes on where the last one ended, and what ends in the background is told
-between two of them.
-"""
+"""A conversation with an agent: each message goes on where the last one ended, and what ends in the
+background is told between two of them."""
 
 from __future__ import annotations
 
@@ -47,7 +46,8 @@ WITH_RUN = ("/show", "/send", "/steer", "/cancel")
 
 
 class ChatLoop:
-    """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
+    """One conversation. `run` is its last run, "" before the first message; `plan` makes what it
+    begins with."""
 
     def __init__(
         self,
@@ -110,7 +110,8 @@ class ChatLoop:
                 prompt.say(f"retinue: {exits.sentence(error)}")
 
     def _hear(self, said: str, say: Callable[[str], None]) -> None:
-        """A command, by its name or the beginning of it, or a message: many begin with the path of a file."""
+        """A command, by its name or the beginning of it, or a message: many begin with the path of
+        a file."""
         head, _, rest = said.partition(" ")
         meant = [name for name in COMMANDS if name == head] or [
             name for name in COMMANDS if len(head) > 1 and name.startswith(head)
@@ -118,7 +119,11 @@ class ChatLoop:
         if len(meant) == 1:
             self._command(meant[0], rest.strip(), say)
         elif meant or (said.startswith("/") and not rest and said.count("/") == 1):
-            say(f"{head} can mean {' or '.join(meant)}" if meant else f"there is no command {head}; /help lists them")
+            say(
+                f"{head} can mean {' or '.join(meant)}"
+                if meant
+                else f"there is no command {head}; /help lists them"
+            )
         elif said:
             self.message(said)
 
@@ -129,27 +134,37 @@ class ChatLoop:
         if self._is_open and self._send(text):
             pass
         elif self.run:
-            self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms_for(text)))["run"]
+            self.run = self.client.ask(
+                wire.Resume(run=self.run, task=text, terms=self._terms_for(text))
+            )["run"]
         else:
-            self.run = start(self._door, self.client, self._plan(), text, self._terms_for(text), RunDisplay())
+            self.run = start(
+                self._door, self.client, self._plan(), text, self._terms_for(text), RunDisplay()
+            )
         if not self._is_open:
             self._after = 0
         self._is_open = True
         with Signals() as signals:
-            watching = WatchedRun(self.client, self.run, signals, after=self._after, waits=self._can_answer)
+            watching = WatchedRun(
+                self.client, self.run, signals, after=self._after, waits=self._can_answer
+            )
             try:
                 final = self._watch(watching)
             except WatchLeft as left:
                 if left.code != exits.OK:
                     raise
                 self._after = watching.after
-                note(f"run {words.short_id(self.run)} goes on in the background; the next message is for it")
+                note(
+                    f"run {words.short_id(self.run)} goes on in the background; the next message "
+                    "is for it"
+                )
                 return
         self._is_open = False
         self._tell(final, watching.code)
 
     def _terms_for(self, text: str) -> wire.RunTerms:
-        """A family that is off in chats is turned on by a message that asks for it, and stays on."""
+        """A family that is off in chats is turned on by a message that asks for it, and stays
+        on."""
         for family in self._families:
             said = family.in_chat(text)
             if said is not None and not self._on.get(family.name):
@@ -159,10 +174,24 @@ class ChatLoop:
 
     def _switch(self, rest: str, say: Callable[[str], None]) -> None:
         """`/subagents`: for all families of the conversation, from the next message on."""
-        is_on = all(self._on.get(f.name, f.in_chat("") is not False and f.settings.enabled) for f in self._families)
-        wanted = {"on": True, "enable": True, "off": False, "disable": False, "toggle": not is_on, "": is_on}.get(rest)
+        is_on = all(
+            self._on.get(f.name, f.in_chat("") is not False and f.settings.enabled)
+            for f in self._families
+        )
+        wanted = {
+            "on": True,
+            "enable": True,
+            "off": False,
+            "disable": False,
+            "toggle": not is_on,
+            "": is_on,
+        }.get(rest)
         if wanted is None or not self._families:
-            say("write /subagents on, off or toggle" if self._families else "this conversation has no family")
+            say(
+                "write /subagents on, off or toggle"
+                if self._families
+                else "this conversation has no family"
+            )
             return
         if rest:
             self._on = {f.name: wanted for f in self._families}
@@ -218,17 +247,23 @@ class ChatLoop:
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
                 book = stack.enter_context(RecordReader(self._door.places)) if gone else None
-                rows = [row for id in gone if book is not None and (row := book.row(id)) is not None]
+                rows = [
+                    row for id in gone if book is not None and (row := book.row(id)) is not None
+                ]
         except (RetinueError, OSError):
             return []
         lines = []
         for row in sorted(rows, key=lambda row: row.spec.id):
             end, state = facts.ending(row), facts.word(row)
             if end is not None:
-                label = one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 60)
+                label = one_line(
+                    words.agent_label(row.spec.order.label or row.spec.order.agent), 60
+                )
                 said = one_line(ending(end, row.run.started_at), 160)
                 word = "done" if state == "completed" else words.state_text(state)
-                lines.append(f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {said}")
+                lines.append(
+                    f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {said}"
+                )
         return lines
 
     # commands
@@ -236,7 +271,10 @@ class ChatLoop:
     def _command(self, name: str, rest: str, say: Callable[[str], None]) -> None:
         if name == "/help":
             say("\n".join(f"{command:<11}{about}" for command, about in COMMANDS.items()))
-            say("Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it leaves.")
+            say(
+                "Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it "
+                "leaves."
+            )
         elif name == "/agents":
             self._agents(say)
         elif name == "/subagents":
@@ -249,10 +287,13 @@ class ChatLoop:
         elif name == "/show":
             self._show(rest)
         elif name == "/cancel":
-            states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))["states"]
+            states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))[
+                "states"
+            ]
             say(
                 "\n".join(
-                    f"{words.short_id(id)} {words.state_text(words.shown_state(state))}" for id, state in states.items()
+                    f"{words.short_id(id)} {words.state_text(words.shown_state(state))}"
+                    for id, state in states.items()
                 )
             )
         else:
@@ -269,7 +310,11 @@ class ChatLoop:
                 raise RetinueError("there is no run yet: say something first")
             return self.run
         with RunListing(self._door.places) as shelf:
-            below = [n for n in shelf.below(self._root(shelf)) if address == n.label] if self.run else []
+            below = (
+                [n for n in shelf.below(self._root(shelf)) if address == n.label]
+                if self.run
+                else []
+            )
             return below[-1].id if below else shelf.resolve(address).id
 
     def _root(self, shelf: RunListing) -> str:
@@ -307,10 +352,17 @@ class ChatLoop:
             yield from ((name, about) for name, about in COMMANDS.items() if name.startswith(head))
         elif head in WITH_RUN and " " not in rest:
             with contextlib.suppress(RetinueError, OSError), RunListing(self._door.places) as shelf:
-                lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
+                lines = [
+                    *(shelf.below(self._root(shelf)) if self.run else ()),
+                    *shelf.roots(limit=50),
+                ]
                 for run in lines:
                     if run.short.startswith(rest):
-                        yield run.short, f"{words.state_text(run.state)}: {one_line(run.label + ' ' + run.task, 60)}"
+                        yield (
+                            run.short,
+                            f"{words.state_text(run.state)}: "
+                            f"{one_line(run.label + ' ' + run.task, 60)}",
+                        )
 
     @property
     def status(self) -> str:

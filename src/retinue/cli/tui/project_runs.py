@@ -1,4 +1,5 @@
-"""Everything that goes on in a project, for `retinue top`: from the host while it is there, from the file otherwise.
+"""Everything that goes on in a project, for `retinue top`: from the host while it is there, from
+the file otherwise.
 
 A thread listens to the host. All else, and the view itself, belongs to whoever calls `refresh`.
 """
@@ -79,7 +80,11 @@ class ProjectRuns:
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
             return msgspec.structs.replace(
-                row, state="paused", word="paused", glyph="‖", now="its process is gone: retinue resume"
+                row,
+                state="paused",
+                word="paused",
+                glyph="‖",
+                now="its process is gone: retinue resume",
             )
         return row
 
@@ -175,7 +180,8 @@ class ProjectRuns:
         return [pair for message in messages for pair in tell(message, describe)]
 
     def ask(self, want: wire.AnyWant, then: Callable[[Any], None] | None = None) -> None:
-        """Ask the host for something; one is started when there is none. What it refuses becomes a notice."""
+        """Ask the host for something; one is started when there is none. What it refuses becomes a
+        notice."""
         try:
             if self.client is None:
                 self._attend(reach(self._places, self._env))

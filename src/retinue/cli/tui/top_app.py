@@ -1,4 +1,5 @@
-"""`retinue top`: everything that goes on in a project, as a table that can be filtered, sorted, opened and acted on."""
+"""`retinue top`: everything that goes on in a project, as a table that can be filtered, sorted,
+opened and acted on."""
 
 from __future__ import annotations
 
@@ -38,11 +39,16 @@ NAME, NOW = 28, 38
 
 
 def matches(row: RunRow, wanted: str) -> bool:
-    """Whether a row has all the words: `state:failed`, `agent:models`, `model:sonnet`, or any other text."""
+    """Whether a row has all the words: `state:failed`, `agent:models`, `model:sonnet`, or any other
+    text."""
     for part in wanted.lower().split():
         key, _, value = part.partition(":")
         if not value:
-            if part not in f"{row.label} {row.short} {row.word} {row.now} {row.task} {row.model}".lower():
+            if (
+                part
+                not in f"{row.label} {row.short} {row.word} {row.now} {row.task} "
+                f"{row.model}".lower()
+            ):
                 return False
         elif key == "state":
             if not words.is_wanted(row.state, value.split(",")) and value not in row.word:
@@ -65,7 +71,9 @@ def cells(row: RunRow, board: ProjectRuns, sort: str) -> list[Text]:
     """One line of the table."""
     lead = "  " * row.depth + "└ " if row.depth and sort == "tree" else ""
     name = (
-        lead + one_line(row.label, max(8, NAME - len(lead))) if row.depth else one_line(f"{row.short} {row.task}", NAME)
+        lead + one_line(row.label, max(8, NAME - len(lead)))
+        if row.depth
+        else one_line(f"{row.short} {row.task}", NAME)
     )
     rate = board.rate(row.id)
     context = f"{100 * row.context // row.window}%" if row.window else words.count(row.context)
@@ -103,7 +111,9 @@ def headline(board: ProjectRuns) -> Text:
     out.append(f"    tokens/min {bars} {words.count(tokens)}")
     today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
     known = today if board.spent_today or not board.has_unpriced else ""
-    out.append(f"    today {' + '.join(p for p in (known, 'n/a' if board.has_unpriced else '') if p)}")
+    out.append(
+        f"    today {' + '.join(p for p in (known, 'n/a' if board.has_unpriced else '') if p)}"
+    )
     return out
 
 
@@ -154,7 +164,8 @@ class Decide(ModalScreen[str]):
             self.notify("this is not asked any more; nothing was decided here")
             self.dismiss(LATER)
             return
-        # Inside of its border, with a column to spare: a line that is wrapped again would push others out.
+        # Inside of its border, with a column to spare: a line that is wrapped again would push
+        # others out.
         width, height = self.app.size.width * 9 // 10 - 3, self.app.size.height - 2
         frame = self._decision.frame(width, height, time.monotonic())
         self.query_one(Static).update(Text("\n").join(frame))
@@ -163,7 +174,11 @@ class Decide(ModalScreen[str]):
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        name = self.NAMES.get(event.key) or (event.character if event.is_printable else event.key) or event.key
+        name = (
+            self.NAMES.get(event.key)
+            or (event.character if event.is_printable else event.key)
+            or event.key
+        )
         made = self._decision.press(name, event.time)
         if made is None:
             self._draw()
@@ -203,8 +218,13 @@ class RunScreen(Screen[None]):
     def _draw(self) -> None:
         row = self._board.view.row(self.run_id, self._board.view.nodes[self.run_id].last_at)
         turn = f" · turn {turns(row)}" if row.turn else ""
-        head = f" {row.glyph} {row.label} {row.short} · {done(row.state)}{turn} · {row.model} · {row.now}"
-        self.query_one("#title", Static).update(Text(head, style="bold", no_wrap=True, overflow="ellipsis"))
+        head = (
+            f" {row.glyph} {row.label} {row.short} · {done(row.state)}{turn} · {row.model} · "
+            f"{row.now}"
+        )
+        self.query_one("#title", Static).update(
+            Text(head, style="bold", no_wrap=True, overflow="ellipsis")
+        )
         if row.is_over and self._seen:
             return
         said = Text()
@@ -212,7 +232,9 @@ class RunScreen(Screen[None]):
             said.append(text + "\n", style=KINDS.get(kind, ""))
         if said.plain != self._seen:
             self._seen = said.plain
-            self.query_one("#said", Static).update(said if said.plain else Text("nothing was said yet", style="dim"))
+            self.query_one("#said", Static).update(
+                said if said.plain else Text("nothing was said yet", style="dim")
+            )
             scroll = self.query_one(VerticalScroll)
             if scroll.scroll_offset.y >= scroll.max_scroll_y - 2:
                 scroll.scroll_end(animate=False)
@@ -229,7 +251,9 @@ class TopApp(App[None]):
     #title { height: 1; background: $boost; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "filter", "Filter", priority=True),  # before what is typed next has found its way
+        Binding(
+            "f", "filter", "Filter", priority=True
+        ),  # before what is typed next has found its way
         Binding("s", "sort", "Sort"),
         Binding("t", "tree", "Tree"),
         Binding("x", "cancel", "Cancel"),
@@ -246,7 +270,10 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
-        yield Input(placeholder="state:failed agent:models or any words; ↵ keeps it, esc clears it", id="filter")
+        yield Input(
+            placeholder="state:failed agent:models or any words; ↵ keeps it, esc clears it",
+            id="filter",
+        )
         yield DataTable[Text](cursor_type="row", zebra_stripes=False)
         yield Footer()
 
@@ -303,13 +330,16 @@ class TopApp(App[None]):
         return ids[table.cursor_row] if 0 <= table.cursor_row < len(ids) else ""
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        if event.row_key.value in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
+        if event.row_key.value in self.board.view.nodes and not isinstance(
+            self.screen, ModalScreen
+        ):
             self.push_screen(RunScreen(self.board, str(event.row_key.value)))
 
     # keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While somebody decides or writes, a key that was pressed before, or is a letter, does nothing else."""
+        """While somebody decides or writes, a key that was pressed before, or is a letter, does
+        nothing else."""
         if isinstance(self.screen, ModalScreen):
             return action not in ("filter", "sort", "tree", "cancel", "message", "answer")
         return action != "filter" or not isinstance(self.focused, Input)
@@ -320,7 +350,9 @@ class TopApp(App[None]):
         if not isinstance(self.screen, ModalScreen):
             field = self.query_one("#filter", Input)
             field.display = True
-            self.screen.set_focus(field)  # at once: what is typed next is for it, and never a key of the table
+            self.screen.set_focus(
+                field
+            )  # at once: what is typed next is for it, and never a key of the table
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter":

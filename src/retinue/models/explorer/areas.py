@@ -1,6 +1,6 @@
-"""The parts of a map that can be handed out: one area, the tests, the history. Each gathers its facts through the tools
-and gives them as rows; whether a sub-agent does it or the lead itself makes no difference.
-"""
+"""The parts of a map that can be handed out: one area, the tests, the history. Each gathers its
+facts through the tools and gives them as rows; whether a sub-agent does it or the lead itself makes
+no difference."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ GO_PACKAGE = r"^// Package \w+ "
 MOST_TYPES, MOST_IMPORTS, MOST_CHURN, MOST_NAMES = 400, 600, 250, 40
 HEAD_LINES = 40
 FLAT = "./*"
-"""The glob of files that lie directly in a folder; and, where those are too many for one answer, five for them."""
+"""The glob of files that lie directly in a folder; and, where those are too many for one answer,
+five for them."""
 SLICES = ("./[!a-zA-Z]*", "./[a-dA-D]*", "./[e-lE-L]*", "./[m-rM-R]*", "./[s-zS-Z]*")
 COMMITS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class AreaFiles:
-    """Which files a part is about; the fields are those of `tree.Area`. `files` are single ones, `skip` are none of
-    its."""
+    """Which files a part is about; the fields are those of `tree.Area`. `files` are single ones,
+    `skip` are none of its."""
 
     folders: tuple[str, ...]
     alone: tuple[str, ...]
@@ -188,11 +189,14 @@ def _docstring(lines: Lines) -> tuple[str, int] | None:
 
 
 _MARKS = {"sh": r"^#+\s?(.*)$", "rb": r"^#+\s?(.*)$"}
-_LICENSE = re.compile(r"copyright|licen[sc]e|spdx|eslint|@ts-|prettier|shellcheck|vim:|coding[:=]|^!|all rights", re.I)
+_LICENSE = re.compile(
+    r"copyright|licen[sc]e|spdx|eslint|@ts-|prettier|shellcheck|vim:|coding[:=]|^!|all rights", re.I
+)
 
 
 def _comment(lines: Lines, key: str) -> tuple[str, int] | None:
-    """The first comment that is no licence: inner doc comments in Rust, what stands before the package in Go."""
+    """The first comment that is no licence: inner doc comments in Rust, what stands before the
+    package in Go."""
     text: list[str] = []
     start = 0
     for n, line in lines:
@@ -242,8 +246,8 @@ def type_rows(hits: Sequence[Hit]) -> list[Row]:
 
 
 def name_rows(hits: Sequence[Hit]) -> list[Row]:
-    """Names with a capital on import lines, by where they come from. Only for choosing what to show first; nothing is
-    claimed with it."""
+    """Names with a capital on import lines, by where they come from. Only for choosing what to show
+    first; nothing is claimed with it."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for hit in hits:
         language = language_of(hit.path)
@@ -259,7 +263,8 @@ def name_rows(hits: Sequence[Hit]) -> list[Row]:
 
 
 def import_rows(hits: Sequence[Hit]) -> tuple[list[Row], bool]:
-    """Equal imports are counted together, with the first line that has them. The flag: some were left out."""
+    """Equal imports are counted together, with the first line that has them. The flag: some were
+    left out."""
     found: dict[tuple[str, str, tuple[str, ...]], list[Hit]] = {}
     for hit in hits:
         language = language_of(hit.path)
@@ -289,14 +294,21 @@ def tests(book: KnownAnswers, order: dict[str, Any]) -> Findings:
         sweep.missed += more.missed
     if book.pending:
         return Findings("tests")
-    hits = [h for h in sweep.hits if is_test(h.path) and not any(h.path.startswith(f"{w}/") for w in place.without)]
+    hits = [
+        h
+        for h in sweep.hits
+        if is_test(h.path) and not any(h.path.startswith(f"{w}/") for w in place.without)
+    ]
     found = Counter[str]()
     for hit in hits:
         language = language_of(hit.path)
         if language is not None and language.tests and re.search(language.tests, hit.text):
             found[hit.path] += 1
     rows: list[Row] = [["cases", sum(found.values())]]
-    rows += [["case_of", path, n] for path, n in sorted(found.items(), key=lambda kv: (-kv[1], kv[0]))[:5]]
+    rows += [
+        ["case_of", path, n]
+        for path, n in sorted(found.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
+    ]
     rows += missed_rows(sweep.missed)
     return Findings("tests", [*rows, *_covered(hits)], sweep.whole)
 
@@ -319,13 +331,25 @@ _COMMIT = re.compile(r"^@(\w{4,40})(?: (\S+))?$")
 
 def history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """In how many of the last commits each source file was changed."""
-    args = ["log", "-n", str(COMMITS), "--no-merges", "--name-only", "--format=@%h %ad", "--date=short"]
+    args = [
+        "log",
+        "-n",
+        str(COMMITS),
+        "--no-merges",
+        "--name-only",
+        "--format=@%h %ad",
+        "--date=short",
+    ]
     got = book.first(("git", {"args": [*args, "--relative"]}), ("git", {"args": args}))
     got = book.whole(got)
     if book.pending:
         return Findings("history")
     if got is None or got.error:
-        why = "git is not among the tools" if "git" not in book.declared else reason(got.text if got else "")
+        why = (
+            "git is not among the tools"
+            if "git" not in book.declared
+            else reason(got.text if got else "")
+        )
         return Findings("history", [["note", f"no history: {why}"]], whole=False)
     commits: list[tuple[str, str]] = []
     changed: Counter[str] = Counter()
@@ -344,7 +368,9 @@ def history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
         changed.update(of_commit)
     if not commits:
         return Findings("history", [["note", "no history: git knows no commits here"]], whole=False)
-    rows: list[Row] = [["commits", len(commits), commits[0][0], commits[0][1], commits[-1][0], commits[-1][1]]]
+    rows: list[Row] = [
+        ["commits", len(commits), commits[0][0], commits[0][1], commits[-1][0], commits[-1][1]]
+    ]
     most = sorted(changed.items(), key=lambda kv: (-kv[1], kv[0]))[:MOST_CHURN]
     return Findings("history", [*rows, *(["churn", p, n] for p, n in most)], whole=True)
 

@@ -1,6 +1,5 @@
-"""What a sub-agent hands in: rows of JSON, one a line, the most important first, so that what is cut off at the end
-costs the least; the last row says whether anything is missing.
-"""
+"""What a sub-agent hands in: rows of JSON, one a line, the most important first, so that what is
+cut off at the end costs the least; the last row says whether anything is missing."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ Row = list[Any]
 
 @dataclass
 class Findings:
-    """`whole`: nothing was left out on the way, and nothing that was looked for stayed unseen. `calls` is how many tool
-    calls it took; `why` says what went wrong when there are no rows."""
+    """`whole`: nothing was left out on the way, and nothing that was looked for stayed unseen.
+    `calls` is how many tool calls it took; `why` says what went wrong when there are no rows."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -45,7 +44,9 @@ def dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def encode(name: str, said: str, rows: Sequence[Row], *, calls: int, whole: bool, room: int = ROOM) -> str:
+def encode(
+    name: str, said: str, rows: Sequence[Row], *, calls: int, whole: bool, room: int = ROOM
+) -> str:
     lines, used = [], len(said) + len(name) + 80
     for row in rows:
         line = dumps(row)

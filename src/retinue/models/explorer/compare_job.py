@@ -1,4 +1,5 @@
-"""The job `compare`: two explorers go through two folders with the same checklist, and are put side by side."""
+"""The job `compare`: two explorers go through two folders with the same checklist, and are put side
+by side."""
 
 from __future__ import annotations
 
@@ -45,7 +46,11 @@ def compare_job(book: KnownAnswers, text: str, note: str = "") -> Report | None:
         report.section(footer(book, []))
         return report
     parts = [
-        AreaTask(p, f"Explore {p} with the checklist.", {"part": "side", "name": p, "root": "" if p == "." else p})
+        AreaTask(
+            p,
+            f"Explore {p} with the checklist.",
+            {"part": "side", "name": p, "root": "" if p == "." else p},
+        )
         for p in paths
     ]
     answers = hand_out(book, parts, fork=True)
@@ -70,7 +75,9 @@ def side(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     if book.pending:
         return Findings(name)
     if ground is None:
-        return Findings(name, [], whole=False, why="; ".join(book.gaps) or f"{name} could not be listed")
+        return Findings(
+            name, [], whole=False, why="; ".join(book.gaps) or f"{name} could not be listed"
+        )
     tree = ground.tree
     languages = list(dict.fromkeys(x for f in tree.source if (x := language_of(f))))
     types = Sweep(book, either([x.types for x in languages]))
@@ -81,7 +88,11 @@ def side(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     if book.pending:
         return Findings(name)
     heads = [
-        p for x in languages for n in x.heads for p in (_join(root, n), _join(root, f"src/{n}")) if p in tree.files
+        p
+        for x in languages
+        for n in x.heads
+        for p in (_join(root, n), _join(root, f"src/{n}"))
+        if p in tree.files
     ]
     head = book.ask("read", path=heads[0], limit=HEAD_LINES) if heads else None
     if book.pending:
@@ -89,7 +100,9 @@ def side(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     source = set(tree.source)
     listed = type_rows([h for h in types.hits if h.path in source])
     defined = sum(n for p, n in counts.counts.items() if p in source)
-    rows: list[Row] = [["fact", key, value, path, line] for key, value, path, line in _facts(ground)]
+    rows: list[Row] = [
+        ["fact", key, value, path, line] for key, value, path, line in _facts(ground)
+    ]
     said = doc_of(heads[0], numbered(head.text)) if head is not None and not head.error else None
     if said and not any(row[1] == "what it is" for row in rows):
         rows.insert(0, ["fact", "what it is", said[0], heads[0], said[1]])
@@ -185,7 +198,10 @@ def _types(paths: Sequence[str], found: Sequence[Findings]) -> str:
     for path, mine, other in ((paths[0], a, b), (paths[1], b, a)):
         only = sorted(mine.keys() - other.keys())
         if only:
-            lines.append(f"- only in {path} ({len(only)}): {some([f'`{n}` {at(*mine[n])}' for n in only], 10)}")
+            lines.append(
+                f"- only in {path} ({len(only)}): "
+                f"{some([f'`{n}` {at(*mine[n])}' for n in only], 10)}"
+            )
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
@@ -200,11 +216,15 @@ def _files(paths: Sequence[str], found: Sequence[Findings]) -> str:
     lines = [
         "## Files",
         "",
-        f"- the same path in both: {plural(len(both), 'source file')}, {len(same)} of them of the same size",
+        f"- the same path in both: {plural(len(both), 'source file')}, {len(same)} of them of the "
+        "same size",
     ]
     other = sorted((p for p in both if a[p] != b[p]), key=lambda p: (-abs(a[p] - b[p]), p))
     if other:
-        told = [f"{at(_join(paths[0], p), 1)} {kib(a[p])}, {at(_join(paths[1], p), 1)} {kib(b[p])}" for p in other]
+        told = [
+            f"{at(_join(paths[0], p), 1)} {kib(a[p])}, {at(_join(paths[1], p), 1)} {kib(b[p])}"
+            for p in other
+        ]
         lines.append(f"- different sizes: {some(told, 6)}")
     return "\n".join(lines) if both else ""
 

@@ -1,6 +1,6 @@
-"""Handing parts to sub-agents through whichever family's tool is there, and getting their findings back: results
-that are joined or polled for, or news by mail. A part that cannot be handed out is left to the lead itself.
-"""
+"""Handing parts to sub-agents through whichever family's tool is there, and getting their findings
+back: results that are joined or polled for, or news by mail. A part that cannot be handed out is
+left to the lead itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class AreaTask:
 
     @property
     def task(self) -> str:
-        return f"{self.say}\nOnly look; hand in what you find as rows of JSON.\n{MARK}{dumps(self.order)}"
+        return (
+            f"{self.say}\nOnly look; hand in what you find as rows of "
+            f"JSON.\n{MARK}{dumps(self.order)}"
+        )
 
 
 def order_in(task: str) -> dict[str, Any] | None:
@@ -54,7 +57,8 @@ Answers = dict[str, Findings]
 
 
 def hand_out(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False) -> Answers:
-    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not all been heard."""
+    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not
+    all been heard."""
     if not parts:
         return {}
     for tool, dialect in _DIALECTS:
@@ -91,7 +95,12 @@ def _whole(book: KnownAnswers, text: str) -> str:
 
 
 def _failed(name: str, why: str) -> Findings:
-    return Findings(name, whole=False, why=" ".join(why.split())[:200] or "it ended without a result", by_child=True)
+    return Findings(
+        name,
+        whole=False,
+        why=" ".join(why.split())[:200] or "it ended without a result",
+        by_child=True,
+    )
 
 
 def _lent(book: KnownAnswers) -> list[str]:
@@ -139,9 +148,15 @@ def _delegate(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answ
                 out[part.name] = _failed(part.name, "its result could not be read")
                 continue
             rest = rest[head.end() :]
-            end = re.search(rf"\n\n### {re.escape(after.name[:190])} \(\w+\)\n", rest) if after else None
+            end = (
+                re.search(rf"\n\n### {re.escape(after.name[:190])} \(\w+\)\n", rest)
+                if after
+                else None
+            )
             body = _whole(book, rest[: end.start()] if end else rest)
-            out[part.name] = decode(part.name, body) if head[1] == "completed" else _partial(part.name, body)
+            out[part.name] = (
+                decode(part.name, body) if head[1] == "completed" else _partial(part.name, body)
+            )
     return out
 
 
@@ -169,7 +184,8 @@ def _single(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answer
 
 
 def _summary(book: KnownAnswers, name: str, item: Any) -> Findings:
-    """A result object of the family `subagent`: its output may be cut, and then the whole is kept elsewhere."""
+    """A result object of the family `subagent`: its output may be cut, and then the whole is kept
+    elsewhere."""
     output = _text(item, "output")
     text = _whole(book, output)
     if isinstance(item, dict) and item.get("success") is True:
@@ -202,8 +218,11 @@ def _agents(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answer
     return out
 
 
-def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int], fork: bool) -> CallAnswer | None:
-    """The next try for a part: a fork where one is wanted, with tokens enough, or else with what it is given."""
+def _spawn_agent(
+    book: KnownAnswers, part: AreaTask, tries: dict[str, int], fork: bool
+) -> CallAnswer | None:
+    """The next try for a part: a fork where one is wanted, with tokens enough, or else with what it
+    is given."""
     ladder: list[tuple[str, dict[str, Any]]] = []
     if fork and book.can("agent_fork"):
         ladder.append(("agent_fork", {"prompt": part.task}))
@@ -225,11 +244,14 @@ def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int], fork
 
 
 def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
-    """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any longer)."""
+    """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any
+    longer)."""
     states: dict[str, dict[str, Any]] = {}
     if book.can("agent_wait") or not book.can("agent_status"):
         for n in range(WAITS):
-            got = book.ask("agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS)
+            got = book.ask(
+                "agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS
+            )
             if got is None:
                 break
             data = _sheet(book, got)
@@ -238,7 +260,11 @@ def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
                 states[_text(item, "agent_id")] = item
             if got.cut or (isinstance(data, dict) and data.get("status") == "complete"):
                 break
-    elif not all(id in book.news for id in ids.values()) and not book.closing and len(book.said) < WAITS:
+    elif (
+        not all(id in book.news for id in ids.values())
+        and not book.closing
+        and len(book.said) < WAITS
+    ):
         book.resting = f"Waiting for {len(ids)} sub-agents."
         return False
     if book.pending:
@@ -265,7 +291,8 @@ def _ended(book: KnownAnswers, name: str, item: dict[str, Any]) -> Findings:
 
 
 def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
-    """Each call waits for its reply, or is accepted and announced later; then yielding brings the news."""
+    """Each call waits for its reply, or is accepted and announced later; then yielding brings the
+    news."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
     todo, yields = list(parts), 0
@@ -273,7 +300,11 @@ def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answ
         accepted: dict[str, str] = {}
         later = []
         for part in todo:
-            args: dict[str, Any] = {"task": part.task, "label": part.name, "timeoutSeconds": WAIT_SECONDS}
+            args: dict[str, Any] = {
+                "task": part.task,
+                "label": part.name,
+                "timeoutSeconds": WAIT_SECONDS,
+            }
             got = book.ask("sessions_spawn", tries[part.name], **args)
             data = _json(got)
             state = _text(data, "status")
@@ -286,7 +317,9 @@ def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answ
             elif state in ("accepted", "timeout"):
                 accepted[part.name] = _text(data, "runId")
             elif got is not None:
-                out[part.name] = _partial(part.name, f"{_text(data, 'error')}\n{_text(data, 'partial')}")
+                out[part.name] = _partial(
+                    part.name, f"{_text(data, 'error')}\n{_text(data, 'partial')}"
+                )
         if book.pending:
             return {}
         while any(id not in book.news for id in accepted.values()) and yields < WAITS + len(parts):
@@ -308,7 +341,11 @@ def _announced(book: KnownAnswers, name: str, news: str) -> Findings:
     if state is None:
         return _failed(name, "it did not report in time")
     _, _, result = news.partition("\nresult:\n")
-    return decode(name, _whole(book, result)) if state[1] == "ok" else _partial(name, f"{state[1]}\n{result}")
+    return (
+        decode(name, _whole(book, result))
+        if state[1] == "ok"
+        else _partial(name, f"{state[1]}\n{result}")
+    )
 
 
 def _partial(name: str, text: str) -> Findings:

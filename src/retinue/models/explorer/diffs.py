@@ -1,4 +1,5 @@
-"""A unified diff as values: for each file the lines that were added and taken away, with their numbers."""
+"""A unified diff as values: for each file the lines that were added and taken away, with their
+numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _QUOTED = re.compile(r'^"(.*)"$')
 
 @dataclass
 class FileDiff:
-    """`removed` lines have the number of the line that stands before them now, 0 in a file that is gone."""
+    """`removed` lines have the number of the line that stands before them now, 0 in a file that is
+    gone."""
 
     path: str
     added: list[tuple[int, str]] = field(default_factory=list)

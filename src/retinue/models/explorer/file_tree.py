@@ -1,6 +1,5 @@
-"""A tree of files as `list` shows it, sorted into source, tests, generated, foreign and the rest; and its areas: three
-to seven parts of similar size, none of which overlaps another.
-"""
+"""A tree of files as `list` shows it, sorted into source, tests, generated, foreign and the rest;
+and its areas: three to seven parts of similar size, none of which overlaps another."""
 
 from __future__ import annotations
 
@@ -12,7 +11,14 @@ from functools import cached_property
 from posixpath import dirname
 
 from retinue.models.explorer.imports import python_modules
-from retinue.models.explorer.languages import is_doc, is_foreign, is_made, is_test, language_name, language_of
+from retinue.models.explorer.languages import (
+    is_doc,
+    is_foreign,
+    is_made,
+    is_test,
+    language_name,
+    language_of,
+)
 
 MOST_AREAS, FEWEST_AREAS, SINGLE, MOST_FOLDERS, MOST_TOPS = 7, 3, 24, 20, 40
 _ENTRY = re.compile(r"^(.+)\t(\d+)$")
@@ -36,14 +42,16 @@ def clean_path(path: str) -> str:
 
 
 def titled(name: str) -> str:
-    """The name of an area as people read it: a folder ends with a slash, the files directly in one with a star."""
+    """The name of an area as people read it: a folder ends with a slash, the files directly in one
+    with a star."""
     return name if name.endswith(("}", "*")) else f"{name}/" if name else "(root)"
 
 
 @dataclass(frozen=True)
 class Area:
-    """`folders` with everything below them that is not in `without`; `alone` are folders of which only the files that
-    lie directly in them belong to it; `apart` are those whose files belong to another."""
+    """`folders` with everything below them that is not in `without`; `alone` are folders of which
+    only the files that lie directly in them belong to it; `apart` are those whose files belong to
+    another."""
 
     name: str
     folders: tuple[str, ...]
@@ -77,7 +85,11 @@ class FileTree:
 
     @cached_property
     def generated(self) -> list[str]:
-        return sorted(f for f in self.files if language_name(f) and self._is_generated(f) and not is_foreign(f))
+        return sorted(
+            f
+            for f in self.files
+            if language_name(f) and self._is_generated(f) and not is_foreign(f)
+        )
 
     @cached_property
     def foreign(self) -> list[str]:
@@ -85,7 +97,9 @@ class FileTree:
 
     @cached_property
     def docs(self) -> list[str]:
-        return sorted(f for f in self.files if is_doc(f) and not is_foreign(f) and not self._is_generated(f))
+        return sorted(
+            f for f in self.files if is_doc(f) and not is_foreign(f) and not self._is_generated(f)
+        )
 
     def _is_generated(self, path: str) -> bool:
         return is_made(path) or path in self.made
@@ -109,7 +123,8 @@ class FileTree:
 
     @cached_property
     def tops(self) -> list[str]:
-        """Names by which Python files of this tree can be imported; none when there are too many to search for."""
+        """Names by which Python files of this tree can be imported; none when there are too many to
+        search for."""
         files = {f for f in self.files if not is_foreign(f)}
         names = sorted({name.split(".")[0] for name in python_modules(files)} - {"src", ""})
         return names if len(names) <= MOST_TOPS else []
@@ -172,7 +187,8 @@ def _open(part: _Node, sizes: dict[str, int]) -> list[_Node]:
 
 
 def _merged(parts: list[_Node], total: int) -> list[Area]:
-    """At most seven: small ones go together with a neighbour in the same folder, and with others only if they must."""
+    """At most seven: small ones go together with a neighbour in the same folder, and with others
+    only if they must."""
     groups = _coarse(parts)
 
     def weight(group: list[_Node]) -> int:
@@ -188,7 +204,11 @@ def _merged(parts: list[_Node], total: int) -> list[Area]:
     while len(groups) > 1:
         groups.sort(key=lambda g: (weight(g), g[0].path))
         crowded = len(groups) > MOST_AREAS
-        small = [g for g in groups if crowded or (weight(g) < 0.04 * total and len(groups) > FEWEST_AREAS)]
+        small = [
+            g
+            for g in groups
+            if crowded or (weight(g) < 0.04 * total and len(groups) > FEWEST_AREAS)
+        ]
         pair = next(((g, m) for g in small if (m := mate(g, strict=True)) is not None), None)
         if pair is None and crowded:
             pair = next(((g, m) for g in small if (m := mate(g, strict=False)) is not None), None)
@@ -202,12 +222,16 @@ def _merged(parts: list[_Node], total: int) -> list[Area]:
 
 
 def _coarse(parts: list[_Node]) -> list[list[_Node]]:
-    """The largest parts one by one, the many small ones by the folder that they are in: the rest is quadratic."""
+    """The largest parts one by one, the many small ones by the folder that they are in: the rest is
+    quadratic."""
     ordered = sorted(parts, key=lambda p: (-p.bytes, p.path, p.alone))
     rest: dict[str, list[_Node]] = {}
     for part in ordered[SINGLE:]:
         rest.setdefault(_home(part) if len(rest) < SINGLE else "", []).append(part)
-    return [*([p] for p in ordered[:SINGLE]), *(sorted(g, key=lambda p: (p.path, p.alone)) for g in rest.values())]
+    return [
+        *([p] for p in ordered[:SINGLE]),
+        *(sorted(g, key=lambda p: (p.path, p.alone)) for g in rest.values()),
+    ]
 
 
 def _home(part: _Node) -> str:
@@ -225,7 +249,8 @@ def _common(paths: list[str]) -> str:
 
 
 def _area(group: list[_Node], parts: list[_Node]) -> Area:
-    """Where there are too many folders to name, the one around them all is named, and what in it belongs to others."""
+    """Where there are too many folders to name, the one around them all is named, and what in it
+    belongs to others."""
     folders = [p.path for p in group if not p.alone]
     alone = [p.path for p in group if p.alone]
     files = tuple(sorted(f for p in group for f in p.files))
@@ -236,7 +261,11 @@ def _area(group: list[_Node], parts: list[_Node]) -> Area:
     others = [p for p in parts if (p.path, p.alone) not in mine]
     if len(folders) + len(alone) > MOST_FOLDERS:
         folders, alone = [_common([p.path if p.alone else _home(p) for p in group])], []
-    below = [p for p in others if any(not f or p.path.startswith(f"{f}/") or p.path == f for f in folders)]
+    below = [
+        p
+        for p in others
+        if any(not f or p.path.startswith(f"{f}/") or p.path == f for f in folders)
+    ]
     without = tuple(sorted(p.path for p in below if not p.alone))
     apart = tuple(sorted(p.path for p in below if p.alone))
     size = sum(p.bytes for p in group)

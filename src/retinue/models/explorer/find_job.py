@@ -1,6 +1,5 @@
-"""The job `find`: the words of a question, widened, are searched for area by area; what was found is ranked, and shown
-with the function around it, five lines, and who calls it.
-"""
+"""The job `find`: the words of a question, widened, are searched for area by area; what was found
+is ranked, and shown with the function around it, five lines, and who calls it."""
 
 from __future__ import annotations
 
@@ -53,7 +52,11 @@ def find_job(book: KnownAnswers, question: str, note: str = "") -> Report | None
         return None
     report = Report()
     if not words or tree is None:
-        why = "the question names nothing to look for" if not words else "the files could not be listed"
+        why = (
+            "the question names nothing to look for"
+            if not words
+            else "the files could not be listed"
+        )
         report.section(f"# Find\n\nNothing was searched: {why}.")
         report.section(gaps(book, []))
         report.section(footer(book, []))
@@ -99,7 +102,11 @@ def look(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """The lines of one area that have the words, and the best places whole."""
     name, place = str(order.get("name", "")), AreaFiles.of(order)
     given = order.get("terms")
-    terms = {k: float(v) for k, v in given.items() if isinstance(v, int | float)} if isinstance(given, dict) else {}
+    terms = (
+        {k: float(v) for k, v in given.items() if isinstance(v, int | float)}
+        if isinstance(given, dict)
+        else {}
+    )
     strong, weak = [t for t, w in terms.items() if w >= 1], [t for t, w in terms.items() if w < 1]
     if not strong:
         return Findings(name, [["note", "there is nothing to look for"]], whole=False)
@@ -136,7 +143,9 @@ def _terms_in(path: str, lines: Sequence[Hit], terms: dict[str, float]) -> Count
     for hit in lines:
         language = language_of(hit.path)
         if language is not None:
-            named = (name_in(language.functions, hit.text) or name_in(language.types, hit.text)).lower()
+            named = (
+                name_in(language.functions, hit.text) or name_in(language.types, hit.text)
+            ).lower()
             for term in terms:
                 found[term] += 3 * (term in named)
     return Counter({t: n for t, n in found.items() if n})
@@ -147,14 +156,17 @@ def _local(counts: Counter[str], terms: dict[str, float], df: Counter[str]) -> f
 
 
 def _best(lines: Sequence[Hit], terms: dict[str, float]) -> Hit | None:
-    """The line that says most: several words, or a definition that has one in its name; imports say least."""
+    """The line that says most: several words, or a definition that has one in its name; imports say
+    least."""
 
     def key(hit: Hit) -> tuple[float, int]:
         low = hit.text.lower()
         language = language_of(hit.path)
         score = sum(w for t, w in terms.items() if t in low)
         if language is not None:
-            named = (name_in(language.functions, hit.text) or name_in(language.types, hit.text)).lower()
+            named = (
+                name_in(language.functions, hit.text) or name_in(language.types, hit.text)
+            ).lower()
             score += 2 * sum(w for t, w in terms.items() if t in named)
             score -= 0.8 * bool(re.search(language.imports, hit.text))
         score -= 0.3 * bool(re.match(r"\s*(?:#|//|\*|\"\"\")", hit.text))
@@ -188,8 +200,18 @@ def enclosing(path: str, lines: Lines, line: int) -> tuple[str, int]:
         name = name_in(language.functions, above) or name_in(language.types, above)
         if name and (n == line or indent < depth):
             return name, n
-        if above.strip() and indent < depth and not above.lstrip().startswith((")", "}", "]", "#", "//", "*")):
-            depth = max(indent, 1) if indent else depth if language.key in ("go", "rs", "c", "ts", "js") else 1
+        if (
+            above.strip()
+            and indent < depth
+            and not above.lstrip().startswith((")", "}", "]", "#", "//", "*"))
+        ):
+            depth = (
+                max(indent, 1)
+                if indent
+                else depth
+                if language.key in ("go", "rs", "c", "ts", "js")
+                else 1
+            )
     return "", 0
 
 
@@ -207,7 +229,8 @@ class Place_:
 
 
 def rank(found: Sequence[Findings], terms: dict[str, float], tree: FileTree) -> list[Place_]:
-    """BM25 over the files that were found, with what all areas know together of how rare a word is."""
+    """BM25 over the files that were found, with what all areas know together of how rare a word
+    is."""
     df: Counter[str] = Counter()
     for one in found:
         for (counts,) in one.get("df", dict):
@@ -231,7 +254,9 @@ def rank(found: Sequence[Findings], terms: dict[str, float], tree: FileTree) -> 
             place = Place_(path, line, score, hits=n)
             if path in windows:
                 _, place.line, place.name, place.name_line, shown = windows[path]
-                place.snippet = [(a, b) for a, b in (x for x in shown if isinstance(x, list) and len(x) == 2)]
+                place.snippet = [
+                    (a, b) for a, b in (x for x in shown if isinstance(x, list) and len(x) == 2)
+                ]
             out.append(place)
     return sorted(out, key=lambda p: (-p.score, p.path))
 
@@ -241,19 +266,32 @@ def _callers(book: KnownAnswers, places: Sequence[Place_]) -> dict[str, list[Hit
     out: dict[str, list[Hit] | None] = {}
     for place in places:
         language = language_of(place.path)
-        if not place.name or place.name in COMMON or len(place.name) < 4 or language is None or place.name in out:
+        if (
+            not place.name
+            or place.name in COMMON
+            or len(place.name) < 4
+            or language is None
+            or place.name in out
+        ):
             continue
         got = search(book, rf"\b{place.name}\(", "", glob=language.glob)
         if got is None or got.error:
             continue
         hits = [h for h in read_hits(got.text) if not name_in(language.functions, h.text)]
-        out[place.name] = None if got.cut else [h for h in hits if not re.search(language.imports, h.text)]
+        out[place.name] = (
+            None if got.cut else [h for h in hits if not re.search(language.imports, h.text)]
+        )
     return out
 
 
 def _elsewhere(book: KnownAnswers, words: Sequence[str], tree: FileTree) -> list[Hit]:
     """Nothing in the source: perhaps in tests, documents or settings."""
-    got = search(book, _pattern(sorted({w for t, w in zip(widen(list(words)), words, strict=False)})), "", fold=True)
+    got = search(
+        book,
+        _pattern(sorted({w for t, w in zip(widen(list(words)), words, strict=False)})),
+        "",
+        fold=True,
+    )
     hits = read_hits(got.text) if got is not None and not got.error else []
     return [h for h in hits if h.path in tree.files][:SHOWN]
 
@@ -273,7 +311,8 @@ def _write(
         top += [note, ""]
     exact = [t for t, w in terms.items() if w >= 1]
     top.append(
-        f"Searched for {', '.join(f'`{t}`' for t in exact)}" + (f"; related: {some(wider, 12)}." if wider else ".")
+        f"Searched for {', '.join(f'`{t}`' for t in exact)}"
+        + (f"; related: {some(wider, 12)}." if wider else ".")
     )
     if not ranked:
         top += ["", "No source file has any of these words."]
@@ -286,7 +325,11 @@ def _write(
         head = f"## {n}. {at(place.path, place.line)}"
         lines = [head, ""]
         if place.name:
-            lines += [f"In `{place.name}` {at(place.path, place.name_line)}; {_lines(place.hits)} in this file.", ""]
+            lines += [
+                f"In `{place.name}` {at(place.path, place.name_line)}; {_lines(place.hits)} in "
+                "this file.",
+                "",
+            ]
         else:
             lines += [f"{_lines(place.hits)} in this file.", ""]
         width = len(str(max(a for a, _ in place.snippet)))

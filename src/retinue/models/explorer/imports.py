@@ -1,6 +1,5 @@
-"""Import lines of several languages, first as they stand in a file (`read_import`), then as files of the tree
-(`Resolver`). What is not part of the tree resolves to nothing.
-"""
+"""Import lines of several languages, first as they stand in a file (`read_import`), then as files
+of the tree (`Resolver`). What is not part of the tree resolves to nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +11,30 @@ from posixpath import dirname, join, normpath, splitext
 _FROM = re.compile(r"^\s*from\s+([.\w]+)\s+import\s+(.*)$")
 _IMPORT = re.compile(r"^\s*import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*)")
 _QUOTED = re.compile(r"""['"]([^'"]+)['"]""")
-_SPECIFIER = re.compile(r"""(?:\bfrom\s*|^\s*import\s*|\brequire\(\s*|\bimport\(\s*)['"]([^'"]+)['"]""")
+_SPECIFIER = re.compile(
+    r"""(?:\bfrom\s*|^\s*import\s*|\brequire\(\s*|\bimport\(\s*)['"]([^'"]+)['"]"""
+)
 _USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?use\s+(.+?);?\s*(?://.*)?$")
-_TS_ENDS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".vue", ".svelte", ".json")
+_TS_ENDS = (
+    ".ts",
+    ".tsx",
+    ".d.ts",
+    ".mts",
+    ".cts",
+    ".js",
+    ".jsx",
+    ".mjs",
+    ".cjs",
+    ".vue",
+    ".svelte",
+    ".json",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import line. `ref` is a name, or a path from the root when it begins with `/`. `names` are what may be
-    modules below it; in Rust, what else the line imports."""
+    """One import line. `ref` is a name, or a path from the root when it begins with `/`. `names`
+    are what may be modules below it; in Rust, what else the line imports."""
 
     lang: str
     ref: str
@@ -60,7 +74,11 @@ def _python(path: str, text: str) -> list[Import]:
         plain = _IMPORT.match(code)
         return [Import("py", part.split()[0]) for part in plain[1].split(",")] if plain else []
     base, listed = found[1], found[2].strip().strip("()\\").strip()
-    names = tuple(sorted(n for part in listed.split(",") if (n := part.split(" as ")[0].strip()).isidentifier()))
+    names = tuple(
+        sorted(
+            n for part in listed.split(",") if (n := part.split(" as ")[0].strip()).isidentifier()
+        )
+    )
     low = tuple(n for n in names if n[:1].islower() or n[:1] == "_")
     # A name in capitals is no module; one that is left stands for all of them.
     names = low if len(low) == len(names) else (*low, "*")
@@ -87,7 +105,8 @@ def _script(path: str, text: str) -> list[Import]:
 
 
 def _rust(path: str, text: str) -> list[Import]:
-    """One import with several ends, so that a line counts once for each module however many names it takes from it."""
+    """One import with several ends, so that a line counts once for each module however many names
+    it takes from it."""
     found = _USE.match(text)
     if found is None:
         return []
@@ -99,7 +118,9 @@ def _rust(path: str, text: str) -> list[Import]:
         if parts[0] == "crate":
             ends.append("::".join([f"/{root}", *parts[1:]]))
         elif parts[0] in ("super", "self"):
-            if text[:1].isspace():  # in a module within the file, or in a function: which one, the line does not tell
+            if (
+                text[:1].isspace()
+            ):  # in a module within the file, or in a function: which one, the line does not tell
                 continue
             place = list(own)
             while parts and parts[0] in ("super", "self"):
@@ -113,7 +134,8 @@ def _rust(path: str, text: str) -> list[Import]:
 
 
 def _use_paths(text: str) -> list[list[str]]:
-    """`a::{b::C, d}` as paths; a brace that is not closed on the line gives what stands before it and nothing more."""
+    """`a::{b::C, d}` as paths; a brace that is not closed on the line gives what stands before it
+    and nothing more."""
     head, brace, rest = text.partition("{")
     prefix = [p for p in re.split(r"::", head.strip().rstrip(":")) if p]
     if not brace:
@@ -147,10 +169,15 @@ def rust_place(path: str) -> tuple[str, list[str]]:
 
 
 class Resolver:
-    """Which files of the tree an import means. `crates` are folders by the names of their packages, `go_module` is the
-    path that packages of this tree begin with; for Go the answer is a folder."""
+    """Which files of the tree an import means. `crates` are folders by the names of their packages,
+    `go_module` is the path that packages of this tree begin with; for Go the answer is a folder."""
 
-    def __init__(self, files: Iterable[str], crates: dict[str, str] | None = None, go: dict[str, str] | None = None):
+    def __init__(
+        self,
+        files: Iterable[str],
+        crates: dict[str, str] | None = None,
+        go: dict[str, str] | None = None,
+    ):
         self.files = set(files)
         self.crates = crates or {}
         self.go = go or {}
@@ -168,7 +195,11 @@ class Resolver:
             case "ts":
                 return self._some(self._script(item.ref))
             case "rs":
-                return {found for ref in (item.ref, *item.names) if (found := self._rust(ref)) is not None}
+                return {
+                    found
+                    for ref in (item.ref, *item.names)
+                    if (found := self._rust(ref)) is not None
+                }
             case "go":
                 return self._some(self._go(item.ref))
             case "java":
@@ -214,8 +245,14 @@ class Resolver:
             for name, folder in self.crates.items():
                 if ref == name or ref.startswith(f"{name}/"):
                     rest = ref[len(name) :].lstrip("/")
-                    places = [join(folder, "src", rest), join(folder, rest)] if rest else [join(folder, "src/index")]
-                    return next((f for p in places if (f := self._script("/" + p.rstrip("/")))), None)
+                    places = (
+                        [join(folder, "src", rest), join(folder, rest)]
+                        if rest
+                        else [join(folder, "src/index")]
+                    )
+                    return next(
+                        (f for p in places if (f := self._script("/" + p.rstrip("/")))), None
+                    )
             if ref.startswith(("@/", "~/")):
                 return self._script("/src/" + ref[2:]) or self._script("/" + ref[2:])
             return None
@@ -272,7 +309,9 @@ def python_modules(files: set[str]) -> dict[str, str]:
 
     def top_of(folder: str) -> str:
         if folder not in tops:
-            tops[folder] = top_of(folder.rpartition("/")[0]) if f"{folder}/__init__.py" in files else folder
+            tops[folder] = (
+                top_of(folder.rpartition("/")[0]) if f"{folder}/__init__.py" in files else folder
+            )
         return tops[folder]
 
     for path in sorted(f for f in files if f.endswith(".py")):

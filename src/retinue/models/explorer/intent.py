@@ -1,4 +1,5 @@
-"""Which of the four jobs a task asks for: an explicit line `job: find`, or the words that it is written in."""
+"""Which of the four jobs a task asks for: an explicit line `job: find`, or the words that it is
+written in."""
 
 from __future__ import annotations
 
@@ -12,12 +13,18 @@ Job = Literal["map", "find", "review", "compare"]
 JOBS: tuple[Job, ...] = ("map", "find", "review", "compare")
 _LINE = re.compile(r"^\s*(?:--job[ =]|job\s*[:=])\s*([a-zA-Z]+)\s*$", re.MULTILINE)
 _WORDS: tuple[tuple[Job, re.Pattern[str]], ...] = (
-    ("compare", re.compile(r"\bcompar(?:e|ing|ison)\b|\bdifferences? between\b|\bside by side\b", re.IGNORECASE)),
+    (
+        "compare",
+        re.compile(
+            r"\bcompar(?:e|ing|ison)\b|\bdifferences? between\b|\bside by side\b", re.IGNORECASE
+        ),
+    ),
     (
         "review",
         re.compile(
             r"\breview\b|\b(?:check|look at|inspect|audit) (?:my|the|our|these|this) "
-            r"(?:\w+ )?(?:changes?|diff|commits?|patch|pull request|pr|branch|work)\b|\bwhat did i (?:change|break)\b",
+            r"(?:\w+ )?(?:changes?|diff|commits?|patch|pull request|pr|branch|work)\b|\bwhat did "
+            r"i (?:change|break)\b",
             re.IGNORECASE,
         ),
     ),
@@ -34,8 +41,10 @@ _WORDS: tuple[tuple[Job, re.Pattern[str]], ...] = (
     (
         "find",
         re.compile(
-            r"\bwhere\b|\bfind\b|\bsearch(?:es)? for\b|\bwhich (?:file|function|class|module|code|part)s?\b|\blocate\b|"
-            r"\bhow (?:is|are|does|do) .+\b(?:work|done|handled|implemented|made|computed|stored|sent)\b|"
+            r"\bwhere\b|\bfind\b|\bsearch(?:es)? for\b|\bwhich "
+            r"(?:file|function|class|module|code|part)s?\b|\blocate\b|"
+            r"\bhow (?:is|are|does|do) "
+            r".+\b(?:work|done|handled|implemented|made|computed|stored|sent)\b|"
             r"\bwho (?:calls|uses)\b|\blook for\b|\bgrep\b",
             re.IGNORECASE,
         ),
@@ -46,7 +55,8 @@ _REVISION = re.compile(
     r"[\w][\w/-]*\.{2,3}[\w][\w./~^-]*)(?![\w/-])"
 )
 _AGAINST = re.compile(
-    r"\b(?:against|since|versus|vs\.?|from branch|on branch|relative to)\s+([\w][\w./~^-]*)", re.IGNORECASE
+    r"\b(?:against|since|versus|vs\.?|from branch|on branch|relative to)\s+([\w][\w./~^-]*)",
+    re.IGNORECASE,
 )
 _LAST = re.compile(r"\blast (?:(\d+) )?commits?\b", re.IGNORECASE)
 
@@ -75,7 +85,8 @@ def read_intent(task: str) -> Intent:
 
 
 def _by_words(text: str) -> Job | None:
-    """The job whose word stands first; of two at the same place, the one that is more particular."""
+    """The job whose word stands first; of two at the same place, the one that is more
+    particular."""
     best: tuple[int, int] | None = None
     for n, (job, pattern) in enumerate(_WORDS):
         found = pattern.search(text)
@@ -87,7 +98,8 @@ def _by_words(text: str) -> Job | None:
 
 
 def revision(text: str) -> str:
-    """The revision that a review is asked against, "" for what is not committed yet. It can never be an option."""
+    """The revision that a review is asked against, "" for what is not committed yet. It can never
+    be an option."""
     if found := _LAST.search(text):
         return f"HEAD~{min(int(found[1] or 1), 999)}..HEAD"
     if found := _REVISION.search(text):

@@ -1,6 +1,6 @@
-"""The transcript as a book of answers: a policy asks for what it wants to know, and what has no answer yet becomes a
-call. Each call is made once, so every policy ends; asked with the same transcript, a book always says the same.
-"""
+"""The transcript as a book of answers: a policy asks for what it wants to know, and what has no
+answer yet becomes a call. Each call is made once, so every policy ends; asked with the same
+transcript, a book always says the same."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from typing import Any
 from retinue.core.arguments import is_deep
 from retinue.core.values import Assistant, Message, Result, ToolSchema, User
 
-CUT = re.compile(r"\[cut: \d+ of (\d+) characters are not shown(?:; the whole is in artifact (\w+))?\]\s*\Z")
-CUT_SHORT = re.compile(r"\n\.\.\. \(truncated\)(?:\n\(the whole, (\d+) bytes, is in artifact (\w+)\))?\s*\Z")
+CUT = re.compile(
+    r"\[cut: \d+ of (\d+) characters are not shown(?:; the whole is in artifact (\w+))?\]\s*\Z"
+)
+CUT_SHORT = re.compile(
+    r"\n\.\.\. \(truncated\)(?:\n\(the whole, (\d+) bytes, is in artifact (\w+)\))?\s*\Z"
+)
 PAGE_NOTE = re.compile(r"\n\[bytes (\d+) to (\d+); ([^\]\n]*)\]\s*\Z")
-NOTE = re.compile(r"\d+ of \d+ (?:shown|matches)|incomplete|truncated|not shown|\bcut\b|\bmore\b", re.IGNORECASE)
+NOTE = re.compile(
+    r"\d+ of \d+ (?:shown|matches)|incomplete|truncated|not shown|\bcut\b|\bmore\b", re.IGNORECASE
+)
 MIDDLE = re.compile(r"^\[cut: \d+ of \d+ bytes are not shown", re.MULTILINE)
 MAX_PAGES = 8
-STOP_WORDS = re.compile(r"^\s*(?:please\s+)?(?:stop|finish|enough|wrap (?:it )?up|that is enough)\b", re.IGNORECASE)
+STOP_WORDS = re.compile(
+    r"^\s*(?:please\s+)?(?:stop|finish|enough|wrap (?:it )?up|that is enough)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +52,23 @@ def read_result(result: Result) -> CallAnswer:
 
 
 def is_cut(text: str) -> bool:
-    """Whether a note says that something is left out: at the end in brackets, or where the middle of an output was."""
+    """Whether a note says that something is left out: at the end in brackets, or where the middle
+    of an output was."""
     tail = text[-800:]
     if CUT.search(tail) or CUT_SHORT.search(tail) or MIDDLE.search(text):
         return True
-    notes = [line for line in tail.rstrip().split("\n")[-3:] if line.startswith("[") and line.endswith("]")]
+    notes = [
+        line
+        for line in tail.rstrip().split("\n")[-3:]
+        if line.startswith("[") and line.endswith("]")
+    ]
     return any(NOTE.search(note) for note in notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a conversation is about now: the last task in it, what came after it, and whether it was told to stop."""
+    """What a conversation is about now: the last task in it, what came after it, and whether it was
+    told to stop."""
 
     task: str
     after: Sequence[Message]
@@ -64,7 +78,8 @@ class Assignment:
 
 
 def assignment(messages: Sequence[Message]) -> Assignment:
-    """A new task, or a person's message after a whole answer, begins anew; other messages are noted."""
+    """A new task, or a person's message after a whole answer, begins anew; other messages are
+    noted."""
     start, task, summary = 0, "", ""
     idle = True
     stop = False
@@ -73,7 +88,9 @@ def assignment(messages: Sequence[Message]) -> Assignment:
         if isinstance(message, Assistant):
             idle = not message.calls
         elif isinstance(message, User):
-            fresh = message.kind == "task" or (message.kind == "mail" and not message.sender and idle and n > 0)
+            fresh = message.kind == "task" or (
+                message.kind == "mail" and not message.sender and idle and n > 0
+            )
             if fresh:
                 start, task, idle, stop, unread = n + 1, message.text, False, False, []
             elif message.kind == "summary":
@@ -85,9 +102,10 @@ def assignment(messages: Sequence[Message]) -> Assignment:
 
 
 class KnownAnswers:
-    """`closing`: nothing more may be called; what is not known stays unknown. `limit` is the most calls in all.
-    `declared` are the tools as they were in earlier turns. `resting`: there is nothing to do but wait for news.
-    `starved`: something was wanted that could not be asked for any more."""
+    """`closing`: nothing more may be called; what is not known stays unknown. `limit` is the most
+    calls in all. `declared` are the tools as they were in earlier turns. `resting`: there is
+    nothing to do but wait for news. `starved`: something was wanted that could not be asked for any
+    more."""
 
     def __init__(
         self,
@@ -156,7 +174,8 @@ class KnownAnswers:
         return None
 
     def first(self, *ladder: tuple[str, dict[str, Any]]) -> CallAnswer | None:
-        """The first answer that is no error: each rung is asked for only when those before it have failed."""
+        """The first answer that is no error: each rung is asked for only when those before it have
+        failed."""
         failed = None
         for name, args in ladder:
             got = self.ask(name, **args)
@@ -168,7 +187,8 @@ class KnownAnswers:
         return failed
 
     def whole(self, got: CallAnswer | None) -> CallAnswer | None:
-        """A cut answer put together again from its artifact, where there is one and it can be read."""
+        """A cut answer put together again from its artifact, where there is one and it can be
+        read."""
         if got is None or got.error or not got.cut:
             return got
         mark = CUT.search(got.text[-500:]) or CUT_SHORT.search(got.text[-500:])
@@ -177,7 +197,8 @@ class KnownAnswers:
         return self.pages(mark[2], int(mark[1])) or got
 
     def pages(self, artifact: str, size: int) -> CallAnswer | None:
-        """The text of an artifact, its pages asked for together: a page is as long as the first one was."""
+        """The text of an artifact, its pages asked for together: a page is as long as the first one
+        was."""
         head = self.ask("artifact", id=artifact, offset=0)
         if head is None or head.error:
             return None
@@ -186,7 +207,9 @@ class KnownAnswers:
             return CallAnswer(bodies[0], cut=note is None or is_cut(bodies[0]))
         step = int(note[2])
         offsets = range(step, max(size + size // 8, step + 1), max(step, 1))
-        answers = [self.ask("artifact", id=artifact, offset=at) for at in list(offsets)[: MAX_PAGES - 1]]
+        answers = [
+            self.ask("artifact", id=artifact, offset=at) for at in list(offsets)[: MAX_PAGES - 1]
+        ]
         if any(a is None for a in answers):
             return None
         ended = False

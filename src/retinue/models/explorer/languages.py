@@ -1,6 +1,6 @@
-"""What the explorer knows of languages: which files are whose, which are tests, generated or somebody else's, and how a
-line looks that defines or imports something. The patterns keep to what every search engine understands.
-"""
+"""What the explorer knows of languages: which files are whose, which are tests, generated or
+somebody else's, and how a line looks that defines or imports something. The patterns keep to what
+every search engine understands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from posixpath import basename, splitext
 
-MODIFIERS = "(?:(?:public|protected|private|internal|abstract|final|static|sealed|partial|open|data)[ ]+)*"
+MODIFIERS = (
+    "(?:(?:public|protected|private|internal|abstract|final|static|sealed|partial|open|data)[ ]+)*"
+)
 
 
 @dataclass(frozen=True)
 class Language:
-    """`types` and `functions` have one group, the name. `imports` says which lines import something."""
+    """`types` and `functions` have one group, the name. `imports` says which lines import
+    something."""
 
     name: str
     key: str
@@ -28,7 +31,9 @@ class Language:
 
     @property
     def definitions(self) -> str:
-        return "|".join(f"(?:{p})" for p in (self.types, self.functions) if p).replace(r"(\w+)", r"\w+")
+        return "|".join(f"(?:{p})" for p in (self.types, self.functions) if p).replace(
+            r"(\w+)", r"\w+"
+        )
 
 
 PYTHON = Language(
@@ -47,22 +52,26 @@ RUST = Language(
     "rs",
     (".rs",),
     r"^(?:pub(?:\([^)]*\))?[ \t]+)?(?:struct|enum|trait|union)[ \t]+(\w+)",
-    r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?(?:const[ \t]+)?(?:async[ \t]+)?(?:unsafe[ \t]+)?fn[ \t]+(\w+)",
+    r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?(?:const[ \t]+)?(?:async[ \t]+)?(?:unsafe[ \t]+)?fn[ "
+    r"\t]+(\w+)",
     r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?use[ \t]+[\w:{]",
     "*.rs",
     r"^[ \t]*#\[(?:\w+::)?test\b",
     ("lib.rs", "mod.rs", "main.rs"),
 )
 _TS_IMPORT = (
-    r"^(?:import|export)\b.*\bfrom[ \t]*['\"]|^import[ \t]*['\"]|^\}[ \t]*from[ \t]*['\"]|\brequire\([ \t]*['\"]\.|"
+    r"^(?:import|export)\b.*\bfrom[ \t]*['\"]|^import[ \t]*['\"]|^\}[ \t]*from[ "
+    r"\t]*['\"]|\brequire\([ \t]*['\"]\.|"
     r"\bimport\([ \t]*['\"]\."
 )
 _TS_TYPES = (
-    r"^(?:export[ \t]+)?(?:default[ \t]+)?(?:declare[ \t]+)?(?:abstract[ \t]+)?(?:class|interface|enum|type)[ \t]+(\w+)"
+    r"^(?:export[ \t]+)?(?:default[ \t]+)?(?:declare[ \t]+)?(?:abstract[ "
+    r"\t]+)?(?:class|interface|enum|type)[ \t]+(\w+)"
 )
 _TS_FUNCTIONS = (
     r"^(?:export[ \t]+)?(?:default[ \t]+)?(?:async[ \t]+)?"
-    r"(?:function[ \t]*\*?[ \t]*(\w+)|const[ \t]+(\w+)[ \t]*=[ \t]*(?:async[ \t]*)?(?:\(|function\b))"
+    r"(?:function[ \t]*\*?[ \t]*(\w+)|const[ \t]+(\w+)[ \t]*=[ \t]*(?:async[ "
+    r"\t]*)?(?:\(|function\b))"
 )
 TYPESCRIPT = Language(
     "TypeScript",
@@ -184,7 +193,18 @@ OTHERS = {
     ".tf": "Terraform",
 }
 SOFT = {"CSS", "HTML", "SQL", "Protobuf", "Terraform"}
-TEST_DIRS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "testdata", "test-data", "fixtures", "__mocks__"}
+TEST_DIRS = {
+    "test",
+    "tests",
+    "__tests__",
+    "spec",
+    "specs",
+    "e2e",
+    "testdata",
+    "test-data",
+    "fixtures",
+    "__mocks__",
+}
 FOREIGN_DIRS = {
     "vendor",
     "vendored",
@@ -197,7 +217,17 @@ FOREIGN_DIRS = {
     "bower_components",
     "Pods",
 }
-MADE_DIRS = {"dist", "build", "target", "out", "generated", "__generated__", "gen", "coverage", "_build"}
+MADE_DIRS = {
+    "dist",
+    "build",
+    "target",
+    "out",
+    "generated",
+    "__generated__",
+    "gen",
+    "coverage",
+    "_build",
+}
 _TEST_FILE = re.compile(
     r"^(?:test_.*\.py|.*_test\.(?:py|go|rs|rb|c|cc|cpp)|conftest\.py|tests?\.(?:py|rs)|.*\.(?:test|spec)\.\w+|"
     r".*(?:Test|Tests|Spec|IT)\.(?:java|kt|cs|php)|.*_spec\.rb|test-.*\.js|.*\.bats)$"
@@ -206,8 +236,18 @@ _MADE_FILE = re.compile(
     r"(?:\.min\.(?:js|css)|\.pb\.go|_pb2(?:_grpc)?\.pyi?|\.generated\.\w+|_generated\.\w+|\.g\.\w+|\.bundle\.js|\.map|"
     r"_gen\.go|\.gen\.\w+|zz_generated.*)$"
 )
-_LOCKS = {"package-lock.json", "yarn.lock", "pnpm-lock.yaml", "Cargo.lock", "poetry.lock", "uv.lock", "go.sum"}
-GENERATED_MARK = r"^(?://|#|/\*+|--|;|<!--)[ \t]*(?:Code generated .*DO NOT EDIT|@generated|AUTO-?GENERATED)"
+_LOCKS = {
+    "package-lock.json",
+    "yarn.lock",
+    "pnpm-lock.yaml",
+    "Cargo.lock",
+    "poetry.lock",
+    "uv.lock",
+    "go.sum",
+}
+GENERATED_MARK = (
+    r"^(?://|#|/\*+|--|;|<!--)[ \t]*(?:Code generated .*DO NOT EDIT|@generated|AUTO-?GENERATED)"
+)
 
 
 @lru_cache(maxsize=8192)
@@ -241,7 +281,9 @@ def is_made(path: str) -> bool:
 
 
 def is_doc(path: str) -> bool:
-    return splitext(path)[1].lower() in (".md", ".rst", ".adoc", ".txt") or basename(path).startswith("LICENSE")
+    return splitext(path)[1].lower() in (".md", ".rst", ".adoc", ".txt") or basename(
+        path
+    ).startswith("LICENSE")
 
 
 def name_in(pattern: str, text: str) -> str:

@@ -1,4 +1,5 @@
-"""What a project says of itself: manifests, README and Makefile, read line by line, so that every fact has its line."""
+"""What a project says of itself: manifests, README and Makefile, read line by line, so that every
+fact has its line."""
 
 from __future__ import annotations
 
@@ -9,7 +10,16 @@ from posixpath import basename, dirname
 
 from retinue.formats.safe_text import one_line
 
-NAMES = ("pyproject.toml", "setup.cfg", "package.json", "Cargo.toml", "go.mod", "composer.json", "setup.py", "pom.xml")
+NAMES = (
+    "pyproject.toml",
+    "setup.cfg",
+    "package.json",
+    "Cargo.toml",
+    "go.mod",
+    "composer.json",
+    "setup.py",
+    "pom.xml",
+)
 READMES = ("README.md", "README.rst", "README.txt", "README", "readme.md", "Readme.md")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile")
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
@@ -28,7 +38,8 @@ def numbered(text: str) -> Lines:
 
 @dataclass
 class Manifest:
-    """`scripts` are commands with what they call; `crate` is the name by which others import the package."""
+    """`scripts` are commands with what they call; `crate` is the name by which others import the
+    package."""
 
     path: str
     name: str = ""
@@ -94,7 +105,9 @@ def _toml(path: str, lines: Lines) -> Manifest:
         elif cargo and section == "bin" and key == "path" and out.scripts:
             name, _, at = out.scripts[-1]
             out.scripts[-1] = (name, _value(raw), at)
-        elif (cargo and section == "dependencies") or (section == "tool.poetry.dependencies" and key != "python"):
+        elif (cargo and section == "dependencies") or (
+            section == "tool.poetry.dependencies" and key != "python"
+        ):
             out.requires.append((key, n))
     out.crate = out.name.replace("-", "_") if cargo else out.name
     return out
@@ -138,7 +151,9 @@ def _json(path: str, lines: Lines) -> Manifest | None:
     needs = data.get("dependencies") or data.get("require")
     start = _line_of(lines, r'^\s*"(?:dependencies|require)"\s*:')
     for key in needs if isinstance(needs, dict) else ():
-        out.requires.append((str(key), _line_of(lines, rf'"{re.escape(str(key))}"\s*:', start - 1) or start))
+        out.requires.append(
+            (str(key), _line_of(lines, rf'"{re.escape(str(key))}"\s*:', start - 1) or start)
+        )
     return out
 
 
@@ -155,7 +170,9 @@ def _go(path: str, lines: Lines) -> Manifest:
             block = True
         elif line.startswith(")"):
             block = False
-        elif found := re.match(r"^(?:require\s+)?\s*([\w./-]+)\s+v[\w.+-]+(\s*//\s*indirect)?", line):
+        elif found := re.match(
+            r"^(?:require\s+)?\s*([\w./-]+)\s+v[\w.+-]+(\s*//\s*indirect)?", line
+        ):
             direct = (block or line.startswith("require")) and not found[2]
             out.requires += [(found[1], n)] if direct else []
     return out
@@ -190,7 +207,8 @@ _SKIP = re.compile(
     re.IGNORECASE,
 )
 _NEWS = re.compile(
-    r"^\s*(?:#+\s*)?(?:[^\w\s]+\s*)?(?:news|what'?s new|changelog|announcements?|updates?)\b", re.IGNORECASE
+    r"^\s*(?:#+\s*)?(?:[^\w\s]+\s*)?(?:news|what'?s new|changelog|announcements?|updates?)\b",
+    re.IGNORECASE,
 )
 
 
@@ -209,7 +227,11 @@ def readme(path: str, text: str) -> tuple[Fact | None, Fact | None]:
         if found := re.match(r"^#+\s+(.*)$", bare):
             news = bool(_NEWS.match(bare))
             if title is None and bare.startswith("# ") and not news:
-                title = (one_line(re.sub(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>", r"\1", found[1]), 80), path, n)
+                title = (
+                    one_line(re.sub(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>", r"\1", found[1]), 80),
+                    path,
+                    n,
+                )
             continue
         if i + 1 < len(lines) and re.match(r"^(?:={3,}|-{3,})\s*$", lines[i + 1][1]):
             title = title or (one_line(bare, 80), path, n)

@@ -1,6 +1,5 @@
-"""What the parts of a map add up to: which module is imported how often, which area uses which, what is hot, what no
-test names. Only counts and comparisons; nothing here is guessed.
-"""
+"""What the parts of a map add up to: which module is imported how often, which area uses which,
+what is hot, what no test names. Only counts and comparisons; nothing here is guessed."""
 
 from __future__ import annotations
 
@@ -69,7 +68,10 @@ class MapFacts:
 
 
 def add_up(
-    ground: Survey, areas: Sequence[tuple[Area, Findings]], tests: Findings | None, history: Findings
+    ground: Survey,
+    areas: Sequence[tuple[Area, Findings]],
+    tests: Findings | None,
+    history: Findings,
 ) -> MapFacts:
     tree = ground.tree
     facts = MapFacts(ground, [_area(a, f, ground) for a, f in areas], tests, history)
@@ -117,7 +119,9 @@ def _area(area: Area, found: Findings, ground: Survey) -> AreaFacts:
                 case [str(name), int(line)]:
                     out.types.append(Type(name, path, line))
     folders = {dirname(f) for f in area.files}
-    out.tests_inside = sum(1 for t in ground.tree.tests if dirname(t) in folders or dirname(dirname(t)) in folders)
+    out.tests_inside = sum(
+        1 for t in ground.tree.tests if dirname(t) in folders or dirname(dirname(t)) in folders
+    )
     return out
 
 
@@ -153,8 +157,11 @@ def _tested_name(path: str) -> str:
     return re.sub(r"^test_|_test$|_spec$|(?:Test|Tests|Spec)$", "", name)
 
 
-def _ranked(types: Sequence[Type], imported: Counter[str], names: Counter[tuple[str, str]]) -> list[Type]:
-    """Types that are often imported come first, then those of modules that are, then those a file is named after."""
+def _ranked(
+    types: Sequence[Type], imported: Counter[str], names: Counter[tuple[str, str]]
+) -> list[Type]:
+    """Types that are often imported come first, then those of modules that are, then those a file
+    is named after."""
 
     def key(t: Type) -> tuple[int, int, str, int]:
         stem = splitext(basename(t.path))[0].replace("_", "").replace("-", "").lower()
@@ -174,7 +181,11 @@ def _ranked(types: Sequence[Type], imported: Counter[str], names: Counter[tuple[
 def hot_spots(facts: MapFacts, most: int = 6) -> list[tuple[str, int, int]]:
     """Source files by size times commits: path, bytes, commits."""
     source = set(facts.ground.tree.source)
-    rows = [(p, facts.ground.tree.files[p], n) for p, n in facts.history.get("churn", str, int) if p in source]
+    rows = [
+        (p, facts.ground.tree.files[p], n)
+        for p, n in facts.history.get("churn", str, int)
+        if p in source
+    ]
     rows = [r for r in rows if r[2] > 1 and language_of(r[0])]
     return sorted(rows, key=lambda r: (-r[1] * r[2], r[0]))[:most]
 
@@ -200,8 +211,11 @@ def _counts(path: str) -> bool:
     return known is not None and not is_test(path) and basename(path) not in known.heads
 
 
-def reading_order(facts: MapFacts, entries: Sequence[tuple[str, int]], most: int = 10) -> list[tuple[str, int, str]]:
-    """Where to begin: what says what it is, what starts it, what everybody imports, then the head of each area."""
+def reading_order(
+    facts: MapFacts, entries: Sequence[tuple[str, int]], most: int = 10
+) -> list[tuple[str, int, str]]:
+    """Where to begin: what says what it is, what starts it, what everybody imports, then the head
+    of each area."""
     out: list[tuple[str, int, str]] = []
     seen: set[str] = set()
 
@@ -226,5 +240,9 @@ def reading_order(facts: MapFacts, entries: Sequence[tuple[str, int]], most: int
             add(t.path, t.line, f"`{t.name}`, a key type of {area.area.title}")
         elif area.area.files:
             files = ground.tree.files
-            add(max(area.area.files, key=lambda f: (files[f], f)), 1, f"the largest file of {area.area.title}")
+            add(
+                max(area.area.files, key=lambda f: (files[f], f)),
+                1,
+                f"the largest file of {area.area.title}",
+            )
     return out

@@ -1,4 +1,5 @@
-"""The job `map`: survey the ground, hand out one part an area and one each for tests and history, add up, report."""
+"""The job `map`: survey the ground, hand out one part an area and one each for tests and history,
+add up, report."""
 
 from __future__ import annotations
 
@@ -19,7 +20,19 @@ from retinue.models.explorer.survey import Survey, area_part, history_part, surv
 
 WORK = {"area": work.area, "tests": work.tests, "history": work.history}
 MOST_NAMED = 6
-ASIDE = {"bench", "benchmarks", "docs", "doc", "examples", "example", "scripts", "tools", "hack", "contrib", "misc"}
+ASIDE = {
+    "bench",
+    "benchmarks",
+    "docs",
+    "doc",
+    "examples",
+    "example",
+    "scripts",
+    "tools",
+    "hack",
+    "contrib",
+    "misc",
+}
 
 
 def map_job(book: KnownAnswers, note: str = "") -> Report | None:
@@ -52,8 +65,11 @@ def map_job(book: KnownAnswers, note: str = "") -> Report | None:
     return write_map(book, facts, entries, parts, answers, note)
 
 
-def gather(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False) -> dict[str, Findings] | None:
-    """The findings of all parts, by sub-agents or by our own hand; None while they are not all there."""
+def gather(
+    book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False
+) -> dict[str, Findings] | None:
+    """The findings of all parts, by sub-agents or by our own hand; None while they are not all
+    there."""
     answers = hand_out(book, parts, fork=fork)
     if book.pending or book.resting:
         return None
@@ -89,7 +105,8 @@ def name_types(book: KnownAnswers, facts: MapFacts) -> None:
 
 
 def entry_points(book: KnownAnswers, ground: Survey) -> list[EntryPoint]:
-    """Commands that manifests declare, with the line of what they call; then files that start by themselves."""
+    """Commands that manifests declare, with the line of what they call; then files that start by
+    themselves."""
     out: list[EntryPoint] = []
     wanted: list[tuple[EntryPoint, str, str]] = []
     for manifest in ground.manifests:
@@ -97,7 +114,10 @@ def entry_points(book: KnownAnswers, ground: Survey) -> list[EntryPoint]:
             entry = EntryPoint(name, target, (manifest.path, line))
             path, symbol = _target(ground, manifest.folder, target, name, basename(manifest.path))
             if path:
-                entry.place = (path, next((h.line for h in ground.mains if h.path == path and hit_is_main(h)), 1))
+                entry.place = (
+                    path,
+                    next((h.line for h in ground.mains if h.path == path and hit_is_main(h)), 1),
+                )
                 if symbol:
                     wanted.append((entry, path, symbol))
             out.append(entry)
@@ -110,12 +130,18 @@ def entry_points(book: KnownAnswers, ground: Survey) -> list[EntryPoint]:
     for path in ground.tree.source:
         if basename(path) == "__main__.py" and path not in known:
             line = next((h.line for h in ground.mains if h.path == path), 1)
-            out.append(EntryPoint(f"python -m {_package(path, ground.tree.files)}", "", None, (path, line)))
+            out.append(
+                EntryPoint(f"python -m {_package(path, ground.tree.files)}", "", None, (path, line))
+            )
             known.add(path)
-    for hit in sorted(ground.mains, key=lambda h: (_is_aside(h.path), not hit_is_main(h), h.path, h.line)):
+    for hit in sorted(
+        ground.mains, key=lambda h: (_is_aside(h.path), not hit_is_main(h), h.path, h.line)
+    ):
         if hit.path not in known:
             known.add(hit.path)
-            out.append(EntryPoint(_main_name(hit.path), "", None, (hit.path, hit.line), hit.text.strip()))
+            out.append(
+                EntryPoint(_main_name(hit.path), "", None, (hit.path, hit.line), hit.text.strip())
+            )
     return out
 
 
@@ -147,7 +173,9 @@ def _target(ground: Survey, folder: str, target: str, name: str, manifest: str) 
     """The file that a script of a manifest means, and the symbol in it."""
     files = ground.tree.files
     if manifest == "Cargo.toml":
-        paths = [target] if target else [f"src/bin/{name}.rs", f"src/bin/{name}/main.rs", "src/main.rs"]
+        paths = (
+            [target] if target else [f"src/bin/{name}.rs", f"src/bin/{name}/main.rs", "src/main.rs"]
+        )
         return next((p for x in paths if (p := join(folder, x)) in files), ""), ""
     if re.fullmatch(r"[\w.]+:[\w.]+(?:\s*\[.*\])?", target):
         module, _, symbol = target.partition(":")
@@ -163,5 +191,7 @@ def _target(ground: Survey, folder: str, target: str, name: str, manifest: str) 
         return path, ""
     guess = re.sub(r"^(?:.*/)?(?:dist|build|lib|out)/", "src/", target)
     guess = re.sub(r"\.[cm]?js$", "", normpath(guess))
-    found = next((p for e in (".ts", ".tsx", ".js", ".mts") if (p := join(folder, guess + e)) in files), "")
+    found = next(
+        (p for e in (".ts", ".tsx", ".js", ".mts") if (p := join(folder, guess + e)) in files), ""
+    )
     return found, ""

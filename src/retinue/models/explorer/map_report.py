@@ -13,7 +13,13 @@ from retinue.models.explorer.delegation import AreaTask
 from retinue.models.explorer.file_tree import titled
 from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import language_of
-from retinue.models.explorer.map_facts import AreaFacts, MapFacts, hot_spots, reading_order, untested
+from retinue.models.explorer.map_facts import (
+    AreaFacts,
+    MapFacts,
+    hot_spots,
+    reading_order,
+    untested,
+)
 from retinue.models.explorer.report import Report, footer, gaps
 from retinue.models.explorer.report_text import at, cell, kib, plural, some
 
@@ -61,8 +67,14 @@ def _top(facts: MapFacts, note: str) -> str:
     ground, tree = facts.ground, facts.ground.tree
     root = next((m for m in ground.manifests if not m.folder), None)
     named = root.name if root and root.name else ground.title[0] if ground.title else ""
-    described = next((m.description for m in ground.manifests if not m.folder and m.description), None)
-    described = described or ground.intro or next((m.description for m in ground.manifests if m.description), None)
+    described = next(
+        (m.description for m in ground.manifests if not m.folder and m.description), None
+    )
+    described = (
+        described
+        or ground.intro
+        or next((m.description for m in ground.manifests if m.description), None)
+    )
     lines = [f"# {one_line(named, 80) or 'Map of this directory'}", ""]
     if note:
         lines += [note, ""]
@@ -73,9 +85,14 @@ def _top(facts: MapFacts, note: str) -> str:
     source, more = tree.source, "" if tree.is_whole else "at least "
     total = tree.size(source)
     if source:
-        shares = [f"{n} {100 * b / total:.0f}%" if total else n for n, _, b in tree.languages if b >= total / 200]
+        shares = [
+            f"{n} {100 * b / total:.0f}%" if total else n
+            for n, _, b in tree.languages
+            if b >= total / 200
+        ]
         lines.append(
-            f"{more}{plural(len(tree.files), 'file')}; {plural(len(source), 'source file')}, {kib(total)}: "
+            f"{more}{plural(len(tree.files), 'file')}; {plural(len(source), 'source file')}, "
+            f"{kib(total)}: "
             f"{some(shares, 6)}."
         )
     else:
@@ -84,7 +101,12 @@ def _top(facts: MapFacts, note: str) -> str:
             f"{more}{plural(len(tree.files), 'file')}, none of them source code"
             f"{f' (kinds: {some(kinds, 8)})' if kinds else ''}."
         )
-        lines += ["", "Largest: " + some([f"{at(f, 1)} ({kib(n)})" for f, n in _largest(tree.files)], 5) + "."]
+        lines += [
+            "",
+            "Largest: "
+            + some([f"{at(f, 1)} ({kib(n)})" for f, n in _largest(tree.files)], 5)
+            + ".",
+        ]
     aside = [
         plural(len(tree.tests), "test file") if tree.tests else "",
         plural(len(tree.docs), "document") if tree.docs else "",
@@ -95,7 +117,10 @@ def _top(facts: MapFacts, note: str) -> str:
         lines.append(f"Beside the source: {', '.join(a for a in aside if a)}.")
     needs = [(n, m.path, line) for m in ground.manifests for n, line in m.requires]
     if needs:
-        lines += ["", "Depends on: " + some([f"`{n}` ({at(p, line)})" for n, p, line in needs], 8) + "."]
+        lines += [
+            "",
+            "Depends on: " + some([f"`{n}` ({at(p, line)})" for n, p, line in needs], 8) + ".",
+        ]
     return "\n".join(lines)
 
 
@@ -113,7 +138,9 @@ def _entries(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
         lines.append(f"- can be run by themselves: {some(runnable, MOST_ENTRIES)}")
     targets = facts.ground.targets
     if targets:
-        lines.append("- make: " + some([f"`{n}` ({at(p, line)})" for n, p, line in targets], MOST_TARGETS))
+        lines.append(
+            "- make: " + some([f"`{n}` ({at(p, line)})" for n, p, line in targets], MOST_TARGETS)
+        )
     return "## Entry points\n\n" + "\n".join(lines) if lines else ""
 
 
@@ -134,11 +161,19 @@ def _entry(e: EntryPoint) -> str:
 def _areas(facts: MapFacts) -> str:
     if not facts.areas:
         return ""
-    lines = ["## Areas", "", "| area | files | size | definitions | what it is |", "|---|--:|--:|--:|---|"]
+    lines = [
+        "## Areas",
+        "",
+        "| area | files | size | definitions | what it is |",
+        "|---|--:|--:|--:|---|",
+    ]
     for a in facts.areas:
         what = f"{a.doc[0]} ({at(a.doc[1], a.doc[2])})" if a.doc else _no_word(facts, a)
         n = "?" if a.is_missing else f"{a.definitions}" if a.exact else f"{a.definitions}+"
-        lines.append(f"| {cell(a.area.title)} | {len(a.area.files)} | {kib(a.area.bytes)} | {n} | {cell(what)} |")
+        lines.append(
+            f"| {cell(a.area.title)} | {len(a.area.files)} | {kib(a.area.bytes)} | {n} | "
+            f"{cell(what)} |"
+        )
     return "\n".join(lines)
 
 
@@ -159,7 +194,9 @@ def _details(facts: MapFacts) -> str:
             lines.append(f"- key types: {', '.join(shown[:MOST_TYPES])}")
         if a.uses:
             uses = sorted(a.uses.items(), key=lambda kv: (-kv[1], kv[0]))
-            told = [f"{titled(n)} ({plural(k, 'import line')}, e.g. {at(*a.proof[n])})" for n, k in uses]
+            told = [
+                f"{titled(n)} ({plural(k, 'import line')}, e.g. {at(*a.proof[n])})" for n, k in uses
+            ]
             lines.append(f"- uses: {some(told, 4)}")
         if lines:
             blocks.append(f"`{a.area.title}`\n\n" + "\n".join(lines))
@@ -181,7 +218,11 @@ def _graph(facts: MapFacts) -> str:
     both = sorted({tuple(sorted(e[:2])) for e in edges if (e[1], e[0]) in {x[:2] for x in edges}})
     lines += ["```", "", "Numbers are import lines."]
     if both:
-        lines.append("In both directions: " + some([f"{titled(a)} and {titled(b)}" for a, b in both], 5) + ".")
+        lines.append(
+            "In both directions: "
+            + some([f"{titled(a)} and {titled(b)}" for a, b in both], 5)
+            + "."
+        )
     return "\n".join(lines)
 
 
@@ -200,7 +241,11 @@ def _imported(facts: MapFacts) -> str:
         told = []
         for t in types:
             named = facts.named_in.get(f"{t.path}:{t.name}")
-            more = f", named in {'at least ' if named[1] else ''}{plural(named[0], 'file')}" if named else ""
+            more = (
+                f", named in {'at least ' if named[1] else ''}{plural(named[0], 'file')}"
+                if named
+                else ""
+            )
             told.append(f"`{t.name}` {at(t.path, t.line)}{more}")
         lines.append(line + (f": {'; '.join(told)}" if told else ""))
     return "\n".join(lines)
@@ -220,7 +265,12 @@ def _hot(facts: MapFacts) -> str:
         return ""
     n, new, new_day, old, old_day = commits
     days = f", {old_day} to {new_day}" if new_day and old_day else ""
-    lines = ["## Hot spots", "", f"Size times changes, over the last {plural(n, 'commit')} ({old}..{new}{days}):", ""]
+    lines = [
+        "## Hot spots",
+        "",
+        f"Size times changes, over the last {plural(n, 'commit')} ({old}..{new}{days}):",
+        "",
+    ]
     lines += [f"- {at(p, 1)}: {kib(size)}, changed in {plural(k, 'commit')}" for p, size, k in rows]
     return "\n".join(lines)
 
@@ -246,11 +296,16 @@ def _untested(facts: MapFacts) -> str:
     if (tests is None or tests.whole) and not any(a.is_missing for a in facts.areas):
         bare, files = untested(facts)
         for a in bare:
-            lines.append(f"- {a.area.title}: no test imports it, lies in it or is named after it ({_example(a)})")
+            lines.append(
+                f"- {a.area.title}: no test imports it, lies in it or is named after it "
+                f"({_example(a)})"
+            )
         if files:
             shown = [f"{at(f, 1)} ({kib(tree.files[f])})" for f in files]
             told = ", ".join(shown[:MOST_UNTESTED])
-            lines.append(f"- the largest files that no test imports directly or is named after: {told}")
+            lines.append(
+                f"- the largest files that no test imports directly or is named after: {told}"
+            )
     return "\n".join(lines)
 
 
@@ -263,4 +318,6 @@ def _order(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
     rows = reading_order(facts, places)
     if not rows:
         return ""
-    return "## Reading order\n\n" + "\n".join(f"{n}. {at(p, line)}: {why}" for n, (p, line, why) in enumerate(rows, 1))
+    return "## Reading order\n\n" + "\n".join(
+        f"{n}. {at(p, line)}: {why}" for n, (p, line, why) in enumerate(rows, 1)
+    )

@@ -1,4 +1,5 @@
-"""The lines that `search` found, and how a folder is searched when one answer cannot hold them all."""
+"""The lines that `search` found, and how a folder is searched when one answer cannot hold them
+all."""
 
 from __future__ import annotations
 
@@ -37,11 +38,20 @@ def read_counts(text: str) -> dict[str, int]:
 
 
 def read_paths(text: str) -> list[str]:
-    return [clean_path(line) for line in text.splitlines() if line.strip() and not line.startswith(("[", "("))]
+    return [
+        clean_path(line)
+        for line in text.splitlines()
+        if line.strip() and not line.startswith(("[", "("))
+    ]
 
 
 def search(
-    book: KnownAnswers, pattern: str, path: str, mode: str = "lines", glob: str = "", fold: bool = False
+    book: KnownAnswers,
+    pattern: str,
+    path: str,
+    mode: str = "lines",
+    glob: str = "",
+    fold: bool = False,
 ) -> CallAnswer | None:
     """One search, as wide as it can be had: with a high limit, or else with the tool's own."""
     args = {"pattern": pattern, "path": path or "."}
@@ -55,10 +65,17 @@ def search(
 
 
 class Sweep:
-    """Hits in several places. `whole` turns false when something could not be seen, and `missed` says where."""
+    """Hits in several places. `whole` turns false when something could not be seen, and `missed`
+    says where."""
 
     def __init__(
-        self, book: KnownAnswers, pattern: str, *, mode: str = "lines", glob: str = "", fold: bool = False
+        self,
+        book: KnownAnswers,
+        pattern: str,
+        *,
+        mode: str = "lines",
+        glob: str = "",
+        fold: bool = False,
     ) -> None:
         self.book, self.pattern, self.mode, self.glob, self.fold = book, pattern, mode, glob, fold
         self.texts: list[str] = []
@@ -94,15 +111,18 @@ class Sweep:
             self._one(spot, deeper - 1, without)
 
     def _rest(self, place: str, text: str) -> list[str] | None:
-        """Where the rest of a cut answer is: folders and files of the place. [] when that is not known, None when it is
-        only now asked for. Answers are sorted, so what lies wholly before the last path that was shown is complete."""
+        """Where the rest of a cut answer is: folders and files of the place. [] when that is not
+        known, None when it is only now asked for. Answers are sorted, so what lies wholly before
+        the last path that was shown is complete."""
         got = self.book.ask("list", path=place or ".", depth=1)
         if got is None:
             return None if self.book.pending else []
         if got.error or got.cut:
             return []
         files, folders = read_listing(got.text)
-        shown = [h.path for h in read_hits(text)] if self.mode == "lines" else list(read_counts(text))
+        shown = (
+            [h.path for h in read_hits(text)] if self.mode == "lines" else list(read_counts(text))
+        )
         last = shown[-1] if shown and shown == sorted(shown) else ""
         folders = [f for f in folders if not is_before(f, last) and not is_foreign(f"{f}/x")]
         return folders + [f for f in sorted(files) if language_of(f) and f >= last]
@@ -124,7 +144,9 @@ def is_before(folder: str, last: str) -> bool:
     return bool(last) and f"{folder}/" < last and not last.startswith(f"{folder}/")
 
 
-def inside(path: str, folders: Sequence[str], without: Sequence[str], apart: Sequence[str] = ()) -> bool:
+def inside(
+    path: str, folders: Sequence[str], without: Sequence[str], apart: Sequence[str] = ()
+) -> bool:
     """Whether a file belongs to an area (see `tree.Area`)."""
     if dirname(path) in apart or any(path.startswith(f"{w}/") for w in without):
         return False

@@ -1,4 +1,5 @@
-"""The model itself: from a request to a reply. It holds nothing but facts about itself; all else is in the request."""
+"""The model itself: from a request to a reply. It holds nothing but facts about itself; all else is
+in the request."""
 
 from __future__ import annotations
 
@@ -31,12 +32,15 @@ PARTS = {**WORK, "find": look, "review": judge, "side": side}
 
 
 class ExplorerModel:
-    """Usage is estimated: four bytes are a token, and what was heard before is heard again in every turn."""
+    """Usage is estimated: four bytes are a token, and what was heard before is heard again in every
+    turn."""
 
     exact = says_progress = True
 
     def __init__(self, name: str = NAME) -> None:
-        self.info = ModelInfo(name=name, window=50_000_000, max_output=32_768, price_in=0, price_out=0)
+        self.info = ModelInfo(
+            name=name, window=50_000_000, max_output=32_768, price_in=0, price_out=0
+        )
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         request.progress.wait()
@@ -45,7 +49,9 @@ class ExplorerModel:
         if message.text:
             emit(message.text)
         stop = "calls" if message.calls else "end"
-        return Reply(message=message, usage=measure(request, message), stop=stop, model=request.model)  # type: ignore[arg-type]
+        return Reply(
+            message=message, usage=measure(request, message), stop=stop, model=request.model
+        )  # type: ignore[arg-type]
 
 
 def measure(request: Request, message: Assistant) -> Usage:
@@ -53,7 +59,8 @@ def measure(request: Request, message: Assistant) -> Usage:
     heard += sum(len(c.args) for m in request.messages if isinstance(m, Assistant) for c in m.calls)
     said = len(message.text) + sum(len(c.args) + len(c.name) for c in message.calls)
     return Usage(
-        input=max(1, heard // BYTES_PER_TOKEN), output=min(said // BYTES_PER_TOKEN + 1, max(1, request.max_output))
+        input=max(1, heard // BYTES_PER_TOKEN),
+        output=min(said // BYTES_PER_TOKEN + 1, max(1, request.max_output)),
     )
 
 
@@ -70,7 +77,11 @@ def answer(request: Request) -> Assistant:
     limit = MOST_CALLS if order is None else MOST_CALLS_OF_PART
     book = KnownAnswers(work, request.tools, request.declared, closing=closing, limit=limit)
     if order is not None:
-        text, ok = _part(book, order, min(room, ROOM if not isinstance(order.get("room"), int) else order["room"]))
+        text, ok = _part(
+            book,
+            order,
+            min(room, ROOM if not isinstance(order.get("room"), int) else order["room"]),
+        )
     else:
         report = _job(book, read_intent(work.task))
         text, ok = (report.text(room), True) if report is not None else ("", True)
@@ -86,16 +97,21 @@ def answer(request: Request) -> Assistant:
 def _job(book: KnownAnswers, intent: Intent) -> Report | None:
     note = ""
     if intent.unknown:
-        note = f"Note: there is no job `{intent.unknown}`; there is: {', '.join(JOBS)}. This is `{intent.job}`."
+        note = (
+            f"Note: there is no job `{intent.unknown}`; there is: {', '.join(JOBS)}. This is "
+            f"`{intent.job}`."
+        )
     elif not intent.sure:
         note = (
-            "Note: without an LLM only four jobs can be done: map, find, review, compare. The task names none of them, "
+            "Note: without an LLM only four jobs can be done: map, find, review, compare. The "
+            "task names none of them, "
             "so this is the map."
         )
     if not any(book.can(t) for t in ("list", "find", "search", "read", "git")) and not book.n_calls:
         report = Report()
         report.section(
-            "I have no tool to look at files with (list, search, find, read, git), so nothing can be reported."
+            "I have no tool to look at files with (list, search, find, read, git), so nothing can "
+            "be reported."
         )
         report.section(FOOTER)
         return report
@@ -119,7 +135,10 @@ def _part(book: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bo
     found = work(book, order)
     if book.pending:
         return "", True
-    rows = [*([["note", "a limit was reached before the end"]] if book.starved else []), *found.rows]
+    rows = [
+        *([["note", "a limit was reached before the end"]] if book.starved else []),
+        *found.rows,
+    ]
     whole = found.whole and not book.starved
     said = f"{name or '(root)'}: {plural(len(rows), 'finding')}."
     solid = any(row[0] not in ("note", "defs", "inline", "cases") for row in rows) or found.whole
@@ -131,7 +150,11 @@ def _calls(request: Request, book: KnownAnswers) -> Assistant:
     chosen = book.pending[:CALLS_A_TURN]
     return Assistant(
         calls=tuple(
-            Call(id=f"x{len(request.messages)}_{n}", name=name, args=json.dumps(args, ensure_ascii=False))
+            Call(
+                id=f"x{len(request.messages)}_{n}",
+                name=name,
+                args=json.dumps(args, ensure_ascii=False),
+            )
             for n, (name, args) in enumerate(chosen)
         )
     )
@@ -140,14 +163,23 @@ def _calls(request: Request, book: KnownAnswers) -> Assistant:
 def _end(request: Request, text: str, *, ok: bool) -> Assistant:
     """Hand it in where there is a tool for it, alone; twice refused, or without one, it is said."""
     tools = {t.name: t for t in request.tools}
-    tried = sum(c.name in (RESULT, ERROR) for m in request.messages if isinstance(m, Assistant) for c in m.calls)
+    tried = sum(
+        c.name in (RESULT, ERROR)
+        for m in request.messages
+        if isinstance(m, Assistant)
+        for c in m.calls
+    )
     text = text or "Nothing was found."
     if request.purpose in ("turn", "grace") and tried < 2:
         args = json.dumps({"result": text}, ensure_ascii=False)
         if ok and RESULT in tools and _takes_text(tools[RESULT].parameters) and not tried:
             return Assistant(calls=(Call(id=f"s{len(request.messages)}", name=RESULT, args=args),))
         if ERROR in tools:
-            why = text if not ok else f"The offline planner can only hand in a text, and that was not taken:\n{text}"
+            why = (
+                text
+                if not ok
+                else f"The offline planner can only hand in a text, and that was not taken:\n{text}"
+            )
             args = json.dumps({"error": why}, ensure_ascii=False)
             return Assistant(calls=(Call(id=f"s{len(request.messages)}", name=ERROR, args=args),))
     return Assistant(text=text)

@@ -1,4 +1,5 @@
-"""A report in sections, which fits the room that a reply has: what matters least is left out, and that is said."""
+"""A report in sections, which fits the room that a reply has: what matters least is left out, and
+that is said."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Report:
 def _join(kept: list[tuple[int, str, str]], gone: list[str]) -> str:
     texts = [text for _, _, text in kept]
     if gone:
-        texts.insert(max(0, len(texts) - 1), f"Left out for lack of room: {', '.join(reversed(gone))}.")
+        texts.insert(
+            max(0, len(texts) - 1), f"Left out for lack of room: {', '.join(reversed(gone))}."
+        )
     return "\n\n".join(texts) + "\n"
 
 
@@ -58,7 +61,10 @@ def footer(book: KnownAnswers, found: Iterable[Findings]) -> str:
     calls = book.n_calls + sum(f.calls for f in children)
     agents = 1 + len(children)
     who = f"{agents} agents" if agents > 1 else "1 agent"
-    counted = f"{plural(calls, 'tool call')} by {who}; every statement above stands in the files named beside it."
+    counted = (
+        f"{plural(calls, 'tool call')} by {who}; every statement above stands in the files "
+        "named beside it."
+    )
     return f"---\n{FOOTER}\n{counted}"
 
 

@@ -1,4 +1,5 @@
-"""Texts for people: one line out of many, cells of tables, sizes, lists that say how much they leave out."""
+"""Texts for people: one line out of many, cells of tables, sizes, lists that say how much they
+leave out."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def some(items: Sequence[str], most: int) -> str:
 
 
 def plural(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
+    return (
+        f"{n} {noun}" if n == 1 else f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
+    )
 
 
 def at(path: str, line: int) -> str:

@@ -1,4 +1,5 @@
-"""The checks of a review: deterministic, each with a severity and a line. They see what changed, not what it means."""
+"""The checks of a review: deterministic, each with a severity and a line. They see what changed,
+not what it means."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from posixpath import basename
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.diffs import FileDiff
-from retinue.models.explorer.languages import is_doc, is_foreign, is_made, is_test, language_of, name_in
+from retinue.models.explorer.languages import (
+    is_doc,
+    is_foreign,
+    is_made,
+    is_test,
+    language_of,
+    name_in,
+)
 from retinue.models.explorer.report_text import plural
 
 Finding = tuple[str, str, int, str]
@@ -38,8 +46,18 @@ DANGERS = (
         "high",
         "does not verify TLS",
     ),
-    (r"\bpickle\.loads?\(|\byaml\.load\((?!.*Safe)", ("py",), "medium", "reads data that can run code"),
-    (r"dangerouslySetInnerHTML|\.innerHTML\s*=", ("js", "ts"), "medium", "puts text into a page as markup"),
+    (
+        r"\bpickle\.loads?\(|\byaml\.load\((?!.*Safe)",
+        ("py",),
+        "medium",
+        "reads data that can run code",
+    ),
+    (
+        r"dangerouslySetInnerHTML|\.innerHTML\s*=",
+        ("js", "ts"),
+        "medium",
+        "puts text into a page as markup",
+    ),
     (r"\bunsafe\s*\{", ("rs",), "medium", "an unsafe block"),
     (r"\.unwrap\(\)", ("rs",), "low", "panics when there is nothing to unwrap"),
     (
@@ -84,17 +102,33 @@ def risk(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
             if re.match(r"^(?:<{7}|>{7}) |^={7}$", text) and not is_doc(diff.path):
                 yield "high", diff.path, n, "a merge marker was left in"
             for pattern, what in SECRETS:
-                if re.search(pattern, text) and not (is_test(diff.path) and what.startswith("what")):
+                if re.search(pattern, text) and not (
+                    is_test(diff.path) and what.startswith("what")
+                ):
                     yield "high", diff.path, n, f"{what} in the text"
                     break
             if not language:
                 continue
             for pattern, keys, severity, what in DANGERS:
-                if (not keys or key in keys) and re.search(pattern, text) and not is_test(diff.path):
+                if (
+                    (not keys or key in keys)
+                    and re.search(pattern, text)
+                    and not is_test(diff.path)
+                ):
                     yield severity, diff.path, n, f"{what}: `{_code(text)}`"
             if key in BROAD and re.search(BROAD[key], text):
-                yield "medium", diff.path, n, f"errors are caught broadly or dropped: `{_code(text)}`"
-            if key in PRINTS and re.search(PRINTS[key], text) and not is_test(diff.path) and not _speaks(diff.path):
+                yield (
+                    "medium",
+                    diff.path,
+                    n,
+                    f"errors are caught broadly or dropped: `{_code(text)}`",
+                )
+            if (
+                key in PRINTS
+                and re.search(PRINTS[key], text)
+                and not is_test(diff.path)
+                and not _speaks(diff.path)
+            ):
                 yield "low", diff.path, n, f"prints or stops for debugging: `{_code(text)}`"
             if later.search(text):
                 yield "low", diff.path, n, f"work is put off: `{_code(text)}`"
@@ -103,12 +137,17 @@ def risk(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
 def _speaks(path: str) -> bool:
     """Programs whose output is what they print."""
     return bool(
-        re.search(r"(?:^|/)(?:cli|cmd|bin|scripts|examples|bench|tools)/|(?:^|/)(?:main|cli|__main__)\.\w+$", path)
+        re.search(
+            r"(?:^|/)(?:cli|cmd|bin|scripts|examples|bench|tools)/|(?:^|/)(?:main|cli|__main__)\.\w+$",
+            path,
+        )
     )
 
 
 def tests(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
-    source = [d for d in diffs if language_of(d.path) and not is_test(d.path) and not is_foreign(d.path)]
+    source = [
+        d for d in diffs if language_of(d.path) and not is_test(d.path) and not is_foreign(d.path)
+    ]
     changed = [d for d in diffs if is_test(d.path) and language_of(d.path)]
     for diff in changed:
         language = language_of(diff.path)
@@ -116,7 +155,12 @@ def tests(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         gone = [(n, t) for n, t in diff.removed if cases and re.search(cases, t)]
         new = [(n, t) for n, t in diff.added if cases and re.search(cases, t)]
         if diff.is_gone:
-            yield "high", diff.path, 0, f"the test file was deleted, with {plural(len(gone), 'test case')}"
+            yield (
+                "high",
+                diff.path,
+                0,
+                f"the test file was deleted, with {plural(len(gone), 'test case')}",
+            )
         elif len(gone) > len(new):
             lost = len(gone) - len(new)
             yield (
@@ -162,7 +206,12 @@ def docs(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
                 yield "medium", diff.path, n, f"`{name}` was public and is gone or hidden here"
                 api.append((diff.path, n))
             elif _signature(new[name][1]) != _signature(text):
-                yield "medium", diff.path, new[name][0], f"the signature of `{name}` changed: `{_code(new[name][1])}`"
+                yield (
+                    "medium",
+                    diff.path,
+                    new[name][0],
+                    f"the signature of `{name}` changed: `{_code(new[name][1])}`",
+                )
                 api.append((diff.path, new[name][0]))
         lines = dict(diff.added)
         for name, (n, _) in new.items():
@@ -204,8 +253,12 @@ def _undocumented(key: str, lines: dict[int, str], n: int) -> bool:
         for m in range(n, n + 14):
             if m not in lines:
                 return False
-            if re.search(r":\s*(?:#.*)?$", lines[m]) and (lines[m].count("(") <= lines[m].count(")")):
-                return m + 1 in lines and not re.match(r"""\s*[rRuUfF]?(?:\"\"\"|'''|"|')""", lines[m + 1])
+            if re.search(r":\s*(?:#.*)?$", lines[m]) and (
+                lines[m].count("(") <= lines[m].count(")")
+            ):
+                return m + 1 in lines and not re.match(
+                    r"""\s*[rRuUfF]?(?:\"\"\"|'''|"|')""", lines[m + 1]
+                )
         return False
     above = lines.get(n - 1)
     return above is not None and not re.match(r"\s*(?://|\*|/\*|#\[|@|#)", above)
@@ -218,7 +271,12 @@ def size(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
     if total > BIG_DIFF:
         worst = max(code, key=lambda d: (len(d.added) + len(d.removed), d.path))
         line = (worst.added or worst.removed)[0][0]
-        yield "medium", worst.path, line, f"{total} lines of source changed at once; smaller steps are easier to review"
+        yield (
+            "medium",
+            worst.path,
+            line,
+            f"{total} lines of source changed at once; smaller steps are easier to review",
+        )
     for diff in own:
         if diff.is_new and len(diff.added) > BIG_FILE and language_of(diff.path):
             yield "medium", diff.path, 1, f"a new file of {len(diff.added)} lines"
@@ -230,19 +288,40 @@ def size(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         if more > BIG_GROWTH:
             first = next(n for n, t in diff.added if re.search(BRANCHES, t))
             yield "medium", diff.path, first, f"{more} more branches than before"
-        deep = [(n, t) for n, t in diff.added if t.strip() and _indent(t) >= DEEP and re.search(BRANCHES, t)]
+        deep = [
+            (n, t)
+            for n, t in diff.added
+            if t.strip() and _indent(t) >= DEEP and re.search(BRANCHES, t)
+        ]
         if deep:
-            yield "low", diff.path, deep[0][0], f"nested {_indent(deep[0][1])} columns deep: `{_code(deep[0][1])}`"
+            yield (
+                "low",
+                diff.path,
+                deep[0][0],
+                f"nested {_indent(deep[0][1])} columns deep: `{_code(deep[0][1])}`",
+            )
         long = [n for n, t in diff.added if len(t) > LONG]
         if long:
-            yield "low", diff.path, long[0], f"{plural(len(long), 'line')} of more than {LONG} characters"
+            yield (
+                "low",
+                diff.path,
+                long[0],
+                f"{plural(len(long), 'line')} of more than {LONG} characters",
+            )
     for diff in own:
         if basename(diff.path) in MANIFESTS and diff.added and not diff.is_new:
-            yield "low", diff.path, diff.added[0][0], "a manifest changed: look at dependencies and versions"
+            yield (
+                "low",
+                diff.path,
+                diff.added[0][0],
+                "a manifest changed: look at dependencies and versions",
+            )
 
 
 def _weight(lines: Sequence[tuple[int, str]]) -> int:
-    return sum(len(re.findall(BRANCHES, re.sub(r"(['\"]).*?\1|#.*$|//.*$", "", t))) for _, t in lines)
+    return sum(
+        len(re.findall(BRANCHES, re.sub(r"(['\"]).*?\1|#.*$|//.*$", "", t))) for _, t in lines
+    )
 
 
 def _indent(text: str) -> int:

@@ -1,6 +1,6 @@
-"""The job `review`: the changes are read once for each perspective (risk, tests, docs, size), and every finding has a
-severity and a line. Two lines of the report are for machines: `severity: ...` and `complete: ...`.
-"""
+"""The job `review`: the changes are read once for each perspective (risk, tests, docs, size), and
+every finding has a severity and a line. Two lines of the report are for machines: `severity: ...`
+and `complete: ...`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,14 @@ _SAFE = re.compile(r"^[\w][\w./~^@{}-]*$")
 
 def review_job(book: KnownAnswers, text: str, note: str = "") -> Report | None:
     rev = revision(text)
-    numstat = book.first(*(("git", {"args": ["diff", "--numstat", "--relative", *r]}) for r in _ranges(rev)))
-    status = book.ask("git", args=["status", "--porcelain", "--untracked-files=all"]) if not rev else None
+    numstat = book.first(
+        *(("git", {"args": ["diff", "--numstat", "--relative", *r]}) for r in _ranges(rev))
+    )
+    status = (
+        book.ask("git", args=["status", "--porcelain", "--untracked-files=all"])
+        if not rev
+        else None
+    )
     if book.pending:
         return None
     changed = _numstat(numstat)
@@ -55,7 +61,8 @@ def review_job(book: KnownAnswers, text: str, note: str = "") -> Report | None:
 
 
 def _ranges(rev: str) -> list[list[str]]:
-    """What to compare: a revision as it was named, or everything that is not committed, or what is only staged."""
+    """What to compare: a revision as it was named, or everything that is not committed, or what is
+    only staged."""
     if not rev or not _SAFE.match(rev):
         return [["HEAD"], ["--cached"]]
     return [[rev]]
@@ -68,7 +75,10 @@ def _numstat(got: CallAnswer | None) -> dict[str, tuple[int, int]] | None:
     for line in got.text.splitlines():
         found = re.match(r"^(\d+|-)\t(\d+|-)\t(.+)$", line)
         if found:
-            out[_renamed(found[3])] = (int(found[1]) if found[1] != "-" else 0, int(found[2]) if found[2] != "-" else 0)
+            out[_renamed(found[3])] = (
+                int(found[1]) if found[1] != "-" else 0,
+                int(found[2]) if found[2] != "-" else 0,
+            )
     return out
 
 
@@ -81,11 +91,21 @@ def _renamed(path: str) -> str:
 def _untracked(status: CallAnswer | None) -> list[str]:
     if status is None or status.error:
         return []
-    return [line[3:].strip('"') for line in status.text.splitlines() if line.startswith("?? ") and line[-1:] != "/"]
+    return [
+        line[3:].strip('"')
+        for line in status.text.splitlines()
+        if line.startswith("?? ") and line[-1:] != "/"
+    ]
 
 
 def _order(name: str, rev: str, changed: list[str], new: list[str]) -> AreaTask:
-    order = {"part": "review", "name": name, "rev": rev, "paths": changed[:200], "new": new[:MOST_NEW]}
+    order = {
+        "part": "review",
+        "name": name,
+        "rev": rev,
+        "paths": changed[:200],
+        "new": new[:MOST_NEW],
+    }
     return AreaTask(name, SAYS[name], order)
 
 
@@ -124,7 +144,9 @@ def _diffs(book: KnownAnswers, rev: str, paths: Sequence[str]) -> tuple[list[Fil
         return read_diff(got.text), []
     out, missed = [], list(paths[MOST_FILES:])
     for path in paths[:MOST_FILES]:
-        one = book.whole(book.first(*(("git", {"args": [*head, *r, "--", path]}) for r in _ranges(rev))))
+        one = book.whole(
+            book.first(*(("git", {"args": [*head, *r, "--", path]}) for r in _ranges(rev)))
+        )
         if one is None or one.error:
             missed += [] if book.pending else [path]
             continue
@@ -134,12 +156,19 @@ def _diffs(book: KnownAnswers, rev: str, paths: Sequence[str]) -> tuple[list[Fil
 
 
 def _nothing(
-    book: KnownAnswers, rev: str, numstat: CallAnswer | None, changed: dict[str, tuple[int, int]] | None
+    book: KnownAnswers,
+    rev: str,
+    numstat: CallAnswer | None,
+    changed: dict[str, tuple[int, int]] | None,
 ) -> Report:
     report = Report()
     if changed is None:
-        why = "git is not among the tools" if numstat is None else f"git said: {reason(numstat.text)}"
-        report.section(f"# Review\n\nThere is nothing to review: {why}.\n\nseverity: none\ncomplete: no")
+        why = (
+            "git is not among the tools" if numstat is None else f"git said: {reason(numstat.text)}"
+        )
+        report.section(
+            f"# Review\n\nThere is nothing to review: {why}.\n\nseverity: none\ncomplete: no"
+        )
     else:
         what = f"Nothing changed in {rev}." if rev else "Nothing is changed or new against HEAD."
         hint = "" if rev else " For the last commit ask: review HEAD~1..HEAD"
@@ -182,14 +211,22 @@ def _write(
     report.section("\n".join(top))
     for rank, severity in enumerate(SEVERITIES):
         lines = [
-            f"| {cell(at(path, line))} | {cell(what)} | {who} |" for who, (s, path, line, what) in rows if s == severity
+            f"| {cell(at(path, line))} | {cell(what)} | {who} |"
+            for who, (s, path, line, what) in rows
+            if s == severity
         ]
         if lines:
-            head = [f"## {severity.capitalize()}", "", "| where | what | perspective |", "|---|---|---|"]
+            head = [
+                f"## {severity.capitalize()}",
+                "",
+                "| where | what | perspective |",
+                "|---|---|---|",
+            ]
             report.section("\n".join([*head, *lines]), rank + 1, f"{severity} findings")
     if not rows:
         report.section(
-            "No check found anything. That is no proof that the change is right: the checks see text, not meaning."
+            "No check found anything. That is no proof that the change is right: the checks see "
+            "text, not meaning."
         )
     biggest = sorted(changed.items(), key=lambda kv: (-sum(kv[1]), kv[0]))
     told = [f"{p} +{a} -{b}" for p, (a, b) in biggest] + [f"{p} new" for p in new]

@@ -1,4 +1,5 @@
-"""The ground of every job: the tree of files, the manifests, the README; and the orders for the parts of a map."""
+"""The ground of every job: the tree of files, the manifests, the README; and the orders for the
+parts of a map."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from retinue.models.explorer.languages import (
     is_test,
     language_of,
 )
-from retinue.models.explorer.manifests import MAKEFILES, NAMES, READMES, Fact, Manifest, read_manifest, readme, targets
+from retinue.models.explorer.manifests import (
+    MAKEFILES,
+    NAMES,
+    READMES,
+    Fact,
+    Manifest,
+    read_manifest,
+    readme,
+    targets,
+)
 from retinue.models.explorer.matches import Hit, is_before, read_hits, read_paths, search
 from retinue.models.explorer.report_text import kib, plural
 
@@ -51,11 +61,15 @@ class Survey:
 
     @property
     def crates(self) -> dict[str, str]:
-        return {m.crate: m.folder for m in self.manifests if m.crate and basename(m.path) != "go.mod"}
+        return {
+            m.crate: m.folder for m in self.manifests if m.crate and basename(m.path) != "go.mod"
+        }
 
     @property
     def go(self) -> dict[str, str]:
-        return {m.crate: m.folder for m in self.manifests if m.crate and basename(m.path) == "go.mod"}
+        return {
+            m.crate: m.folder for m in self.manifests if m.crate and basename(m.path) == "go.mod"
+        }
 
 
 def listed(book: KnownAnswers, root: str = "") -> FileTree | None:
@@ -105,15 +119,23 @@ def _complete(book: KnownAnswers, path: str, files: dict[str, int], levels: int 
 
 
 def survey(book: KnownAnswers, root: str = "") -> Survey | None:
-    """The tree and what it says of itself. None while something is only being asked for; then look at `book`."""
+    """The tree and what it says of itself. None while something is only being asked for; then look
+    at `book`."""
     tree = listed(book, root)
     marked = search(book, GENERATED_MARK, root, mode="files")
     if tree is None or book.pending:
         return None
     if marked is not None and not marked.error:
-        tree = FileTree(tree.files, frozenset(p for p in read_paths(marked.text) if p in tree.files), tree.is_whole)
+        tree = FileTree(
+            tree.files,
+            frozenset(p for p in read_paths(marked.text) if p in tree.files),
+            tree.is_whole,
+        )
     ground = Survey(tree, root)
-    own = sorted((p for p in tree.files if not is_test(p) and not is_foreign(p)), key=lambda p: (p.count("/"), p))
+    own = sorted(
+        (p for p in tree.files if not is_test(p) and not is_foreign(p)),
+        key=lambda p: (p.count("/"), p),
+    )
     base = root.count("/") + 1 if root else 0
     near = [p for p in own if p.count("/") <= base + 2]
     manifests = [p for p in near if basename(p) in NAMES][:8]
@@ -154,7 +176,11 @@ def area_part(ground: Survey, area: Area) -> AreaTask:
         "heads": heads(tree, area),
     }
     n, size = len(area.files), kib(area.bytes)
-    return AreaTask(area.name or "(root)", f"Explore the area {area.title} ({plural(n, 'file')}, {size}).", order)
+    return AreaTask(
+        area.name or "(root)",
+        f"Explore the area {area.title} ({plural(n, 'file')}, {size}).",
+        order,
+    )
 
 
 def where(tree: FileTree, area: Area) -> dict[str, list[str]]:
@@ -174,7 +200,11 @@ def heads(tree: FileTree, area: Area) -> list[str]:
     homes = [*area.folders, *area.alone]
     known = set(tree.files)
     biggest = sorted(area.files, key=lambda f: (-tree.files[f], f))
-    main = max(homes, key=lambda h: (tree.size(f for f in area.files if f.startswith(f"{h}/") or not h), h), default="")
+    main = max(
+        homes,
+        key=lambda h: (tree.size(f for f in area.files if f.startswith(f"{h}/") or not h), h),
+        default="",
+    )
     named = [f"{main}/{n}" if main else n for n in READMES if main]
     for language in BY_KEY.values():
         named += [f"{main}/{n}" if main else n for n in language.heads]
@@ -202,7 +232,9 @@ def tests_part(ground: Survey) -> AreaTask | None:
         "tops": ground.tree.tops if "py" in langs else [],
         "globs": globs,
     }
-    return AreaTask("tests", f"Find out what the tests cover ({plural(len(tests), 'test file')}).", order)
+    return AreaTask(
+        "tests", f"Find out what the tests cover ({plural(len(tests), 'test file')}).", order
+    )
 
 
 def _test_root(path: str) -> str:
@@ -220,4 +252,8 @@ def _foreign_root(path: str) -> str:
 
 
 def history_part() -> AreaTask:
-    return AreaTask("history", "Read the history: which files change most.", {"part": "history", "name": "history"})
+    return AreaTask(
+        "history",
+        "Read the history: which files change most.",
+        {"part": "history", "name": "history"},
+    )

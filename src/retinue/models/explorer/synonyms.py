@@ -1,5 +1,5 @@
-"""Words that programmers use for one another, and what of a question is no topic. Used to widen a search, never to
-claim that two words mean the same."""
+"""Words that programmers use for one another, and what of a question is no topic. Used to widen a
+search, never to claim that two words mean the same."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def topics(question: str) -> list[str]:
     """The words of a question that say what it is about, in their order."""
     quoted = re.findall(r"`([^`]+)`|\"([^\"]+)\"", question)
     words = [w for pair in quoted for q in pair for w in split_identifier(q)]
-    words += [w for raw in re.findall(r"[A-Za-z_][A-Za-z0-9_]+", question) for w in split_identifier(raw)]
+    words += [
+        w for raw in re.findall(r"[A-Za-z_][A-Za-z0-9_]+", question) for w in split_identifier(raw)
+    ]
     kept = [w for w in dict.fromkeys(words) if w not in STOP and len(w) > 1 and not w.isdigit()]
     return kept[:8]
 

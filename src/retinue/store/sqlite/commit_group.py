@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PendingCommit:
-    """A commit that waits; `encode` makes its rows, here. `era` counts the failures that its caller had heard of."""
+    """A commit that waits; `encode` makes its rows, here. `era` counts the failures that its caller
+    had heard of."""
 
     encode: Callable[[], RowBatch]
     loop: asyncio.AbstractEventLoop
@@ -41,10 +42,9 @@ class Act:
 class CommitGroup:
     """Commits that wait at the same time share one transaction, and its fsync.
 
-    When one fails, all that were sent behind it fail too, up to the moment when the callers have heard of it: else a
-    later batch could be written before an earlier one that is tried again. One that cannot be put into rows is refused
-    alone.
-    """
+    When one fails, all that were sent behind it fail too, up to the moment when the callers have
+    heard of it: else a later batch could be written before an earlier one that is tried again. One
+    that cannot be put into rows is refused alone."""
 
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
@@ -97,7 +97,9 @@ class CommitGroup:
                             f"a batch cannot be put into rows ({error!r}). Nothing of it was kept."
                         )
             try:
-                for n, last in zip(good, self._writer.write(batches) if batches else (), strict=True):
+                for n, last in zip(
+                    good, self._writer.write(batches) if batches else (), strict=True
+                ):
                     outcomes[n] = last
             except StoreError as error:
                 era, failure = era + 1, error
@@ -145,7 +147,9 @@ class CommitGroup:
 
     def _tell(self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int) -> None:
         """One call into each loop that has somebody waiting."""
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]] = {}
+        loops: dict[
+            asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]
+        ] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             loops.setdefault(job.loop, []).append((job.future, outcome))
         for loop, told in loops.items():

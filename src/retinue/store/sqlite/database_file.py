@@ -1,7 +1,8 @@
-"""Taking a database file over: the lock, the checks that refuse it untouched, the migrations, the new epoch.
+"""Taking a database file over: the lock, the checks that refuse it untouched, the migrations, the
+new epoch.
 
-Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes stay as found.
-"""
+Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes
+stay as found."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ class Lock:
         name = self.path + ".lock"
         while self._fd < 0:
             try:
-                fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+                fd = os.open(
+                    name,
+                    os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                    0o600,
+                )
             except OSError as error:
                 raise StoreError(
                     f"{name} cannot be written ({error.strerror}). Nothing was changed. "
@@ -46,11 +51,13 @@ class Lock:
             try:
                 if not _is_lock(os.fstat(fd)):
                     raise StoreError(
-                        f"{name} is there and is no lock of ours. Nothing was changed. Remove it if it is not wanted, "
+                        f"{name} is there and is no lock of ours. Nothing was changed. Remove it "
+                        "if it is not wanted, "
                         "or choose another file."
                     )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have removed the file in between: then we hold a lock that nobody will see.
+                # Another process may have removed the file in between: then we hold a lock that
+                # nobody will see.
                 if os.fstat(fd).st_ino == os.stat(name).st_ino:
                     self._fd = fd
             except FileNotFoundError:
@@ -58,10 +65,13 @@ class Lock:
             except BlockingIOError as error:
                 raise StoreLocked(
                     f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
-                    "Stop that process, or talk to it instead of opening its file, or choose another file."
+                    "Stop that process, or talk to it instead of opening its file, or choose "
+                    "another file."
                 ) from error
             except OSError as error:
-                raise StoreError(f"{name} cannot be locked ({error.strerror}). Choose another file system.") from error
+                raise StoreError(
+                    f"{name} cannot be locked ({error.strerror}). Choose another file system."
+                ) from error
             finally:
                 if self._fd != fd:
                     os.close(fd)
@@ -75,7 +85,8 @@ class Lock:
 
 
 def _is_lock(found: os.stat_result) -> bool:
-    """A number is written into it: another file, or another name of one, must not be lost by that."""
+    """A number is written into it: another file, or another name of one, must not be lost by
+    that."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink < 2 and found.st_size <= LOCK_BYTES
 
 
@@ -84,13 +95,15 @@ def _pid(fd: int) -> str:
 
 
 def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
-    """A connection to a file that exists. It checkpoints when it is told to, not when it is closed."""
-    # Looked at, not opened: to close it again would take away the locks of this process. A pipe would be waited for.
+    """A connection to a file that exists. It checkpoints when it is told to, not when it is
+    closed."""
+    # Looked at, not opened: to close it again would take away the locks of this process. A pipe
+    # would be waited for.
     if os.path.exists(path) and not os.path.isfile(path):
         raise StoreError(f"{path} is not a regular file. Nothing was changed. Choose another file.")
     if read_only and not os.path.exists(path + "-wal"):
-        # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was made without its own
-        # would look whole to the next who opens it.
+        # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was
+        # made without its own would look whole to the next who opens it.
         uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=512)
@@ -105,7 +118,9 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
 def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
     """Make a connection the writer's."""
     if db.pragma("journal_mode", "wal") != "wal":
-        raise StoreError(f"{path} is on a file system that cannot share memory, which the log needs. Move it.")
+        raise StoreError(
+            f"{path} is on a file system that cannot share memory, which the log needs. Move it."
+        )
     db.pragma("synchronous", synchronous)
     db.pragma("foreign_keys", True)
     # Checkpoints are made by the writer, after those who wait have been told.
@@ -119,7 +134,8 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         has_wal = os.path.exists(path + "-wal")
         if has_wal and not os.path.exists(path):
             raise StoreCorrupt(
-                f"{path} is missing, but its -wal file is there. Put it back, or move the -wal file away."
+                f"{path} is missing, but its -wal file is there. Put it back, or move the -wal "
+                "file away."
             )
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = connect(path)
@@ -157,7 +173,10 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     ours = db.pragma("application_id") == APPLICATION_ID
     if not ours:
         if version or db.execute("select count(*) from sqlite_schema").get:
-            raise StoreError(f"{path} is the database of another program. It was left as it is. Choose another file.")
+            raise StoreError(
+                f"{path} is the database of another program. It was left as it is. Choose another "
+                "file."
+            )
         return 0
     known = len(migrations())
     if version > known:
@@ -168,8 +187,10 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     home = db.execute("select value from meta where key = 'home'").get
     if home is not None and home != os.stat(path).st_ino and not has_wal:
         raise StoreCorrupt(
-            f"{path} is a copy of a database that was in use, without its -wal file: its last commits may be missing. "
-            "It was left as it is. Copy both files while nothing runs, or make the copy with the backup command."
+            f"{path} is a copy of a database that was in use, without its -wal file: its last "
+            "commits may be missing. "
+            "It was left as it is. Copy both files while nothing runs, or make the copy with the "
+            "backup command."
         )
     return version
 
@@ -210,9 +231,12 @@ def _keep_old(db: apsw.Connection, path: str, number: int) -> None:
 
 
 def copy_database(source: apsw.Connection, target: str) -> None:
-    """A whole copy of one moment that needs no -wal beside it and is not marked as in use. Never overwrites."""
+    """A whole copy of one moment that needs no -wal beside it and is not marked as in use. Never
+    overwrites."""
     if os.path.exists(target):
-        raise StoreError(f"{target} exists already and was left as it is. Choose another name for the copy.")
+        raise StoreError(
+            f"{target} exists already and was left as it is. Choose another name for the copy."
+        )
     part = f"{target}.part-{os.getpid()}"
     try:
         os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -231,7 +255,9 @@ def copy_database(source: apsw.Connection, target: str) -> None:
     except (apsw.BusyError, apsw.LockedError) as error:
         raise busy(target) from error
     except (apsw.Error, OSError) as error:
-        raise StoreError(f"the copy {target} could not be written ({error}). The database was not changed.") from error
+        raise StoreError(
+            f"the copy {target} could not be written ({error}). The database was not changed."
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)

@@ -1,6 +1,6 @@
-"""Deleting: a conversation with everything below it, the logs of the trees that are gone with it, and the names of the
-artifacts that nobody has any more. Of each tree one row stays, which says that it was there.
-"""
+"""Deleting: a conversation with everything below it, the logs of the trees that are gone with it,
+and the names of the artifacts that nobody has any more. Of each tree one row stays, which says that
+it was there."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ and unhex(value) in (select sha256 from artifact_refs) on conflict do nothing"""
 
 
 def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], list[str]]:
-    """Delete the conversations of runs and everything below them. Returns the trees that are gone, and the artifacts
-    that nothing names any more. A run that leaves its tree (a child that was not to be kept) leaves its place in the
-    chain."""
+    """Delete the conversations of runs and everything below them. Returns the trees that are gone,
+    and the artifacts that nothing names any more. A run that leaves its tree (a child that was not
+    to be kept) leaves its place in the chain."""
     tree = [id for (id,) in db.execute(TREE, (listed(tops),))]
     if not tree:
         return [], []
@@ -43,7 +43,9 @@ def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], li
     still_open = [id for id, is_open, _ in runs if is_open]
     if still_open:
         named = ", ".join(tops[:3])
-        raise StoreError(f"{named} cannot be deleted: {still_open[0]} is still open in it. Nothing was changed.")
+        raise StoreError(
+            f"{named} cannot be deleted: {still_open[0]} is still open in it. Nothing was changed."
+        )
     _part(db, tree)
     ids = listed(id for id, _, _ in runs)
     gone = [id for id, _, top in runs if id == top and not _stays(db, id, ids)]
@@ -64,14 +66,25 @@ def _stays(db: apsw.Connection, root: str, ids: str) -> bool:
 def _part(db: apsw.Connection, tree: list[str]) -> None:
     """Forks that live on get the messages that they shared, and the names in them."""
     inside = set(tree)
-    forks = db.execute(f"select id, base_id, base_length from conversations where base_id in {LISTED}", (listed(tree),))
+    forks = db.execute(
+        f"select id, base_id, base_length from conversations where base_id in {LISTED}",
+        (listed(tree),),
+    )
     for id, base, length in forks.fetchall():
         if id not in inside:
             span = {"conversation": base, "start": 0, "stop": length, "target": id}
-            names = {name for (body,) in db.execute(f"{SPAN} select body {MESSAGES}", span) for name in names_in(body)}
-            db.execute(f"insert into messages (conversation, n, body) {SPAN} {_COPY} {MESSAGES}", span)
+            names = {
+                name
+                for (body,) in db.execute(f"{SPAN} select body {MESSAGES}", span)
+                for name in names_in(body)
+            }
             db.execute(
-                "update conversations set base_id = null, base_length = null, base_start = null where id = ?", (id,)
+                f"insert into messages (conversation, n, body) {SPAN} {_COPY} {MESSAGES}", span
+            )
+            db.execute(
+                "update conversations set base_id = null, base_length = null, base_start = null "
+                "where id = ?",
+                (id,),
             )
             if names:
                 db.execute(_REFER, (listed(sorted(names)), id))
@@ -83,26 +96,35 @@ def _drop(db: apsw.Connection, gone: list[str], at: int) -> list[str]:
         return []
     trees = f"(select n from trees where root in {LISTED})"
     args = (listed(gone),)
-    db.execute(f"delete from bodies where seq in (select seq from events where tree in {trees})", args)
+    db.execute(
+        f"delete from bodies where seq in (select seq from events where tree in {trees})", args
+    )
     # The position over all trees must not be given out twice, even if the last rows are deleted.
     db.execute(
         "insert into meta select 'seq', coalesce(max(seq), 0) from events where true"
         " on conflict (key) do update set value = max(value, excluded.value)"
     )
     db.execute(f"delete from events where tree in {trees}", args)
-    named = [sha for (sha,) in db.execute(f"select distinct sha256 from artifact_refs where tree in {trees}", args)]
+    named = [
+        sha
+        for (sha,) in db.execute(
+            f"select distinct sha256 from artifact_refs where tree in {trees}", args
+        )
+    ]
     db.execute(f"delete from artifact_refs where tree in {trees}", args)
     db.execute(
-        f"update trees set cut = last, cut_chain = chain, forgotten_at = ? where root in {LISTED}", (at, listed(gone))
+        f"update trees set cut = last, cut_chain = chain, forgotten_at = ? where root in {LISTED}",
+        (at, listed(gone)),
     )
     left = "select 1 from artifact_refs where sha256 = ? limit 1"
     return [sha.hex() for sha in named if db.execute(left, (sha,)).get is None]
 
 
 def thin(db: apsw.Connection, root: str, at: int) -> tuple[bool, list[str]]:
-    """Delete a piece of a tree that has ended and is about to be forgotten: some runs at its end, or, when few are
-    left, the beginning of its log. Returns whether it may still be too big to be forgotten at once, in a transaction
-    that others have to wait for; and artifacts that nothing names any more."""
+    """Delete a piece of a tree that has ended and is about to be forgotten: some runs at its end,
+    or, when few are left, the beginning of its log. Returns whether it may still be too big to be
+    forgotten at once, in a transaction that others have to wait for; and artifacts that nothing
+    names any more."""
     if db.execute(HELD, {"id": root}).fetchone() != (0, 0):
         return False, []
     below = "select id from runs where root = ? and parent <> '' order by n desc limit ?"
@@ -115,7 +137,8 @@ def thin(db: apsw.Connection, root: str, at: int) -> tuple[bool, list[str]]:
     n, cut = tree[0], tree[1] + EVENTS_AT_ONCE
     rows = "select seq from events where tree = ? and number <= ?"
     db.execute(
-        "update trees set cut = ?, cut_chain = (select chain from events where tree = ? and number = ?) where n = ?",
+        "update trees set cut = ?, cut_chain = (select chain from events where tree = ? and "
+        "number = ?) where n = ?",
         (cut, n, cut, n),
     )
     db.execute(f"delete from bodies where seq in ({rows})", (n, cut))

@@ -1,6 +1,6 @@
-"""Is the file still what was written? Bit rot inside a value passes SQLite's checks; the hash chain of its tree names
-its row. The rows are read in pages, each from one moment: a check that takes long is in nobody's way.
-"""
+"""Is the file still what was written? Bit rot inside a value passes SQLite's checks; the hash chain
+of its tree names its row. The rows are read in pages, each from one moment: a check that takes long
+is in nobody's way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MOST = 100
 """Sentences for one kind of fault: a torn file has thousands."""
 PAGE = 500
 
-# What a tree should be, and its events behind the one that was read last; one row of nulls if there are none.
+# What a tree should be, and its events behind the one that was read last; one row of nulls if there
+# are none.
 _ROWS = """
 select t.n, t.root, t.last, t.chain, t.cut, t.cut_chain, e.seq, e.number, e.run, e.at, e.digest, e.chain, b.body
 from trees t left join events e on e.tree = t.n {behind} left join bodies b on b.seq = e.seq
@@ -66,7 +67,8 @@ class _Walk:
         self._chain: Any = b""
 
     def all_trees(self, db: apsw.Connection) -> Iterator[str]:
-        """Pages until there are no more. A tree is compared with its head in the page that has its end."""
+        """Pages until there are no more. A tree is compared with its head in the page that has its
+        end."""
         page: list[Any] = []
         head: Any = None
         while True:
@@ -101,7 +103,10 @@ class _Walk:
         self.seq = seq
         what = f"Event {number} of {self._named()}"
         if number != self._number + 1:
-            yield f"Events {self._number + 1} to {number - 1} of {self._named()} are missing from the log."
+            yield (
+                f"Events {self._number + 1} to {number - 1} of {self._named()} are missing from "
+                "the log."
+            )
         elif not follows(self._chain, number, run, at, digest, chain):
             yield f"{what} does not follow from those before it: its row is not what was written."
         if body is not None and not (isinstance(body, bytes) and sha256(body).digest() == digest):
@@ -111,9 +116,14 @@ class _Walk:
     def _end(self, head: Any) -> Iterator[str]:
         last, chain = head[2:4]
         if self._number < last:
-            yield f"Events {self._number + 1} to {last} of {self._named()} are missing from the log."
+            yield (
+                f"Events {self._number + 1} to {last} of {self._named()} are missing from the log."
+            )
         elif self._number > last or self._chain != chain:
-            yield f"The log of {self._named()} does not end where it should: its row in `trees` says otherwise."
+            yield (
+                f"The log of {self._named()} does not end where it should: its row in `trees` "
+                "says otherwise."
+            )
 
     def _named(self) -> str:
         return f"tree {self._root}" if self._root else "the store"
@@ -139,7 +149,10 @@ def _old_chain(db: apsw.Connection) -> Iterator[str]:
         if seq != last + 1:
             yield f"Events {last + 1} to {seq - 1} are missing from the log."
         elif not follows(chain, seq, run, at, digest, stored):
-            yield f"Event {seq} does not follow from those before it: its row is not what was written."
+            yield (
+                f"Event {seq} does not follow from those before it: its row is not what was "
+                "written."
+            )
         if body is not None and not (isinstance(body, bytes) and sha256(body).digest() == digest):
             yield f"The body of event {seq} is not what was written."
         last, chain = seq, stored
@@ -153,7 +166,9 @@ def check_structure(db: apsw.Connection) -> list[str]:
             if text != "ok":
                 found.append(f"The structure of the file is damaged: {text}.")
         for table, row, parent, _ in db.execute("pragma foreign_key_check"):
-            found.append(f"Row {row} of table {table} refers to a row of {parent} that is not there.")
+            found.append(
+                f"Row {row} of table {table} refers to a row of {parent} that is not there."
+            )
     except apsw.Error as error:
         found.append(f"The structure of the file cannot be read ({error}).")
     return found

@@ -1,4 +1,5 @@
-"""Migrations that need more than SQL. Each runs inside of its migration's transaction, behind the SQL."""
+"""Migrations that need more than SQL. Each runs inside of its migration's transaction, behind the
+SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Moved = tuple[int, str, int | None, int, bytes | None, bytes, bytes, str | None]
 
 
 def follows(chain: Any, number: Any, run: Any, at: Any, digest: Any, stored: Any) -> bool:
-    """Whether a row hangs on the one before it; a row need not even hold the types that were written."""
+    """Whether a row hangs on the one before it; a row need not even hold the types that were
+    written."""
     try:
         return bool(link(chain, number, run, at, digest) == stored)
     except (TypeError, AttributeError, ValueError, StructError):
@@ -26,8 +28,8 @@ def follows(chain: Any, number: Any, run: Any, at: Any, digest: Any, stored: Any
 
 
 def split_log(db: apsw.Connection, path: str) -> None:
-    """One log becomes one for each tree. What was purged with its run stays away; a row that did not follow from those
-    before it does not follow from them afterwards either."""
+    """One log becomes one for each tree. What was purged with its run stays away; a row that did
+    not follow from those before it does not follow from them afterwards either."""
     heads = {"": LogHead(1, 0, genesis(""))}
     names = _Names(path)
     rows: list[tuple[Any, ...]] = []
@@ -55,19 +57,25 @@ def split_log(db: apsw.Connection, path: str) -> None:
     _flush(db, rows, bodies)
     trees = ((head.n, root, head.last, head.chain) for root, head in heads.items())
     db.executemany("insert into trees (n, root, last, chain) values (?, ?, ?, ?)", trees)
-    db.execute("insert into meta values ('seq', ?) on conflict (key) do update set value = excluded.value", (last,))
+    db.execute(
+        "insert into meta values ('seq', ?) on conflict (key) do update set value = excluded.value",
+        (last,),
+    )
     db.execute("create unique index events_tree on events (tree, number)")
     db.execute("create index events_owner on events (owner) where owner is not null")
     if names.known:
         for body, root in db.execute(_MESSAGES):
             if root in heads:
                 names.add(body, heads[root].n)
-        db.executemany("insert into artifact_refs (sha256, tree) values (?, ?)", sorted(names.found))
+        db.executemany(
+            "insert into artifact_refs (sha256, tree) values (?, ?)", sorted(names.found)
+        )
     db.execute("drop table events_2")
 
 
 def _old_rows(db: apsw.Connection) -> Iterator[Moved]:
-    # The order of `seq` needs no sorting, and rows are read while others are written: they are of another table.
+    # The order of `seq` needs no sorting, and rows are read while others are written: they are of
+    # another table.
     sql = """
     select e.seq, e.run, e.owner, e.at, e.body, e.digest, e.chain, r.root
     from events_2 e left join runs r on r.n = e.owner order by e.seq"""
@@ -82,12 +90,20 @@ from messages m join conversations c on c.n = m.conversation join runs r on r.co
 def _link(chain: bytes, number: int, run: Any, at: Any, digest: Any) -> bytes:
     try:
         return link(chain, number, run, at, digest)
-    except (TypeError, AttributeError, ValueError, StructError):  # damaged: it will be named by number
+    except (
+        TypeError,
+        AttributeError,
+        ValueError,
+        StructError,
+    ):  # damaged: it will be named by number
         return bytes(32)
 
 
 def _flush(db: apsw.Connection, rows: list[tuple[Any, ...]], bodies: list[tuple[Any, ...]]) -> None:
-    insert = "insert into events (seq, tree, number, run, owner, at, digest, chain) values (?, ?, ?, ?, ?, ?, ?, ?)"
+    insert = (
+        "insert into events (seq, tree, number, run, owner, at, digest, chain) values (?, ?, "
+        "?, ?, ?, ?, ?, ?)"
+    )
     db.executemany(insert, rows)
     db.executemany("insert into bodies (seq, body) values (?, ?)", bodies)
     rows.clear()
@@ -103,7 +119,9 @@ class _Names:
 
     def add(self, body: bytes, tree: int) -> None:
         if self.known:
-            self.found.update((bytes.fromhex(name), tree) for name in names_in(body) if name in self.known)
+            self.found.update(
+                (bytes.fromhex(name), tree) for name in names_in(body) if name in self.known
+            )
 
 
 STEPS: dict[int, Callable[[apsw.Connection, str], None]] = {3: split_log}

@@ -1,6 +1,6 @@
-"""Reading: a second connection, used in the thread that asks. In WAL mode it never waits for the writer, and it sees
-every commit that has returned. An answer comes from one statement, so from one moment (`load` precedes all commits).
-"""
+"""Reading: a second connection, used in the thread that asks. In WAL mode it never waits for the
+writer, and it sees every commit that has returned. An answer comes from one statement, so from one
+moment (`load` precedes all commits)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from retinue.store.sqlite.tables import (
     read_spec,
 )
 
-# A conversation is its own messages from `low` on, behind those of its base, which may have a base of its own. Only
-# the parts that reach below :start are followed.
+# A conversation is its own messages from `low` on, behind those of its base, which may have a base
+# of its own. Only the parts that reach below :start are followed.
 SPAN = """
 with recursive part (n, low, high, base) as (
     select n, coalesce(base_length, 0), :stop, base_id from conversations where id = :conversation
@@ -60,20 +60,28 @@ _BACK = f"""
     select c.n from runs p cross join runs c on c.parent = p.id and c.slot_turn = p.turn where p.open = 1 and c.open = 0
 ) order by n"""
 _ABOVE = f"{_UP} {_ROW} where open = 0 and id in (select id from up) order by n"
-_ACCOUNTS = f"{_UP} select body from accounts where id in (select id from runs where open = 1 union select id from up)"
-_MAIL = "select mail.run, mail.body from runs join mail on run = id where open = 1 order by run, seq"
+_ACCOUNTS = (
+    f"{_UP} select body from accounts where id in (select id from runs where open = 1 "
+    "union select id from up)"
+)
+_MAIL = (
+    "select mail.run, mail.body from runs join mail on run = id where open = 1 order by run, seq"
+)
 _DELIVERIES = "select body from outbox where state in ('pending', 'sent', 'dead') order by rowid"
 _LISTING = """
 select id, root, parent, specs.body, state, created_at, ended_at from runs cross join specs on run = n where"""
 
 # Bodies that are gone (of children that were not to be kept) are left out.
-_ENTRIES = "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
+_ENTRIES = (
+    "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
+)
 _OF_RUN = "e.owner = (select n from runs where id = :run) and"
 _BY_SEQ = f"select e.seq, b.body, t.root {_ENTRIES} %s e.seq > :after order by e.seq limit :limit"
 _BY_NUMBER = f"""
 select e.number, b.body, t.root {_ENTRIES} %s e.tree = (select n from trees where root = :tree) and e.number > :after
 order by e.number limit :limit"""
-# The last position that was given out. Rows of forgotten trees are gone; their positions are not used again.
+# The last position that was given out. Rows of forgotten trees are gone; their positions are not
+# used again.
 LAST_SEQ = """
 select max((select coalesce(max(seq), 0) from events), coalesce((select value from meta where key = 'seq'), 0))"""
 # Conversations that a user began, by their end. Each is known by the run that began it.
@@ -92,7 +100,10 @@ select
         where outbox.state in ('pending', 'sent', 'dead') and runs.conversation in (select id from tree)
     )"""
 # A file that no writer of this version has opened yet.
-_OLD = "select seq, body, '' from events e where %s seq > :after and body is not null order by seq limit :limit"
+_OLD = (
+    "select seq, body, '' from events e where %s seq > :after and body is not null order by "
+    "seq limit :limit"
+)
 TREES_SCHEMA = 3
 
 END_OF_TIME = (1 << 63) - 1
@@ -147,7 +158,9 @@ class SqliteReader:
                 accounts=[read_account(body) for (body,) in self._all(_ACCOUNTS)],
                 mail=[(run, read_mail(body)) for run, body in self._all(_MAIL)],
                 deliveries=[read_delivery(body) for (body,) in self._all(_DELIVERIES)],
-                definitions=[read_definition(body) for (body,) in self._all("select body from definitions")],
+                definitions=[
+                    read_definition(body) for (body,) in self._all("select body from definitions")
+                ],
                 models=[read_model(body) for (body,) in self._all("select body from models")],
                 last_seq=self._all(LAST_SEQ)[0][0],
             )
@@ -167,33 +180,48 @@ class SqliteReader:
             return self._rows(f"{_ROW} where parent = ? order by slot_turn, n", (parent,))
 
     def started(self, since: int) -> list[Row]:
-        # Runs are numbered as they come, so the first that is old enough, from the newest down, is where to stop.
+        # Runs are numbered as they come, so the first that is old enough, from the newest down, is
+        # where to stop.
         first = "coalesce((select n from runs where created_at < ? order by n desc limit 1), 0)"
         with reading(self.path):
             return self._rows(f"{_ROW} where n > {first} and parent <> '' order by n", (since,))
 
     def messages(self, conversation: str, start: int, stop: int | None) -> list[Message]:
-        span = {"conversation": conversation, "start": max(0, start), "stop": END_OF_TIME if stop is None else stop}
+        span = {
+            "conversation": conversation,
+            "start": max(0, start),
+            "stop": END_OF_TIME if stop is None else stop,
+        }
         with reading(self.path):
-            return [read_message(body) for (body,) in self._all(f"{SPAN} select body {MESSAGES}", span)]
+            return [
+                read_message(body) for (body,) in self._all(f"{SPAN} select body {MESSAGES}", span)
+            ]
 
-    def entries(self, after: int, run: str, limit: int, tree: str | None = None) -> list[tuple[int, LogEntry]]:
+    def entries(
+        self, after: int, run: str, limit: int, tree: str | None = None
+    ) -> list[tuple[int, LogEntry]]:
         args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
             if self._is_old:
                 self._is_old = self._all("pragma user_version")[0][0] < TREES_SCHEMA
             sql = _OLD if self._is_old else _BY_SEQ if tree is None else _BY_NUMBER
-            return [(n, _of_tree(read_entry(body), root)) for n, body, root in self._all(sql % (run and _OF_RUN), args)]
+            return [
+                (n, _of_tree(read_entry(body), root))
+                for n, body, root in self._all(sql % (run and _OF_RUN), args)
+            ]
 
     def known(self, ids: Iterable[str]) -> set[str]:
         with reading(self.path):
-            rows = self._all("select id from runs where id in (select value from json_each(?))", (_listed(ids),))
+            rows = self._all(
+                "select id from runs where id in (select value from json_each(?))", (_listed(ids),)
+            )
             return {id for (id,) in rows}
 
     def space(self) -> Space:
         with reading(self.path):
             page, n_pages, n_free = (
-                self._all(f"pragma {name}")[0][0] for name in ("page_size", "page_count", "freelist_count")
+                self._all(f"pragma {name}")[0][0]
+                for name in ("page_size", "page_count", "freelist_count")
             )
         on_disk = _size(self.path) + _size(self.path + "-wal")
         return Space(file=on_disk, data=page * (n_pages - n_free), holes=page * n_free)
@@ -243,12 +271,15 @@ class SqliteReader:
         args = (_listed(wanted),) if wanted else ()
         with reading(self.path):
             return [
-                read_delivery(body) for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
+                read_delivery(body)
+                for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
             ]
 
     def board(self, root: str, after: int) -> list[Noted]:
         with reading(self.path):
-            rows = self._all("select n, key, body from board where root = ? and n > ? order by n", (root, after))
+            rows = self._all(
+                "select n, key, body from board where root = ? and n > ? order by n", (root, after)
+            )
             return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]
 
 

@@ -1,4 +1,5 @@
-"""What SQLite says, in Retinue's words: every message says what was wrong, what was kept, and what to do next."""
+"""What SQLite says, in Retinue's words: every message says what was wrong, what was kept, and what
+to do next."""
 
 from __future__ import annotations
 
@@ -32,16 +33,18 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_undecoded(error: BaseException) -> bool:
-    """Whether a row is not the JSON that was written. (Who has not imported the decoder has not used it, and a quick
-    listing need not.)"""
+    """Whether a row is not the JSON that was written. (Who has not imported the decoder has not
+    used it, and a quick listing need not.)"""
     decoder = sys.modules.get("msgspec")
     return decoder is not None and isinstance(error, decoder.DecodeError)
 
 
 def damaged(path: str, error: BaseException) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path} is damaged ({error}). It was left as it is. Restore a backup, or recover what is readable into a new "
-        "file; if this is a copy, copy it again together with its -wal file, or make it with the backup command."
+        f"{path} is damaged ({error}). It was left as it is. Restore a backup, or recover what is "
+        "readable into a new "
+        "file; if this is a copy, copy it again together with its -wal file, or make it with the "
+        "backup command."
     )
 
 
@@ -53,12 +56,15 @@ def commit_error(error: Exception, path: str) -> StoreError:
         return moved(path)
     if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)):
         return StoreFull(
-            f"{path} cannot be written now ({error}). Nothing of this batch was kept, everything before it was. Free "
+            f"{path} cannot be written now ({error}). Nothing of this batch was kept, everything "
+            "before it was. Free "
             "some space or make the file writable again; the same batch can then be written."
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return busy(path)
-    return StoreError(f"{path} refused a batch ({error!r}). Nothing of it was kept, everything before it was.")
+    return StoreError(
+        f"{path} refused a batch ({error!r}). Nothing of it was kept, everything before it was."
+    )
 
 
 def open_error(error: Exception, path: str) -> StoreError:
@@ -68,14 +74,19 @@ def open_error(error: Exception, path: str) -> StoreError:
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return busy(path)
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
-        return StoreFull(f"{path} cannot be opened: there is no space left. Nothing was lost. Free some and try again.")
+        return StoreFull(
+            f"{path} cannot be opened: there is no space left. Nothing was lost. Free some and "
+            "try again."
+        )
     return StoreError(
-        f"{path} cannot be opened for writing ({error}). Nothing was changed. Check its folder and rights."
+        f"{path} cannot be opened for writing ({error}). Nothing was changed. Check its folder "
+        "and rights."
     )
 
 
 def _is_full(path: str) -> bool:
-    """Whether there is next to no space. SQLite does not always say so: its shared memory fails like a broken disk."""
+    """Whether there is next to no space. SQLite does not always say so: its shared memory fails
+    like a broken disk."""
     try:
         disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
     except OSError:
@@ -85,28 +96,32 @@ def _is_full(path: str) -> bool:
 
 def moved(path: str) -> StoreError:
     return StoreError(
-        f"{path} was moved, deleted or replaced while it was in use. Nothing of this batch was kept. "
+        f"{path} was moved, deleted or replaced while it was in use. Nothing of this batch was "
+        "kept. "
         "Put the file and its -wal file back, or start again with another file."
     )
 
 
 def cut_off(path: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path} or its -wal file was cut while it was in use: it is shorter than what was written. Nothing of this "
-        "batch was kept, and nothing more is written. Put the files back as they were, or restore a backup."
+        f"{path} or its -wal file was cut while it was in use: it is shorter than what was "
+        "written. Nothing of this "
+        "batch was kept, and nothing more is written. Put the files back as they were, or restore "
+        "a backup."
     )
 
 
 def busy(path: str) -> StoreLocked:
     return StoreLocked(
-        f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process finish or stop it, "
+        f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process "
+        "finish or stop it, "
         "then try again."
     )
 
 
 def holder(path: str) -> str:
-    """Who holds a write lock on the file or its -shm. Read from the kernel's list: opening and closing either of them
-    here would drop the locks that SQLite itself holds in this process."""
+    """Who holds a write lock on the file or its -shm. Read from the kernel's list: opening and
+    closing either of them here would drop the locks that SQLite itself holds in this process."""
     inodes = set()
     for name in (path, path + "-shm"):
         try:

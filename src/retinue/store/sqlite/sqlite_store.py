@@ -1,6 +1,6 @@
-"""The log in one SQLite file: one writer with group commit, WAL, full synchronisation, a lock and an epoch against a
-second process, and a hash chain against silent damage. Artifacts are files beside it.
-"""
+"""The log in one SQLite file: one writer with group commit, WAL, full synchronisation, a lock and
+an epoch against a second process, and a hash chain against silent damage. Artifacts are files
+beside it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,19 @@ T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """`inline` does everything in the calling thread, without a writer's thread: for simulations on virtual time.
+    """`inline` does everything in the calling thread, without a writer's thread: for simulations on
+    virtual time.
 
-    A commit whose caller was cancelled is written all the same. Reads are short and happen in the calling thread.
-    """
+    A commit whose caller was cancelled is written all the same. Reads are short and happen in the
+    calling thread."""
 
-    def __init__(self, path: str | os.PathLike[str], *, inline: bool = False, synchronous: str = "FULL") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, inline: bool = False, synchronous: str = "FULL"
+    ) -> None:
         if synchronous not in SYNCHRONOUS:
-            raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+            raise ConfigError(
+                f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}"
+            )
         self.path = os.path.abspath(path)
         self._inline = inline
         self._synchronous = synchronous
@@ -75,7 +80,9 @@ class SqliteStore(Store):
     async def commit(self, changes: Changes) -> int:
         if self._writer is None:
             raise self._closed()
-        return await self._write(self._writer, lambda: encode(changes, has_artifacts=self._artifacts.are_there()))
+        return await self._write(
+            self._writer, lambda: encode(changes, has_artifacts=self._artifacts.are_there())
+        )
 
     async def _write(self, writer: SqliteWriter, rows: Callable[[], RowBatch]) -> int:
         if self._group is not None:
@@ -87,7 +94,9 @@ class SqliteStore(Store):
     async def load(self) -> Snapshot:
         snapshot = self._reader.load()
         if self._writer is not None:
-            self.sent.keep(self._writer.epoch, {row.spec.id: row.run.epoch for row in snapshot.open})
+            self.sent.keep(
+                self._writer.epoch, {row.spec.id: row.run.epoch for row in snapshot.open}
+            )
         return snapshot
 
     async def row(self, id: str) -> Row | None:
@@ -105,7 +114,9 @@ class SqliteStore(Store):
     async def started(self, since: int) -> list[Row]:
         return self._reader.started(since)
 
-    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+    async def messages(
+        self, conversation: str, start: int = 0, stop: int | None = None
+    ) -> list[Message]:
         return self._reader.messages(conversation, start, stop)
 
     async def entries(
@@ -113,7 +124,9 @@ class SqliteStore(Store):
     ) -> list[tuple[int, LogEntry]]:
         return self._reader.entries(after, run, limit, tree)
 
-    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
+    async def listing(
+        self, *, children: bool = False, limit: int = 100, before: str = ""
+    ) -> list[Summary]:
         return self._reader.listing(children=children, limit=limit, before=before)
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
@@ -151,7 +164,9 @@ class SqliteStore(Store):
         space = self._reader.space()
         return replace(space, artifacts=await self._apart(self._artifacts.size))
 
-    async def compact(self, *, rebuild: bool = False, progress: Progress | None = None) -> Compacted:
+    async def compact(
+        self, *, rebuild: bool = False, progress: Progress | None = None
+    ) -> Compacted:
         writer = self._writer
         if writer is None:
             raise self._closed()
@@ -183,7 +198,9 @@ class SqliteStore(Store):
             reader.close()
         self._artifacts.collect(list(self._artifacts.unnamed(named)))
 
-    async def expendable(self, *, before: int | None = None, beyond: int | None = None, limit: int = 100) -> list[str]:
+    async def expendable(
+        self, *, before: int | None = None, beyond: int | None = None, limit: int = 100
+    ) -> list[str]:
         return await self._apart(lambda: self._expendable(before, beyond, limit))
 
     def _expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
@@ -219,7 +236,8 @@ class SqliteStore(Store):
         await self._apart(writer.close)
 
     def survivor(self) -> SqliteStore:
-        """What a crash leaves: this handle lets go of the file as it is, and another one may open it."""
+        """What a crash leaves: this handle lets go of the file as it is, and another one may open
+        it."""
         writer, group, self._writer, self._group = self._writer, self._group, None, None
         if group is not None:
             group.stop()

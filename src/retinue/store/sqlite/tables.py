@@ -1,6 +1,6 @@
-"""What is written where: `encode` turns changes into rows, in the writer's thread, since nobody changes them any more.
-`TABLES` are the statements that write the rows, in the order that foreign keys need.
-"""
+"""What is written where: `encode` turns changes into rows, in the writer's thread, since nobody
+changes them any more. `TABLES` are the statements that write the rows, in the order that foreign
+keys need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ import msgspec
 from retinue.core.account import Account
 from retinue.core.events import LogEntry, Requested
 from retinue.core.spec import Spec
-from retinue.core.state import Asking, Ended, Queued, Run, Short, Stopping, Thinking, Waiting, Working
+from retinue.core.state import (
+    Asking,
+    Ended,
+    Queued,
+    Run,
+    Short,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+)
 from retinue.core.task_list import Act
 from retinue.core.tree import Changes
 from retinue.core.values import Definition, Delivery, Mail, Message, ModelInfo
@@ -53,11 +63,12 @@ SIZES = (64, 48, 32, 24, 20, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 
 
 class Many:
-    """One statement for many rows, in chunks of a few sizes, so that each statement is prepared once.
+    """One statement for many rows, in chunks of a few sizes, so that each statement is prepared
+    once.
 
-    A statement gives the interpreter's lock away once, however many rows it has. `executemany` does so for each row,
-    and beside a busy event loop every return costs up to a switch interval: 1,400 µs a row against 110 were measured.
-    """
+    A statement gives the interpreter's lock away once, however many rows it has. `executemany` does
+    so for each row, and beside a busy event loop every return costs up to a switch interval: 1,400
+    µs a row against 110 were measured."""
 
     def __init__(self, head: str, n_columns: int, tail: str = "") -> None:
         row = f"({','.join('?' * n_columns)})"
@@ -82,8 +93,9 @@ class Many:
 
 @dataclass(slots=True)
 class RowBatch:
-    """The rows of one commit; of those with a key, the last one counts. An event's row (tree, run, time, body, digest)
-    lacks its numbers and chain. What may be an artifact's name is kept with the tree, conversation or run it is in."""
+    """The rows of one commit; of those with a key, the last one counts. An event's row (tree, run,
+    time, body, digest) lacks its numbers and chain. What may be an artifact's name is kept with the
+    tree, conversation or run it is in."""
 
     events: list[tuple[str, str, int, bytes, bytes]] = field(default_factory=list)
     conversations: dict[str, Values] = field(default_factory=dict)
@@ -106,7 +118,9 @@ class RowBatch:
     named_in_runs: list[tuple[str, str]] = field(default_factory=list)
 
 
-INSERT_EVENTS = Many("insert into events (seq, tree, number, run, owner, at, digest, chain) values ", 8)
+INSERT_EVENTS = Many(
+    "insert into events (seq, tree, number, run, owner, at, digest, chain) values ", 8
+)
 INSERT_BODIES = Many("insert into bodies (seq, body) values ", 2)
 MOVE_HEADS = Many(
     "insert into trees (n, root, last, chain) values ",
@@ -115,7 +129,8 @@ MOVE_HEADS = Many(
 )
 REFER = {
     "named_in_trees": "select n from trees where root = column2",
-    "named_in_conversations": "select n from trees where root = (select root from runs where conversation = column2"
+    "named_in_conversations": "select n from trees where root = (select root from runs where "
+    "conversation = column2"
     " order by n desc limit 1)",
     "named_in_runs": "select n from trees where root = (select root from runs where id = column2)",
 }
@@ -124,21 +139,26 @@ REFER = {
 _BY_NAME = " on conflict (name) do update set body = excluded.body"
 
 TABLES: dict[str, Many] = {
-    # A parent in the same batch has no row yet. Its conversation then has its id, or was put here by the writer.
+    # A parent in the same batch has no row yet. Its conversation then has its id, or was put here
+    # by the writer.
     "conversations": Many(
-        "insert into conversations (id, parent_id, user_initiated, base_id, base_length, base_start, created_at, title)"
+        "insert into conversations (id, parent_id, user_initiated, base_id, base_length, "
+        "base_start, created_at, title)"
         " select column1, coalesce((select conversation from runs where id = column2), column2),"
         " column3, column4, column5, column6, column7, column8 from (values ",
         8,
         ") where true on conflict (id) do nothing",
     ),
     "added": Many(
-        "insert into runs (id, conversation, root, parent, slot_turn, slot_index, open, turn, state, created_at,"
+        "insert into runs (id, conversation, root, parent, slot_turn, slot_index, open, turn, "
+        "state, created_at,"
         " ended_at, body) values ",
         12,
     ),
     "specs": Many(
-        "insert into specs (run, body) select n, column2 from (values ", 2, ") cross join runs on id = column1"
+        "insert into specs (run, body) select n, column2 from (values ",
+        2,
+        ") cross join runs on id = column1",
     ),
     # No index changes with a run that stays open.
     "changed": Many(
@@ -147,7 +167,8 @@ TABLES: dict[str, Many] = {
         ") v where runs.id = v.column1",
     ),
     "ended": Many(
-        "update runs set open = 0, turn = v.column2, state = v.column3, body = v.column4, ended_at = v.column5"
+        "update runs set open = 0, turn = v.column2, state = v.column3, body = v.column4, "
+        "ended_at = v.column5"
         " from (values ",
         5,
         ") v where runs.id = v.column1",
@@ -159,20 +180,25 @@ TABLES: dict[str, Many] = {
         ")",
     ),
     "accounts": Many(
-        "insert into accounts (id, body) values ", 2, " on conflict (id) do update set body = excluded.body"
+        "insert into accounts (id, body) values ",
+        2,
+        " on conflict (id) do update set body = excluded.body",
     ),
     "posted": Many("insert into mail (run, seq, body) values ", 3),
     "taken": Many("delete from mail where (run, seq) in (values ", 2, ")"),
     "deliveries": Many(
         "insert into outbox (key, run, state, next_at, body) values ",
         5,
-        " on conflict (key) do update set state = excluded.state, next_at = excluded.next_at, body = excluded.body",
+        " on conflict (key) do update set state = excluded.state, next_at = excluded.next_at, "
+        "body = excluded.body",
     ),
     "definitions": Many("insert into definitions (name, body) values ", 2, _BY_NAME),
     "models": Many("insert into models (name, body) values ", 2, _BY_NAME),
-    # A refused row would take down the batches that share its transaction, so what is out of place is passed over.
+    # A refused row would take down the batches that share its transaction, so what is out of place
+    # is passed over.
     "board": Many(
-        "insert into board (root, key, at, body) select column1, column2, column3, column4 from (values ",
+        "insert into board (root, key, at, body) select column1, column2, column3, column4 from "
+        "(values ",
         4,
         ") where exists (select 1 from runs where id = column1) on conflict (root, key) do nothing",
     ),
@@ -248,11 +274,19 @@ def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:
         # A request counts as the first row of its run, so that it is listed and purged with it.
         run_id = event.id if type(event) is Requested else entry.run
         batch.events.append((entry.tree, run_id, entry.at, body, sha256(body).digest()))
-    batch.messages = [(conversation, n, dump(message)) for conversation, n, message in changes.messages]
+    batch.messages = [
+        (conversation, n, dump(message)) for conversation, n, message in changes.messages
+    ]
     if changes.posted:
         batch.posted = {key: (*key, dump(mail)) for key, mail in changes.posted.items()}
     for key, delivery in changes.deliveries.items():
-        batch.deliveries[key] = (key, delivery.run, delivery.state, delivery.next_at, dump(delivery))
+        batch.deliveries[key] = (
+            key,
+            delivery.run,
+            delivery.state,
+            delivery.next_at,
+            dump(delivery),
+        )
     for definition in changes.definitions:
         batch.definitions[definition.name] = (_mended(definition.name), dump(definition))
     for model in changes.models:

@@ -1,6 +1,6 @@
-"""A log for each tree: its own numbers and its own hash chain. The writer keeps the heads of the trees that are written
-to and reads the others again when they are needed, so that its memory does not grow with the trees there ever were.
-"""
+"""A log for each tree: its own numbers and its own hash chain. The writer keeps the heads of the
+trees that are written to and reads the others again when they are needed, so that its memory does
+not grow with the trees there ever were."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def genesis(root: str) -> bytes:
 
 
 def link(chain: bytes, number: int, run: str, at: int, digest: bytes) -> bytes:
-    """The hash that ties an event to all before it. The parts have fixed lengths, but for the last."""
+    """The hash that ties an event to all before it. The parts have fixed lengths, but for the
+    last."""
     return sha256(chain + _numbers(number, at) + digest + run.encode()).digest()
 
 
@@ -55,8 +56,8 @@ class LogHeads:
         return len(self._known)
 
     def of(self, db: apsw.Connection, roots: Iterable[str]) -> dict[str, LogHead]:
-        """The heads of these trees; those that are new get theirs. (A number that is not used, because the commit
-        failed, is a number less.)"""
+        """The heads of these trees; those that are new get theirs. (A number that is not used,
+        because the commit failed, is a number less.)"""
         out: dict[str, LogHead] = {}
         missing = []
         for root in roots:
@@ -67,7 +68,10 @@ class LogHeads:
                 out[root] = LogHead(head.n, head.last, head.chain)
         if missing:
             sql = f"select root, n, last, chain from trees where root in {LISTED}"
-            out.update((root, LogHead(n, last, chain)) for root, n, last, chain in db.execute(sql, (listed(missing),)))
+            out.update(
+                (root, LogHead(n, last, chain))
+                for root, n, last, chain in db.execute(sql, (listed(missing),))
+            )
         for root in missing:
             if root not in out:
                 out[root] = LogHead(self._next, 0, genesis(root))
@@ -87,8 +91,8 @@ class LogHeads:
 
 
 class Owners:
-    """The numbers of runs, by which their events are found. Those that are not on record have none. Cleared whenever
-    rows of runs go, by being forgotten or by a commit that fails."""
+    """The numbers of runs, by which their events are found. Those that are not on record have none.
+    Cleared whenever rows of runs go, by being forgotten or by a commit that fails."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}

@@ -1,9 +1,9 @@
 """The one connection that writes. A batch is written whole or not at all.
 
-The position of the last event and the heads of the trees are kept in memory and move only with a commit that succeeded;
-after an error of the disk they are read again from a new connection, because an fsync that has failed once says nothing
-when it is repeated. Before each commit the files are looked at: what was cut, moved or replaced is not written to.
-"""
+The position of the last event and the heads of the trees are kept in memory and move only with a
+commit that succeeded; after an error of the disk they are read again from a new connection, because
+an fsync that has failed once says nothing when it is repeated. Before each commit the files are
+looked at: what was cut, moved or replaced is not written to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ from retinue.store.sqlite.database_file import BUSY_MS, Lock, connect, prepare, 
 from retinue.store.sqlite.deletion import forget, thin
 from retinue.store.sqlite.reader import LAST_SEQ
 from retinue.store.sqlite.sqlite_errors import commit_error, cut_off, moved
-from retinue.store.sqlite.tables import INSERT_BODIES, INSERT_EVENTS, MOVE_HEADS, REFER, TABLES, RowBatch, merge
+from retinue.store.sqlite.tables import (
+    INSERT_BODIES,
+    INSERT_EVENTS,
+    MOVE_HEADS,
+    REFER,
+    TABLES,
+    RowBatch,
+    merge,
+)
 from retinue.store.sqlite.tree_logs import LogHead, LogHeads, Owners, link
 
 CHECKPOINT_PAGES = 4_000
 RESTART_PAGES = 16_000
-"""A log of so many pages is begun anew even if readers have to be waited for; for one ten times as long, longer."""
+"""A log of so many pages is begun anew even if readers have to be waited for; for one ten times as
+long, longer."""
 RESTART_SECONDS = 1.0
 RESTART_MS = (50, 1_000)
 INCREMENTAL = 2
@@ -87,7 +96,9 @@ class SqliteWriter:
                 seq = self._write(db, batch, seq, heads, named)
                 if batch.forgotten:
                     self._owners.clear()
-                    trees, names = forget(db, batch.forgotten, batch.events[-1][2] if batch.events else _now())
+                    trees, names = forget(
+                        db, batch.forgotten, batch.events[-1][2] if batch.events else _now()
+                    )
                     gone += trees
                     unnamed += names
             db.execute("COMMIT")
@@ -116,12 +127,20 @@ class SqliteWriter:
         epoch = db.execute("select value from meta where key = 'epoch'").get
         if epoch != self.epoch:
             raise StoreError(
-                f"{self.path} was taken over by another process (epoch {epoch}, this one has {self.epoch}). "
+                f"{self.path} was taken over by another process (epoch {epoch}, this one has "
+                f"{self.epoch}). "
                 "Nothing of this batch was kept. Stop this process."
             )
         return db
 
-    def _write(self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead], named: set[str]) -> int:
+    def _write(
+        self,
+        db: apsw.Connection,
+        batch: RowBatch,
+        seq: int,
+        heads: dict[str, LogHead],
+        named: set[str],
+    ) -> int:
         if batch.resumed:
             known = batch.resumed
             for id, row in batch.conversations.items():
@@ -139,7 +158,9 @@ class SqliteWriter:
                 named |= self._refer(db, found, tree)
         return seq
 
-    def _append(self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead]) -> int:
+    def _append(
+        self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead]
+    ) -> int:
         """The events, each behind the last of its tree."""
         wanted = dict.fromkeys(event[0] for event in batch.events)
         new = [root for root in wanted if root not in heads]
@@ -157,24 +178,29 @@ class SqliteWriter:
             bodies += (seq, body)
         INSERT_EVENTS.write(db, events)
         INSERT_BODIES.write(db, bodies)
-        MOVE_HEADS(db, [(head.n, root, head.last, head.chain) for root in wanted if (head := heads[root])])
+        MOVE_HEADS(
+            db, [(head.n, root, head.last, head.chain) for root in wanted if (head := heads[root])]
+        )
         return seq
 
     def _refer(self, db: apsw.Connection, found: list[tuple[str, str]], tree: str) -> set[str]:
-        """Remember which trees name an artifact. Most that looks like a name is the hash of something else."""
+        """Remember which trees name an artifact. Most that looks like a name is the hash of
+        something else."""
         there = self._artifacts.present({name for name, _ in found})
         for name, where in dict.fromkeys(found):
             if name in there:
                 sql = f"select column1, ({tree}) as tree from (values (unhex(?), ?))"
                 db.execute(
-                    f"insert into artifact_refs (sha256, tree) select * from ({sql}) where tree is not null"
+                    f"insert into artifact_refs (sha256, tree) select * from ({sql}) where tree "
+                    "is not null"
                     " on conflict do nothing",
                     (name, where),
                 )
         return there
 
     def _ready(self) -> apsw.Connection:
-        """The connection, if the files are still the ones that were opened. After an error of the disk: a new one."""
+        """The connection, if the files are still the ones that were opened. After an error of the
+        disk: a new one."""
         if not self._files:
             raise StoreError(f"{self.path} is not open.")
         self._look()
@@ -190,7 +216,8 @@ class SqliteWriter:
         return self._db
 
     def _look(self) -> None:
-        """Two looks at the folder, some microseconds: files only shrink when this process makes them."""
+        """Two looks at the folder, some microseconds: files only shrink when this process makes
+        them."""
         files, size, wal_size = self._stat()
         if files != self._files:
             raise moved(self.path)
@@ -209,8 +236,8 @@ class SqliteWriter:
         return (file.st_dev, file.st_ino, wal.st_dev, wal.st_ino), file.st_size, wal.st_size
 
     def _look_at_size(self, size: int) -> None:
-        """The file is shorter, and not by us. Another program may have moved into it that pages were given back. (To
-        open an empty file would delete its -wal.)"""
+        """The file is shorter, and not by us. Another program may have moved into it that pages
+        were given back. (To open an empty file would delete its -wal.)"""
         if not size:
             raise cut_off(self.path)
         try:
@@ -227,8 +254,9 @@ class SqliteWriter:
         self._size = size
 
     def _look_into(self) -> None:
-        """The -wal is empty, and not by us. Another program may have moved all of it into the file, properly; or it was
-        cut, and then what was written last cannot be read by a connection that remembers nothing."""
+        """The -wal is empty, and not by us. Another program may have moved all of it into the file,
+        properly; or it was cut, and then what was written last cannot be read by a connection that
+        remembers nothing."""
         try:
             db = connect(self.path, read_only=True)
             try:
@@ -260,7 +288,8 @@ class SqliteWriter:
             db.close(True)
 
     def tidy(self) -> None:
-        """Move what the WAL holds into the file when there is enough of it. Nobody waits for this."""
+        """Move what the WAL holds into the file when there is enough of it. Nobody waits for
+        this."""
         if self._n_pages >= CHECKPOINT_PAGES:
             self._checkpoint()
 
@@ -280,8 +309,8 @@ class SqliteWriter:
             self._undo(error)
 
     def _restart(self, db: apsw.Connection, n_pages: int) -> None:
-        """Readers that take turns keep a log from ever being begun anew. Now and then they are waited for: those who
-        come meanwhile read the newest state, which is in nobody's way."""
+        """Readers that take turns keep a log from ever being begun anew. Now and then they are
+        waited for: those who come meanwhile read the newest state, which is in nobody's way."""
         now = time.monotonic()
         if now - self._restarted < RESTART_SECONDS:
             return
@@ -295,7 +324,8 @@ class SqliteWriter:
             self._restarted = time.monotonic()
 
     def thin(self, root: str) -> bool:
-        """One piece of a tree that is about to be forgotten; whether there is more to do before that."""
+        """One piece of a tree that is about to be forgotten; whether there is more to do before
+        that."""
         try:
             db = self._begin()
             self._owners.clear()
@@ -317,7 +347,8 @@ class SqliteWriter:
         return bool(self._ready().pragma("auto_vacuum") != INCREMENTAL)
 
     def free(self, n_pages: int) -> int:
-        """Give up to so many free pages back; returns how many are left. The file shrinks with the next `shrink`."""
+        """Give up to so many free pages back; returns how many are left. The file shrinks with the
+        next `shrink`."""
         try:
             db = self._begin()
             db.execute(f"pragma incremental_vacuum({n_pages})").fetchall()
@@ -343,8 +374,8 @@ class SqliteWriter:
             raise commit_error(error, self.path) from error
 
     def shrink(self) -> None:
-        """Move all of the WAL into the file, which ends where its last page does. A reader who is in the way keeps it
-        from that; then it shrinks some other time."""
+        """Move all of the WAL into the file, which ends where its last page does. A reader who is
+        in the way keeps it from that; then it shrinks some other time."""
         db = self._ready()
         db.set_busy_timeout(RESTART_MS[1])
         try:
@@ -358,7 +389,8 @@ class SqliteWriter:
             self._size = self._stat()[1] or self._size
 
     def close(self, *, tell: bool = True) -> None:
-        """Let go. `tell` leaves the file complete and marked as closed; without it this is what a crash leaves."""
+        """Let go. `tell` leaves the file complete and marked as closed; without it this is what a
+        crash leaves."""
         db, self._db, self._files = self._db, None, ()
         if db is not None and tell:
             with contextlib.suppress(apsw.Error):
@@ -372,7 +404,8 @@ class SqliteWriter:
 
 
 def _in_turn(batches: list[RowBatch]) -> list[RowBatch]:
-    """Several commits as few: what is forgotten by one is gone before the next is written, which may bring it anew."""
+    """Several commits as few: what is forgotten by one is gone before the next is written, which
+    may bring it anew."""
     out: list[RowBatch] = []
     start = 0
     for stop, batch in enumerate(batches, 1):

@@ -22,11 +22,20 @@ from retinue.testing.fake_llm.dialect import (
     seal,
 )
 from retinue.testing.fake_llm.http_server import HttpRequest
-from retinue.testing.fake_llm.strict_checks import Memory, bad_schema, is_count, is_number, json_object, words
+from retinue.testing.fake_llm.strict_checks import (
+    Memory,
+    bad_schema,
+    is_count,
+    is_number,
+    json_object,
+    words,
+)
 
 FIELDS = words(
-    "cache_control container context_management diagnostics inference_geo max_tokens mcp_servers messages metadata "
-    "model output_config output_format service_tier speed stop_sequences stream system temperature thinking "
+    "cache_control container context_management diagnostics inference_geo max_tokens mcp_servers "
+    "messages metadata "
+    "model output_config output_format service_tier speed stop_sequences stream system "
+    "temperature thinking "
     "tool_choice tools top_k top_p user_profile_id workspace_id"
 )
 VERSIONS = words("2023-01-01 2023-06-01 2026-10-21")
@@ -36,7 +45,8 @@ SAMPLING = words("temperature top_p top_k")
 ADAPTIVE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-[5-9])")
 """Models that budget their thinking themselves."""
 TOOL_FIELDS = words(
-    "type name description input_schema cache_control strict defer_loading allowed_callers input_examples "
+    "type name description input_schema cache_control strict defer_loading allowed_callers "
+    "input_examples "
     "eager_input_streaming"
 )
 MAX_MARKS = 4
@@ -61,7 +71,9 @@ class AnthropicApi:
 
     def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         headers = ask.headers
-        if "x-api-key" not in headers and not headers.get("authorization", "").startswith("Bearer "):
+        if "x-api-key" not in headers and not headers.get("authorization", "").startswith(
+            "Bearer "
+        ):
             raise FakeError(401, "authentication_error", "x-api-key header is required")
         if (version := headers.get("anthropic-version")) is None:
             raise refuse("anthropic-version: header is required")
@@ -86,7 +98,10 @@ class AnthropicApi:
             units[-1] = units[-1]._replace(is_marked=True)
         n_marks = tools.n_marks + n_system + turns.n_marks + ("cache_control" in body)
         if n_marks > MAX_MARKS:
-            raise refuse(f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {n_marks}.")
+            raise refuse(
+                f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found "
+                f"{n_marks}."
+            )
         return ParsedPrompt(
             model=body["model"],
             system=system,
@@ -120,10 +135,15 @@ class AnthropicApi:
         thinking = body.get("thinking") or {}
         if thinking.get("type") == "enabled":
             if ADAPTIVE.match(body["model"]):
-                raise refuse('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".')
+                raise refuse(
+                    '"thinking.type.enabled" is not supported for this model. Use '
+                    '"thinking.type.adaptive".'
+                )
             n = thinking.get("budget_tokens")
             if not is_count(n, 1024):
-                raise refuse("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+                raise refuse(
+                    "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+                )
             if n >= body["max_tokens"]:
                 raise refuse("`max_tokens` must be greater than `thinking.budget_tokens`")
             if heat != 1:
@@ -147,16 +167,29 @@ class AnthropicApi:
 
     def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
         start = {"type": "message_start", "message": _message(said)}
-        events = [StreamEvent("start", "message_start", start), StreamEvent("start", "ping", {"type": "ping"})]
+        events = [
+            StreamEvent("start", "message_start", start),
+            StreamEvent("start", "ping", {"type": "ping"}),
+        ]
         for index, (block, filled) in enumerate(_content(said)):
-            events.append(_block_event("call" if block["type"] == "tool_use" else "start", index, block))
+            events.append(
+                _block_event("call" if block["type"] == "tool_use" else "start", index, block)
+            )
             for kind, delta in _deltas(said, block, filled, n_deltas, index):
                 data = {"type": "content_block_delta", "index": index, "delta": delta}
                 events.append(StreamEvent(kind, "content_block_delta", data))
-            events.append(StreamEvent("stop", "content_block_stop", {"type": "content_block_stop", "index": index}))
+            events.append(
+                StreamEvent(
+                    "stop", "content_block_stop", {"type": "content_block_stop", "index": index}
+                )
+            )
         usage = {"output_tokens": said.usage.output}
         delta = {"stop_reason": STOPS[said.stop], "stop_sequence": None}
-        events.append(StreamEvent("stop", "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}))
+        events.append(
+            StreamEvent(
+                "stop", "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}
+            )
+        )
         events.append(StreamEvent("last", "message_stop", {"type": "message_stop"}))
         return events
 
@@ -181,7 +214,10 @@ def _message(said: FakeReply) -> dict[str, Any]:
             "input_tokens": usage.input - usage.cache_read - written,
             "cache_creation_input_tokens": written,
             "cache_read_input_tokens": usage.cache_read,
-            "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0},
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": written,
+                "ephemeral_1h_input_tokens": 0,
+            },
             "output_tokens": 1,
             "service_tier": "standard",
         },
@@ -200,7 +236,12 @@ def _content(said: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]
         given = loads(call.args)
         yield block, {"input": {} if said.stop == "length" and isinstance(given, str) else given}
     if said.stop == "pause":
-        block = {"type": "server_tool_use", "id": f"srvtoolu_{said.id[4:]}", "name": "web_search", "input": {}}
+        block = {
+            "type": "server_tool_use",
+            "id": f"srvtoolu_{said.id[4:]}",
+            "name": "web_search",
+            "input": {},
+        }
         yield block, {"input": {"query": "more"}}
 
 
@@ -208,13 +249,20 @@ def _deltas(
     said: FakeReply, block: Mapping[str, Any], filled: Mapping[str, Any], n: int, index: int
 ) -> Iterator[tuple[Any, Any]]:
     if block["type"] == "text":
-        yield from (("text", {"type": "text_delta", "text": part}) for part in pieces(filled["text"], n))
+        yield from (
+            ("text", {"type": "text_delta", "text": part}) for part in pieces(filled["text"], n)
+        )
     elif block["type"] == "thinking":
-        yield from (("think", {"type": "thinking_delta", "thinking": part}) for part in pieces(filled["thinking"], n))
+        yield from (
+            ("think", {"type": "thinking_delta", "thinking": part})
+            for part in pieces(filled["thinking"], n)
+        )
         yield "think", {"type": "signature_delta", "signature": filled["signature"]}
     else:
         first = index - bool(said.thinking) - bool(said.text)
-        args = said.calls[first].args if first < len(said.calls) else encode(filled["input"]).decode()
+        args = (
+            said.calls[first].args if first < len(said.calls) else encode(filled["input"]).decode()
+        )
         for part in ["", *pieces(args, n)]:
             yield "args", {"type": "input_json_delta", "partial_json": part}
 
@@ -235,12 +283,16 @@ def _tools(value: Any) -> tuple[ToolSchema, ...]:
             if name not in tool:
                 raise refuse(f"tools.{n}.custom.{name}: Field required")
         if not isinstance(tool["name"], str) or not TOOL_NAME.match(tool["name"]):
-            raise refuse(f"tools.{n}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise refuse(
+                f"tools.{n}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+            )
         _schema(f"tools.{n}.custom.input_schema", tool["input_schema"])
         if any(tool["name"] == other.name for other in schemas):
             raise refuse("tools: Tool names must be unique.")
         about = tool.get("description", "")
-        schemas.append(ToolSchema(name=tool["name"], description=about, parameters=tool["input_schema"]))
+        schemas.append(
+            ToolSchema(name=tool["name"], description=about, parameters=tool["input_schema"])
+        )
     return tuple(schemas)
 
 
@@ -261,7 +313,10 @@ def _choice(choice: Any, names: set[str], has_tools: bool) -> None:
     if choice is None:
         return
     if not isinstance(choice, dict) or choice.get("type") not in ("auto", "any", "tool", "none"):
-        raise refuse("tool_choice: Input tag does not match any of the expected tags: 'auto', 'any', 'tool', 'none'")
+        raise refuse(
+            "tool_choice: Input tag does not match any of the expected tags: 'auto', 'any', "
+            "'tool', 'none'"
+        )
     if not has_tools:
         raise refuse("tool_choice may only be specified while providing tools.")
     if choice["type"] == "tool" and choice.get("name") not in names:
@@ -274,8 +329,14 @@ def _system(value: Any) -> tuple[str, int]:
     if not isinstance(value, list):
         raise refuse("system: Input should be a valid list")
     for n, block in enumerate(value):
-        if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+        if (
+            not isinstance(block, dict)
+            or block.get("type") != "text"
+            or not isinstance(block.get("text"), str)
+        ):
             raise refuse(f"system.{n}: Input should be a text block")
         if not block["text"]:
             raise refuse("system: text content blocks must be non-empty")
-    return "\n\n".join(block["text"] for block in value), sum("cache_control" in block for block in value)
+    return "\n\n".join(block["text"] for block in value), sum(
+        "cache_control" in block for block in value
+    )

@@ -1,4 +1,5 @@
-"""A conversation in Anthropic's words: roles, blocks, and every call with its result right behind it."""
+"""A conversation in Anthropic's words: roles, blocks, and every call with its result right behind
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ BLOCK_FIELDS: Mapping[Any, frozenset[str]] = {
     "thinking": words("type thinking signature"),
     "redacted_thinking": words("type data"),
 }
-OTHER_BLOCKS = words("document search_result container_upload server_tool_use web_search_tool_result")
+OTHER_BLOCKS = words(
+    "document search_result container_upload server_tool_use web_search_tool_result"
+)
 ONLY_USER = words("tool_result image document search_result container_upload")
 ONLY_ASSISTANT = words("tool_use thinking redacted_thinking server_tool_use web_search_tool_result")
 IMAGES = words("image/jpeg image/png image/gif image/webp")
@@ -32,7 +35,8 @@ def refuse(message: str) -> FakeError:
 
 
 class Turns:
-    """The conversation, message by message. Neighbours of one role count as one turn, as they do for the provider."""
+    """The conversation, message by message. Neighbours of one role count as one turn, as they do
+    for the provider."""
 
     def __init__(self, *, takes_citations: bool = False) -> None:
         self._takes_citations = takes_citations
@@ -69,21 +73,30 @@ class Turns:
             else:
                 self._user(blocks)
             values = tuple(self.messages[first:])
-            self.units.append(FakeUnit((role, values), self._n_chars, self._n_blocks, self.n_marks > marks))
+            self.units.append(
+                FakeUnit((role, values), self._n_chars, self._n_blocks, self.n_marks > marks)
+            )
             before = role
         self._settle()
         if before == "assistant" and not self._is_paused:
             raise refuse(
-                "This model does not support assistant message prefill. The conversation must end with a user message."
+                "This model does not support assistant message prefill. The conversation must end "
+                "with a user message."
             )
 
     def check_thinking(self) -> None:
         """While a round of calls is under way, the thought that led to it must be there."""
-        if isinstance(self.messages[-1], Result) and self._first_kind not in ("thinking", "redacted_thinking"):
+        if isinstance(self.messages[-1], Result) and self._first_kind not in (
+            "thinking",
+            "redacted_thinking",
+        ):
             raise refuse(
-                f"messages.{self._caller}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-                f"`{self._first_kind}`. When `thinking` is enabled, a final `assistant` message must start with a "
-                "thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
+                f"messages.{self._caller}.content.0.type: Expected `thinking` or "
+                "`redacted_thinking`, but found "
+                f"`{self._first_kind}`. When `thinking` is enabled, a final `assistant` message "
+                "must start with a "
+                "thinking block (preceeding the lastmost set of `tool_use` and `tool_result` "
+                "blocks)."
             )
 
     def _role(self, n: int, message: Any, before: str) -> str:
@@ -100,7 +113,9 @@ class Turns:
         if n == 0 and role != "user":
             raise refuse('messages: first message must use the "user" role')
         if role == "system" and before != "user":
-            raise refuse(f"messages.{n}: a `system` message must come immediately after a `user` message")
+            raise refuse(
+                f"messages.{n}: a `system` message must come immediately after a `user` message"
+            )
         return str(role)
 
     def _blocks(self, n: int, content: Any, role: str) -> list[dict[str, Any]]:
@@ -111,10 +126,13 @@ class Turns:
             raise refuse(f"messages.{n}.content: Input should be a valid list")
         if not content:
             raise refuse(
-                f"messages.{n}: all messages must have non-empty content except for the optional final assistant "
+                f"messages.{n}: all messages must have non-empty content except for the optional "
+                "final assistant "
                 "message"
             )
-        other, foreign = ("user", ONLY_USER) if role == "assistant" else ("assistant", ONLY_ASSISTANT)
+        other, foreign = (
+            ("user", ONLY_USER) if role == "assistant" else ("assistant", ONLY_ASSISTANT)
+        )
         for i, block in enumerate(content):
             kind = block.get("type") if isinstance(block, dict) else None
             fields = BLOCK_FIELDS.get(kind)
@@ -122,7 +140,8 @@ class Turns:
                 if kind not in OTHER_BLOCKS:
                     expected = "', '".join([*BLOCK_FIELDS, *sorted(OTHER_BLOCKS)])
                     text = (
-                        f"Input tag '{kind}' found using 'type' does not match any of the expected tags: '{expected}'"
+                        f"Input tag '{kind}' found using 'type' does not match any of the "
+                        f"expected tags: '{expected}'"
                     )
                     raise refuse(f"{self._at(i)}: {text}")
             elif not block.keys() <= fields:
@@ -160,9 +179,14 @@ class Turns:
     def _call(self, i: int, block: Mapping[str, Any]) -> Call:
         call_id, name, given = block.get("id"), block.get("name"), block.get("input")
         if not isinstance(call_id, str) or not NAME.match(call_id):
-            raise refuse(f"{self._at(i)}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+            raise refuse(
+                f"{self._at(i)}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+            )
         if not isinstance(name, str) or not TOOL_NAME.match(name):
-            raise refuse(f"{self._at(i)}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise refuse(
+                f"{self._at(i)}.tool_use.name: String should match pattern "
+                f"'^[a-zA-Z0-9_-]{{1,128}}$'"
+            )
         if not isinstance(given, dict):
             raise refuse(f"{self._at(i)}.tool_use.input: Input should be a valid dictionary")
         if call_id in self._used:
@@ -194,12 +218,14 @@ class Turns:
             raise refuse(f"{self._at(i)}.tool_result.tool_use_id: Field required")
         if call_id in self._answered:
             raise refuse(
-                f"messages.{self._n}: each tool_use must have a single result. Found multiple `tool_result` blocks "
+                f"messages.{self._n}: each tool_use must have a single result. Found multiple "
+                "`tool_result` blocks "
                 f"with id: {call_id}"
             )
         if call_id not in self._open:
             raise refuse(
-                f"{self._at(i)}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each `tool_result` "
+                f"{self._at(i)}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                f"{call_id}. Each `tool_result` "
                 "block must have a corresponding `tool_use` block in the previous message."
             )
         self._open.remove(call_id)
@@ -209,7 +235,9 @@ class Turns:
         if isinstance(content, str):
             self._n_chars += len(content)
         else:
-            content, images = self._parts(f"{self._at(i)}.tool_result", content, bool(block.get("is_error")))
+            content, images = self._parts(
+                f"{self._at(i)}.tool_result", content, bool(block.get("is_error"))
+            )
         name, is_error = self._used[call_id], bool(block.get("is_error"))
         return Result(call_id=call_id, text=content, name=name, error=is_error, images=images)
 
@@ -228,7 +256,9 @@ class Turns:
             elif kind == "image":
                 images.append(self._image(f"{at}.content.{i}.image", part))
             elif kind not in ("document", "search_result", "tool_reference"):
-                raise refuse(f"{at}.content.{i}: Input tag '{kind}' found using 'type' does not match")
+                raise refuse(
+                    f"{at}.content.{i}: Input tag '{kind}' found using 'type' does not match"
+                )
         text = "\n\n".join(texts)
         self._n_chars += len(text)
         return text, tuple(images)
@@ -240,8 +270,10 @@ class Turns:
         """Here something else than a result begins: no call may be open."""
         if self._open:
             raise refuse(
-                f"messages.{self._caller}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
+                f"messages.{self._caller}: `tool_use` ids were found without `tool_result` blocks "
+                "immediately after: "
+                f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding "
+                "`tool_result` block in the "
                 "next message."
             )
 
@@ -262,7 +294,10 @@ class Turns:
             return Image(media_type="", data=str(source.get("url", source.get("file_id", ""))))
         data = source.get("data")
         if source.get("type") != "base64" or not isinstance(data, str) or not data:
-            raise refuse(f"{at}.source: Input tag does not match any of the expected tags: 'base64', 'url', 'file'")
+            raise refuse(
+                f"{at}.source: Input tag does not match any of the expected tags: 'base64', "
+                "'url', 'file'"
+            )
         if source.get("media_type") not in IMAGES:
             expected = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
             raise refuse(f"{at}.source.base64.media_type: Input should be {expected}")

@@ -1,7 +1,7 @@
 """Faults of the way an answer comes: streams that break, stall, drip, lie and repeat themselves.
 
-A request that did not ask for a stream gets what is nearest: a body that is cut, late, or not what its headers say.
-"""
+A request that did not ask for a stream gets what is nearest: a body that is cut, late, or not what
+its headers say."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ async def _say(scene: FakeRequest, events: Sequence[StreamEvent]) -> None:
 def _failed(code: str, message: str, n: int) -> StreamEvent:
     response = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
     told = {**response, "error": {"code": code, "message": message}}
-    return StreamEvent("last", "response.failed", {"type": "response.failed", "sequence_number": n, "response": told})
+    return StreamEvent(
+        "last",
+        "response.failed",
+        {"type": "response.failed", "sequence_number": n, "response": told},
+    )
 
 
 async def overloaded(scene: FakeRequest) -> None:
@@ -68,7 +72,9 @@ async def overloaded(scene: FakeRequest) -> None:
         case "openai_responses":
             events.append(_failed("server_is_overloaded", troubles.OPENAI_BUSY, len(events)))
         case _:
-            events.append(StreamEvent("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n)))
+            events.append(
+                StreamEvent("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n))
+            )
     return await _say(scene, events)
 
 
@@ -82,7 +88,12 @@ async def broken(scene: FakeRequest) -> None:
             error = {"type": "api_error", "message": trouble.message}
             events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
         case "openai_responses":
-            told = {"code": "server_error", "message": trouble.message, "param": None, "sequence_number": len(events)}
+            told = {
+                "code": "server_error",
+                "message": trouble.message,
+                "param": None,
+                "sequence_number": len(events),
+            }
             events.append(StreamEvent("last", "error", {"type": "error", **told}))
         case _:
             events.append(StreamEvent("last", "", scene.wire.error(trouble, scene.heard.n)))
@@ -133,7 +144,9 @@ async def early_end(scene: FakeRequest) -> None:
         scene.conn.send(scene.stream_head(connection="close") + _unended(scene))
     else:
         _, body = scene.whole(scene.say())
-        scene.conn.send(head(200, {"content-type": JSON, "connection": "close"}) + body[: len(body) // 2])
+        scene.conn.send(
+            head(200, {"content-type": JSON, "connection": "close"}) + body[: len(body) // 2]
+        )
     scene.conn.finish()
 
 
@@ -149,7 +162,9 @@ async def no_last_event(scene: FakeRequest) -> None:
 async def cut_chunk(scene: FakeRequest) -> None:
     data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
     start = (
-        scene.stream_head() if scene.is_stream else head(200, {"content-type": JSON, "transfer-encoding": "chunked"})
+        scene.stream_head()
+        if scene.is_stream
+        else head(200, {"content-type": JSON, "transfer-encoding": "chunked"})
     )
     scene.conn.send(start + chunk(data)[: -len(data) // 2])
     scene.conn.finish()
@@ -158,7 +173,10 @@ async def cut_chunk(scene: FakeRequest) -> None:
 async def short_length(scene: FakeRequest) -> None:
     data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
     kind = SSE if scene.is_stream else JSON
-    scene.conn.send(head(200, {"content-type": kind, "content-length": str(2 * len(data))}) + data[: len(data) // 2])
+    scene.conn.send(
+        head(200, {"content-type": kind, "content-length": str(2 * len(data))})
+        + data[: len(data) // 2]
+    )
     scene.conn.finish()
 
 
@@ -175,25 +193,35 @@ async def reset_in_call(scene: FakeRequest) -> None:
         half = frames[at][: frames[at].index(b"functionCall") + 20]
         scene.conn.send(scene.stream_head() + b"".join(map(chunk, [*frames[:at], half])))
     else:
-        _begin(scene, _until(events, *(("call", 1) if scene.wire.dialect == "anthropic" else ("args", 1))))
+        _begin(
+            scene,
+            _until(events, *(("call", 1) if scene.wire.dialect == "anthropic" else ("args", 1))),
+        )
     return await scene.reset()
 
 
 async def odd_events(scene: FakeRequest) -> None:
-    """Everything that the standard of server-sent events allows, and fields and events that nobody knows yet."""
+    """Everything that the standard of server-sent events allows, and fields and events that nobody
+    knows yet."""
     events = scene.wire.events(scene.say(), scene.n_deltas)
     if not scene.is_stream:
         return scene.conn.answer(
             200, scene.headers, encode({**scene.wire.body(scene.say()), "future_field": {"a": [1]}})
         )
-    unknown = {"anthropic": "future_event", "openai_responses": "response.future.thing"}.get(scene.wire.dialect, "")
+    unknown = {"anthropic": "future_event", "openai_responses": "response.future.thing"}.get(
+        scene.wire.dialect, ""
+    )
     if unknown:
-        events.insert(1, StreamEvent("start", unknown, {"type": unknown, "sequence_number": 0, "future": [1]}))
+        events.insert(
+            1, StreamEvent("start", unknown, {"type": unknown, "sequence_number": 0, "future": [1]})
+        )
     events = _numbered(events)
     out = [b"\xef\xbb\xbf: a comment\n\nretry: 3000\n\n"]
     for n, event in enumerate(events):
         data = (
-            event.data if isinstance(event.data, str) else encode({**event.data, "future_field": {"a": None}}).decode()
+            event.data
+            if isinstance(event.data, str)
+            else encode({**event.data, "future_field": {"a": None}}).decode()
         )
         lines = [f"event: {event.name}"] if event.name else []
         if n % 4 == 1 and not isinstance(event.data, str):
@@ -215,10 +243,14 @@ async def bad_json(scene: FakeRequest) -> None:
     events = scene.partial()
     n = len(_until(events, "text", 2))
     frames = scene.frames(events)
-    name = "content_block_delta" if scene.wire.dialect == "anthropic" else "response.output_text.delta"
+    name = (
+        "content_block_delta" if scene.wire.dialect == "anthropic" else "response.output_text.delta"
+    )
     named = f"event: {name}\n" if events[n].name else ""
     bad = f'{named}data: {{"type":"content_block\n\n'.encode()
-    scene.conn.send(scene.stream_head() + b"".join(map(chunk, [*frames[:n], bad, *frames[n:]])) + LAST_CHUNK)
+    scene.conn.send(
+        scene.stream_head() + b"".join(map(chunk, [*frames[:n], bad, *frames[n:]])) + LAST_CHUNK
+    )
     return None
 
 
@@ -233,7 +265,10 @@ async def huge(scene: FakeRequest) -> None:
         before, _, after = encode(scene.wire.body(said)).partition(mark.encode())
     size = scene.settings.huge_bytes
     kind = SSE if scene.is_stream else JSON
-    scene.conn.send(head(200, {"content-type": kind, "content-length": str(len(before) + size + len(after))}) + before)
+    scene.conn.send(
+        head(200, {"content-type": kind, "content-length": str(len(before) + size + len(after))})
+        + before
+    )
     for at in range(0, size, MEBIBYTE):
         scene.conn.send(b"x" * min(MEBIBYTE, size - at))
         await scene.conn.drain()
@@ -241,7 +276,8 @@ async def huge(scene: FakeRequest) -> None:
 
 
 async def bomb(scene: FakeRequest) -> None:
-    """Compressed a thousandfold. Blocks between two full flushes are independent, so one is sent again and again."""
+    """Compressed a thousandfold. Blocks between two full flushes are independent, so one is sent
+    again and again."""
     line = b": " + b" " * 1021 + b"\n" if scene.is_stream else b" " * 1024
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     first = packer.compress(line * 1024) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -1,8 +1,8 @@
-"""What the dialects of the fake provider have in common: what was heard, what is said, and how trouble is told.
+"""What the dialects of the fake provider have in common: what was heard, what is said, and how
+trouble is told.
 
-A dialect reads a request strictly, and writes a reply as one body or as events; it keeps no state. What providers do
-keep, the cache of prompts, is here.
-"""
+A dialect reads a request strictly, and writes a reply as one body or as events; it keeps no state.
+What providers do keep, the cache of prompts, is here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class ParsedRequest:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The whole body. (Kept as bytes: thousands of parsed ones would slow the collector of cycles down.)"""
+        """The whole body. (Kept as bytes: thousands of parsed ones would slow the collector of
+        cycles down.)"""
         value: dict[str, Any] = decode(self.raw)
         return value
 
@@ -70,7 +71,8 @@ class ParsedRequest:
 
 
 class FakeUnit(NamedTuple):
-    """A piece of the prompt that the cache can end behind. `is_marked` says that the request asks for that."""
+    """A piece of the prompt that the cache can end behind. `is_marked` says that the request asks
+    for that."""
 
     value: object
     n_chars: int
@@ -80,8 +82,8 @@ class FakeUnit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedPrompt:
-    """What a dialect read: the parts of the request, and its prefix in units. `has_marks` says that the dialect caches
-    only where it is asked to; `has_ids` that calls are given ids."""
+    """What a dialect read: the parts of the request, and its prefix in units. `has_marks` says that
+    the dialect caches only where it is asked to; `has_ids` that calls are given ids."""
 
     model: str
     system: str
@@ -122,7 +124,8 @@ class StreamEvent(NamedTuple):
 
 
 class FakeError(Exception):
-    """An error answer. `kind` is the provider's own word for it: a type, or a status in capitals."""
+    """An error answer. `kind` is the provider's own word for it: a type, or a status in
+    capitals."""
 
     def __init__(
         self,
@@ -191,7 +194,8 @@ def loads(args: str) -> Any:
 
 
 def label(messages: Sequence[Message]) -> str:
-    """What makes the ids of one conversation differ from those of another: the same again for the same task."""
+    """What makes the ids of one conversation differ from those of another: the same again for the
+    same task."""
     first = next((m.text for m in messages if isinstance(m, User)), "")
     return f"{zlib.crc32(first.encode('utf-8', 'surrogatepass')):08x}"
 
@@ -204,7 +208,8 @@ class PromptCache:
         self._seen: dict[int, None] = {}
 
     def measure(self, dialect: Dialect, prompt: ParsedPrompt) -> Usage:
-        """The input, and how much of it was read from the cache and written to it; then the prefix is remembered."""
+        """The input, and how much of it was read from the cache and written to it; then the prefix
+        is remembered."""
         so_far, n_chars = hash((dialect, prompt.model)), 0
         hashes, sizes = [], []
         for unit in prompt.units:

@@ -1,4 +1,5 @@
-"""Faults that are answers with a status: limits, overload, bad keys, refused requests, pages of proxies.
+"""Faults that are answers with a status: limits, overload, bad keys, refused requests, pages of
+proxies.
 
 Each is a function of the scene; it gives the trouble in the words of the scene's provider.
 """
@@ -12,17 +13,25 @@ from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.http_server import head
 
 RPC = "type.googleapis.com/google.rpc"
-OPENAI_BUSY = "The server is currently overloaded with other requests. Sorry about that! Please try again later."
+OPENAI_BUSY = (
+    "The server is currently overloaded with other requests. Sorry about that! Please "
+    "try again later."
+)
 GEMINI_BUSY = "The model is overloaded. Please try again later."
 TOO_LONG = "prompt is too long: 208310 tokens > 200000 maximum"
 WINDOW = (
-    "This model's maximum context length is 200000 tokens. However, your messages resulted in 208310 tokens. Please "
+    "This model's maximum context length is 200000 tokens. However, your messages resulted in "
+    "208310 tokens. Please "
     "reduce the length of the messages."
 )
-GEMINI_WINDOW = "The input token count (208310) exceeds the maximum number of tokens allowed (200000)."
+GEMINI_WINDOW = (
+    "The input token count (208310) exceeds the maximum number of tokens allowed (200000)."
+)
 
 
-def _of(scene: FakeRequest, anthropic: FakeError, openai: FakeError, gemini: FakeError) -> FakeError:
+def _of(
+    scene: FakeRequest, anthropic: FakeError, openai: FakeError, gemini: FakeError
+) -> FakeError:
     match scene.wire.dialect:
         case "anthropic":
             return anthropic
@@ -36,7 +45,9 @@ def _anthropic(status: int, kind: str, message: str, **more: Any) -> FakeError:
     return FakeError(status, kind, message, **more)
 
 
-def _openai(status: int, message: str, code: str | None = None, kind: str = "server_error", **more: Any) -> FakeError:
+def _openai(
+    status: int, message: str, code: str | None = None, kind: str = "server_error", **more: Any
+) -> FakeError:
     return FakeError(status, kind, message, code=code, **more)
 
 
@@ -74,7 +85,12 @@ def spent(scene: FakeRequest) -> FakeError:
     text = "You exceeded your current quota, please check your plan and billing details."
     return _of(
         scene,
-        _anthropic(429, "rate_limit_error", "You have reached your specified API usage limits.", details=limit),
+        _anthropic(
+            429,
+            "rate_limit_error",
+            "You have reached your specified API usage limits.",
+            details=limit,
+        ),
         _openai(429, text, "insufficient_quota", "insufficient_quota"),
         _gemini(429, "RESOURCE_EXHAUSTED", text, details=violations),
     )
@@ -83,18 +99,30 @@ def spent(scene: FakeRequest) -> FakeError:
 def unpaid(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
-        _anthropic(402, "billing_error", "There is a problem with your billing. Please check your payment details."),
-        _openai(429, "Your account is not active, please check your billing details.", "billing_not_active"),
+        _anthropic(
+            402,
+            "billing_error",
+            "There is a problem with your billing. Please check your payment details.",
+        ),
+        _openai(
+            429,
+            "Your account is not active, please check your billing details.",
+            "billing_not_active",
+        ),
         _gemini(
             400,
             "FAILED_PRECONDITION",
-            "Gemini API free tier is not available in your country. Please enable billing on your project.",
+            "Gemini API free tier is not available in your country. Please enable billing on your "
+            "project.",
         ),
     )
 
 
 def no_credit(scene: FakeRequest) -> FakeError:
-    text = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade."
+    text = (
+        "Your credit balance is too low to access the Anthropic API. Please go to Plans & "
+        "Billing to upgrade."
+    )
     return _anthropic(400, "invalid_request_error", text)
 
 
@@ -125,19 +153,32 @@ def timed_out(scene: FakeRequest) -> FakeError:
         scene,
         _anthropic(504, "timeout_error", "Request timed out"),
         _openai(504, "Gateway timeout."),
-        _gemini(504, "DEADLINE_EXCEEDED", "The service is unable to finish processing within the deadline."),
+        _gemini(
+            504,
+            "DEADLINE_EXCEEDED",
+            "The service is unable to finish processing within the deadline.",
+        ),
     )
 
 
 def bad_key(scene: FakeRequest) -> FakeError:
     key = scene.ask.key
     shown = f"{key[:4]}{'*' * max(len(key) - 8, 4)}{key[-4:]}"
-    reason = [{"@type": f"{RPC}.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
+    reason = [
+        {"@type": f"{RPC}.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+    ]
     return _of(
         scene,
         _anthropic(401, "authentication_error", "invalid x-api-key"),
-        _openai(401, f"Incorrect API key provided: {shown}.", "invalid_api_key", "invalid_request_error"),
-        _gemini(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", details=reason),
+        _openai(
+            401, f"Incorrect API key provided: {shown}.", "invalid_api_key", "invalid_request_error"
+        ),
+        _gemini(
+            400,
+            "INVALID_ARGUMENT",
+            "API key not valid. Please pass a valid API key.",
+            details=reason,
+        ),
     )
 
 
@@ -187,24 +228,31 @@ def too_large(scene: FakeRequest) -> FakeError:
 
 def orphan(scene: FakeRequest) -> FakeError:
     chat = (
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to "
+        "each 'tool_call_id'. "
         "The following tool_call_ids did not have response messages: call_1"
     )
-    text = chat if scene.wire.dialect == "openai_chat" else "No tool output found for function call call_1."
+    text = (
+        chat
+        if scene.wire.dialect == "openai_chat"
+        else "No tool output found for function call call_1."
+    )
     param = "messages.[2].role" if scene.wire.dialect == "openai_chat" else "input"
     return _of(
         scene,
         _anthropic(
             400,
             "invalid_request_error",
-            "messages.19: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01. Each "
+            "messages.19: `tool_use` ids were found without `tool_result` blocks immediately "
+            "after: toolu_01. Each "
             "`tool_use` block must have a corresponding `tool_result` block in the next message.",
         ),
         _openai(400, text, None, "invalid_request_error", param=param),
         _gemini(
             400,
             "INVALID_ARGUMENT",
-            "Please ensure that the number of function response parts is equal to the number of function call parts of "
+            "Please ensure that the number of function response parts is equal to the number of "
+            "function call parts of "
             "the function call turn.",
         ),
     )
@@ -213,14 +261,22 @@ def orphan(scene: FakeRequest) -> FakeError:
 def bad_seal(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
-        _anthropic(400, "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        _anthropic(
+            400,
+            "invalid_request_error",
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+        ),
         _openai(
             400,
             "The encrypted content gAAA... could not be verified.",
             "invalid_encrypted_content",
             "invalid_request_error",
         ),
-        _gemini(400, "INVALID_ARGUMENT", "Function call is missing a thought_signature in functionCall parts."),
+        _gemini(
+            400,
+            "INVALID_ARGUMENT",
+            "Function call is missing a thought_signature in functionCall parts.",
+        ),
     )
 
 
@@ -228,18 +284,24 @@ def bad_schema(scene: FakeRequest) -> FakeError:
     name = scene.heard.tools[0].name if scene.heard.tools else "lookup"
     chat = scene.wire.dialect == "openai_chat"
     field = "tools[0].function_declarations[0].parameters"
-    text = f"Invalid JSON payload received. Unknown name \"$schema\" at '{field}': Cannot find field."
-    details = [{"@type": f"{RPC}.BadRequest", "fieldViolations": [{"field": field, "description": text}]}]
+    text = (
+        f"Invalid JSON payload received. Unknown name \"$schema\" at '{field}': Cannot find field."
+    )
+    details = [
+        {"@type": f"{RPC}.BadRequest", "fieldViolations": [{"field": field, "description": text}]}
+    ]
     return _of(
         scene,
         _anthropic(
             400,
             "invalid_request_error",
-            "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+            "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft "
+            "2020-12",
         ),
         _openai(
             400,
-            f"Invalid schema for function '{name}': In context=('properties', 'x'), array schema missing items.",
+            f"Invalid schema for function '{name}': In context=('properties', 'x'), array schema "
+            "missing items.",
             "invalid_function_parameters",
             "invalid_request_error",
             param="tools[0].function.parameters" if chat else "tools[0].parameters",
@@ -251,7 +313,8 @@ def bad_schema(scene: FakeRequest) -> FakeError:
 def page(scene: FakeRequest, status: int, title: str) -> None:
     """What a proxy in between says: a page, in no provider's shape."""
     text = (
-        f"<html>\r\n<head><title>{status} {title}</title></head>\r\n<body>\r\n<center><h1>{status} {title}</h1>"
+        f"<html>\r\n<head><title>{status} "
+        f"{title}</title></head>\r\n<body>\r\n<center><h1>{status} {title}</h1>"
         "</center>\r\n<hr><center>cloudflare</center>\r\n</body>\r\n</html>\r\n"
     )
     scene.conn.answer(status, {"server": "cloudflare"}, text.encode(), "text/html; charset=UTF-8")
@@ -263,4 +326,6 @@ def redirect(scene: FakeRequest) -> None:
 
 def giant_header(scene: FakeRequest) -> None:
     start, body = scene.whole(scene.say())
-    scene.conn.send(start[:-2] + b"x-giant: " + b"x" * scene.settings.header_bytes + b"\r\n\r\n" + body)
+    scene.conn.send(
+        start[:-2] + b"x-giant: " + b"x" * scene.settings.header_bytes + b"\r\n\r\n" + body
+    )

@@ -1,9 +1,9 @@
 """A provider on loopback that answers from a script, in four dialects, and fails as real ones do.
 
-It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's generateContent, streaming and
-not. It refuses what they refuse, and can be told to fail in each way of the catalogue `FAULTS`. What it says depends on
-the conversation alone. `python -m retinue.testing.fake_llm` runs it as a program.
-"""
+It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's
+generateContent, streaming and not. It refuses what they refuse, and can be told to fail in each way
+of the catalogue `FAULTS`. What it says depends on the conversation alone. `python -m
+retinue.testing.fake_llm` runs it as a program."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ from retinue.testing.fake_llm.script import Line, Script, compose, line_of, load
 
 Faults = Sequence[str | None] | Callable[[ParsedRequest, int], str | None]
 DEFAULT: tuple[Line, ...] = ("Done.",)
-GEMINI_PATH = re.compile(r"/v1(?:beta)?/(?:models|tunedModels)/([^/:]+):(?:generateContent|streamGenerateContent)\Z")
+GEMINI_PATH = re.compile(
+    r"/v1(?:beta)?/(?:models|tunedModels)/([^/:]+):(?:generateContent|streamGenerateContent)\Z"
+)
 
 MOMENTS = 4
 """Turns of the loop until a connection that was let in, or cut off, is known as such."""
@@ -63,11 +65,11 @@ class Violation:
 class FakeLLM:
     """`async with FakeLLM(["Hello."]) as llm:` serves at `llm.url` until the block is left.
 
-    `script` is a list with one line a turn, or a function of what was heard. `faults` names what goes wrong: a list,
-    one for each request in order (None is nothing), or a function of what was heard and the number of the request; a
-    header `x-fault: F4` and a model name `fault-F4-then-ok` do so too. `seconds` passes before each answer; `chunks` is
-    the number of writes that a stream comes in.
-    """
+    `script` is a list with one line a turn, or a function of what was heard. `faults` names what
+    goes wrong: a list, one for each request in order (None is nothing), or a function of what was
+    heard and the number of the request; a header `x-fault: F4` and a model name `fault-F4-then-ok`
+    do so too. `seconds` passes before each answer; `chunks` is the number of writes that a stream
+    comes in."""
 
     def __init__(
         self,
@@ -112,20 +114,27 @@ class FakeLLM:
             "/v1/chat/completions": OpenAIChatApi(),
             "/v1/responses": OpenAIResponsesApi(),
         }
-        self._wires: dict[Dialect, FakeDialect] = {wire.dialect: wire for wire in (*self._paths.values(), self._gemini)}
+        self._wires: dict[Dialect, FakeDialect] = {
+            wire.dialect: wire for wire in (*self._paths.values(), self._gemini)
+        }
 
     async def __aenter__(self) -> FakeLLM:
         await self.start()
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.stop()
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, "127.0.0.1", self._port, backlog=4096)
+        self._server = await loop.create_server(
+            self._connect, "127.0.0.1", self._port, backlog=4096
+        )
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -133,7 +142,8 @@ class FakeLLM:
         if self._server is None:
             return
         self._server.close()
-        # Whoever was just let in is among the connections a moment later, and what is cut off is closed a moment later.
+        # Whoever was just let in is among the connections a moment later, and what is cut off is
+        # closed a moment later.
         for _ in range(MOMENTS):
             tasks = [conn.task for conn in self._live if conn.task is not None]
             for conn in list(self._live):
@@ -190,7 +200,12 @@ class FakeLLM:
             self._violated(conn, wire, _script_trouble(wire, error), n)
             return None
         scene = FakeRequest(conn, ask, heard, prompt, wire, self.settings, self._chunks, _nothing)
-        if fault is None and not self._seconds and not self.settings.pace_seconds and _is_plain(line):
+        if (
+            fault is None
+            and not self._seconds
+            and not self.settings.pace_seconds
+            and _is_plain(line)
+        ):
             scene.play(compose(line, heard, prompt, self._cache.measure))
             return None
         if inspect.iscoroutine(line):
@@ -198,14 +213,17 @@ class FakeLLM:
         return self._answer(scene, fault, line)
 
     def _route(self, path: str) -> tuple[FakeDialect, str | None]:
-        """Who answers at this path, or whose words are used to say that nobody does; and the model that it names."""
+        """Who answers at this path, or whose words are used to say that nobody does; and the model
+        that it names."""
         if found := GEMINI_PATH.match(path):
             return self._gemini, found[1]
         if path in self._paths:
             return self._paths[path], ""
         if path.startswith("/v1beta"):
             return self._gemini, None
-        return self._paths["/v1/messages" if path.startswith("/v1/messages") else "/v1/chat/completions"], None
+        return self._paths[
+            "/v1/messages" if path.startswith("/v1/messages") else "/v1/chat/completions"
+        ], None
 
     def _read(self, wire: FakeDialect, ask: HttpRequest, model: str | None) -> ParsedPrompt:
         if model is None:
@@ -216,12 +234,23 @@ class FakeLLM:
             raise _plain_trouble(wire, 413, "Request exceeds the maximum size")
         try:
             return wire.read(ask, model)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a type that no rule asked about
-            raise _plain_trouble(wire, 400, f"The request has a value of the wrong type: {error}") from error
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as error:  # a type that no rule asked about
+            raise _plain_trouble(
+                wire, 400, f"The request has a value of the wrong type: {error}"
+            ) from error
 
-    def _violated(self, conn: HttpConnection, wire: FakeDialect, trouble: FakeError, n: int) -> None:
+    def _violated(
+        self, conn: HttpConnection, wire: FakeDialect, trouble: FakeError, n: int
+    ) -> None:
         self.violations.append(Violation(n, wire.dialect, trouble.status, trouble.message))
-        conn.answer(trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n)))
+        conn.answer(
+            trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n))
+        )
 
     def _keep(self, heard: ParsedRequest) -> None:
         self.requests.append(heard)
@@ -229,7 +258,8 @@ class FakeLLM:
             del self.requests[: -self.settings.keep or None]
 
     def _fault(self, heard: ParsedRequest, name: str | None) -> Fault | None:
-        """The fault that this request meets, if it meets one: an outage goes before all others, and is over one day."""
+        """The fault that this request meets, if it meets one: an outage goes before all others, and
+        is over one day."""
         now = asyncio.get_running_loop().time()
         if self._outage_until is not None and now < self._outage_until:
             name = "F53"
@@ -244,7 +274,9 @@ class FakeLLM:
             return None
         fault = FAULTS.get(name)
         if fault is None or heard.dialect not in fault.dialects:
-            raise _plain_trouble(self._wires[heard.dialect], 400, f"There is no fault {name} for {heard.dialect}.")
+            raise _plain_trouble(
+                self._wires[heard.dialect], 400, f"There is no fault {name} for {heard.dialect}."
+            )
         self.injected.append((heard.n, name))
         return fault
 
@@ -269,7 +301,9 @@ class FakeLLM:
                 del self._failed[next(iter(self._failed))]
         return name
 
-    async def _answer(self, scene: FakeRequest, fault: Fault | None, line: Line | Awaitable[Line]) -> None:
+    async def _answer(
+        self, scene: FakeRequest, fault: Fault | None, line: Line | Awaitable[Line]
+    ) -> None:
         self.open += 1
         try:
             said = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
@@ -322,7 +356,9 @@ def _is_plain(line: Line | Awaitable[Line]) -> TypeGuard[Line]:
 
 
 def _script_trouble(wire: FakeDialect, error: Exception) -> FakeError:
-    return _plain_trouble(wire, 500, f"The script or the faults failed: {type(error).__name__}: {error}")
+    return _plain_trouble(
+        wire, 500, f"The script or the faults failed: {type(error).__name__}: {error}"
+    )
 
 
 def _plain_trouble(wire: FakeDialect, status: int, message: str) -> FakeError:
@@ -334,7 +370,9 @@ def _plain_trouble(wire: FakeDialect, status: int, message: str) -> FakeError:
             kinds = {404: "not_found_error", 413: "request_too_large", 500: "api_error"}
             return FakeError(status, kinds.get(status, "invalid_request_error"), message)
         case _:
-            return FakeError(status, "server_error" if status == 500 else "invalid_request_error", message)
+            return FakeError(
+                status, "server_error" if status == 500 else "invalid_request_error", message
+            )
 
 
 def _nothing() -> FakeReply:
@@ -368,9 +406,13 @@ async def _run(llm: FakeLLM) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the first line printed is the address."""
-    parser = argparse.ArgumentParser(prog="fake_llm", description="A provider that answers from a script.")
+    parser = argparse.ArgumentParser(
+        prog="fake_llm", description="A provider that answers from a script."
+    )
     parser.add_argument("--port", type=int, default=0, help="0: any")
-    parser.add_argument("--latency", type=float, default=0.0, metavar="MS", help="before each answer")
+    parser.add_argument(
+        "--latency", type=float, default=0.0, metavar="MS", help="before each answer"
+    )
     parser.add_argument("--chunks", type=int, default=3, help="the number of writes of a stream")
     parser.add_argument("--script", type=Path, metavar="FILE.jsonl", help="one line a turn")
     options = parser.parse_args(argv)
@@ -378,7 +420,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         script = load(options.script) if options.script else DEFAULT
         settings = FakeSettings(keep=0)
         llm = FakeLLM(
-            script, seconds=options.latency / 1000, chunks=options.chunks, port=options.port, settings=settings
+            script,
+            seconds=options.latency / 1000,
+            chunks=options.chunks,
+            port=options.port,
+            settings=settings,
         )
         asyncio.run(_run(llm))
     except (ConfigError, OSError) as error:

@@ -18,14 +18,23 @@ from retinue.testing.fake_llm.dialect import (
     encode,
     frame,
 )
-from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, HttpConnection, HttpRequest, chunk, head
+from retinue.testing.fake_llm.http_server import (
+    JSON,
+    LAST_CHUNK,
+    SSE,
+    HttpConnection,
+    HttpRequest,
+    chunk,
+    head,
+)
 
 FILLER = "Let me see what there is to find out about this, step by step."
 
 
 @dataclass(frozen=True, slots=True)
 class FakeSettings:
-    """The numbers of a fake provider. The defaults are those of real ones; a test that waits makes them small."""
+    """The numbers of a fake provider. The defaults are those of real ones; a test that waits makes
+    them small."""
 
     pace_seconds: float = 0.0
     """Between two writes of a stream."""
@@ -63,7 +72,8 @@ class FakeSettings:
 
 @dataclass(slots=True)
 class FakeRequest:
-    """`say` makes the reply that the script has for this request; faults that need none do not ask for it."""
+    """`say` makes the reply that the script has for this request; faults that need none do not ask
+    for it."""
 
     conn: HttpConnection
     ask: HttpRequest
@@ -112,9 +122,16 @@ class FakeRequest:
 
     def stream_head(self, **more: str) -> bytes:
         kind = SSE if self.prompt.is_sse else JSON
-        framing = {} if "connection" in more or "content_length" in more else {"transfer-encoding": "chunked"}
+        framing = (
+            {}
+            if "connection" in more or "content_length" in more
+            else {"transfer-encoding": "chunked"}
+        )
         extra = {name.replace("_", "-"): value for name, value in more.items()}
-        return head(200, {"content-type": kind, "cache-control": "no-cache", **framing, **self.headers, **extra})
+        return head(
+            200,
+            {"content-type": kind, "cache-control": "no-cache", **framing, **self.headers, **extra},
+        )
 
     def writes(self, said: FakeReply) -> list[bytes]:
         """A stream in as many writes as there are deltas asked for in a text."""
@@ -134,7 +151,9 @@ class FakeRequest:
             frames = self.frames(self.wire.events(said, self.n_deltas))
             return self.stream_head(), b"".join(map(chunk, frames)) + LAST_CHUNK
         body = encode(self.wire.body(said))
-        return head(200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}), body
+        return head(
+            200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}
+        ), body
 
     def partial(self) -> list[StreamEvent]:
         """A stream long enough to be broken after some deltas of text."""
@@ -148,7 +167,9 @@ class FakeRequest:
             return said
         tools = self.heard.tools
         call = Call(
-            id=f"call_forged_{self.heard.n}", name=tools[0].name if tools else "lookup", args='{"path":"a.txt"}'
+            id=f"call_forged_{self.heard.n}",
+            name=tools[0].name if tools else "lookup",
+            args='{"path":"a.txt"}',
         )
         return replace(said, text="", calls=(call,), stop="calls")
 

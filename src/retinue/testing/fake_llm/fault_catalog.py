@@ -1,9 +1,9 @@
 """The catalogue of what providers do wrong, by number, and how to ask for it.
 
-A number with several forms has letters: `F2` is the first form, `F2b` the second. `outcome` says what a good client
-does: R tries again, P waits for the provider without hammering it, T fails with a typed error, M tells the model, S
-shrinks the conversation and tries once more, OK takes it as if nothing had happened.
-"""
+A number with several forms has letters: `F2` is the first form, `F2b` the second. `outcome` says
+what a good client does: R tries again, P waits for the provider without hammering it, T fails with
+a typed error, M tells the model, S shrinks the conversation and tries once more, OK takes it as if
+nothing had happened."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ GEMINI: tuple[Dialect, ...] = ("gemini",)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong. `act` answers a request with it; `differs` has the dialects with another outcome."""
+    """One thing that goes wrong. `act` answers a request with it; `differs` has the dialects with
+    another outcome."""
 
     name: str
     about: str
@@ -48,7 +49,8 @@ class Fault:
 
 
 def asked(text: str) -> tuple[str, bool] | None:
-    """The fault in a model's name like `fault-F4-then-ok`, and whether it is over after the first time."""
+    """The fault in a model's name like `fault-F4-then-ok`, and whether it is over after the first
+    time."""
     found = ASKED.search(text)
     return (found[1], found[2] is not None) if found else None
 
@@ -141,7 +143,9 @@ def _text_for_object(scene: FakeRequest) -> FakeReply:
     if not nested:
         schema = next((tool.parameters for tool in scene.heard.tools if tool.name == call.name), {})
         parts = schema.get("properties", {})
-        declared = [name for name, part in parts.items() if str(part.get("type")).lower() == "object"]
+        declared = [
+            name for name, part in parts.items() if str(part.get("type")).lower() == "object"
+        ]
         nested = declared[:1] or ["options"]
         args[nested[0]] = {"policy": "inherit"}
     for name in nested:
@@ -162,7 +166,10 @@ def _named(name: str) -> Callable[[FakeRequest], FakeReply]:
 def _storm(scene: FakeRequest) -> FakeReply:
     said = scene.called()
     first = said.calls[0]
-    calls = [Call(id=f"{first.id}_{n}", name=first.name, args=first.args) for n in range(scene.settings.n_storm)]
+    calls = [
+        Call(id=f"{first.id}_{n}", name=first.name, args=first.args)
+        for n in range(scene.settings.n_storm)
+    ]
     return replace(said, calls=tuple(calls), stop="calls")
 
 
@@ -188,7 +195,9 @@ async def _odd_text(scene: FakeRequest) -> None:
         data = b"".join(frames).replace(hole, rb"\ud800")
         scene.conn.send(scene.stream_head() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
     else:
-        scene.conn.answer(200, scene.headers, encode(scene.wire.body(said)).replace(hole, rb"\ud800"))
+        scene.conn.answer(
+            200, scene.headers, encode(scene.wire.body(said)).replace(hole, rb"\ud800")
+        )
 
 
 async def _outage(scene: FakeRequest) -> None:
@@ -210,25 +219,60 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F2c", "no credit: 400 that says so in words", "P", _status(troubles.no_credit), CLAUDE),
     Fault("F3", "overloaded: 529 or 503", "R", _status(troubles.overloaded)),
     Fault("F3b", "503 slow_down", "R", _status(troubles.slow_down), OPENAI),
-    Fault("F4", "overloaded inside a stream that began with 200, after three deltas", "R", breaks.overloaded),
+    Fault(
+        "F4",
+        "overloaded inside a stream that began with 200, after three deltas",
+        "R",
+        breaks.overloaded,
+    ),
     Fault("F5", "an error event at the start of a stream", "R", breaks.broken),
     Fault("F6", "500 in the provider's shape", "R", _status(troubles.broken)),
     Fault("F7", "502, a page of a proxy", "R", _at_once(troubles.page, 502, "Bad Gateway")),
     Fault("F7b", "504, a page of a proxy", "R", _at_once(troubles.page, 504, "Gateway Time-out")),
     Fault(
-        "F7c", "520, a page of a proxy", "R", _at_once(troubles.page, 520, "Web server is returning an unknown error")
+        "F7c",
+        "520, a page of a proxy",
+        "R",
+        _at_once(troubles.page, 520, "Web server is returning an unknown error"),
     ),
     Fault("F9", "504 in the provider's shape", "R", _status(troubles.timed_out)),
     Fault("F10", "the key is wrong", "P", _status(troubles.bad_key)),
-    Fault("F10b", "the key may not do this: 403, and the message repeats the key", "P", _status(troubles.forbidden)),
+    Fault(
+        "F10b",
+        "the key may not do this: 403, and the message repeats the key",
+        "P",
+        _status(troubles.forbidden),
+    ),
     Fault("F11", "no such model", "T", _status(troubles.no_model)),
     Fault("F12", "the conversation is too long: 400", "S", _status(troubles.too_long)),
-    Fault("F12b", "the conversation is too long, said inside a stream", "S", breaks.too_long, RESPONSES),
-    Fault("F12c", "the conversation is too long, said with 500", "S", _status(troubles.too_long_and_broken), GEMINI),
+    Fault(
+        "F12b",
+        "the conversation is too long, said inside a stream",
+        "S",
+        breaks.too_long,
+        RESPONSES,
+    ),
+    Fault(
+        "F12c",
+        "the conversation is too long, said with 500",
+        "S",
+        _status(troubles.too_long_and_broken),
+        GEMINI,
+    ),
     Fault("F13", "the body is too large: 413", "S", _status(troubles.too_large)),
-    Fault("F13b", "the body is too large: 413, a page", "S", _at_once(troubles.page, 413, "Payload Too Large")),
+    Fault(
+        "F13b",
+        "the body is too large: 413, a page",
+        "S",
+        _at_once(troubles.page, 413, "Payload Too Large"),
+    ),
     Fault("F14", "a call without a result, so the provider says", "R", _status(troubles.orphan)),
-    Fault("F15", "a signature of a thought, or sealed reasoning, is refused", "R", _status(troubles.bad_seal)),
+    Fault(
+        "F15",
+        "a signature of a thought, or sealed reasoning, is refused",
+        "R",
+        _status(troubles.bad_seal),
+    ),
     Fault("F16", "the schema of a tool is refused", "T", _status(troubles.bad_schema)),
     Fault("F18", "the request is taken and never answered", "R", breaks.never),
     Fault("F19", "reset before any header", "R", breaks.reset),
@@ -240,7 +284,12 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F24b", "fewer bytes than Content-Length says", "R", breaks.short_length),
     Fault("F25", "reset inside a call", "R", breaks.reset_in_call),
     Fault("F26", "one byte per write", "OK", breaks.one_byte),
-    Fault("F27", "odd, but allowed: comments, BOM, line ends, unknown events and fields", "OK", breaks.odd_events),
+    Fault(
+        "F27",
+        "odd, but allowed: comments, BOM, line ends, unknown events and fields",
+        "OK",
+        breaks.odd_events,
+    ),
     Fault("F28", "an event that is no JSON; the rest is good", "R", breaks.bad_json),
     Fault("F30", "an event of 20 MiB", "T", breaks.huge),
     Fault("F31", "a compressed body that unpacks to 10 GiB", "T", breaks.bomb),
@@ -268,11 +317,27 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F42", "arguments that are a text of JSON", "OK", _reply(_text_for_args)),
     Fault("F42b", "a text of JSON where an object is declared", "OK", _reply(_text_for_object)),
     Fault("F44", "a call of `Shell`, which there is not", "M", _reply(_named("Shell"))),
-    Fault("F44b", "a call of a tool with `default_api.` before its name", "M", _reply(_named("default_api.*"))),
-    Fault("F44c", "a call of a tool with `functions.` before its name", "M", _reply(_named("functions.*"))),
+    Fault(
+        "F44b",
+        "a call of a tool with `default_api.` before its name",
+        "M",
+        _reply(_named("default_api.*")),
+    ),
+    Fault(
+        "F44c",
+        "a call of a tool with `functions.` before its name",
+        "M",
+        _reply(_named("functions.*")),
+    ),
     Fault("F44d", "a call without a name", "M", _reply(_named(""))),
     Fault("F46", "200 calls at once", "M", _reply(_storm)),
-    Fault("F48", "paused, queued or stopped for another reason", "R", _reply(_paused), (*CLAUDE, *RESPONSES, *GEMINI)),
+    Fault(
+        "F48",
+        "paused, queued or stopped for another reason",
+        "R",
+        _reply(_paused),
+        (*CLAUDE, *RESPONSES, *GEMINI),
+    ),
     Fault("F48b", "in progress at the end", "R", _reply(_stopped("waiting")), RESPONSES),
     Fault("F50", "half a surrogate pair, NUL, a right-to-left override", "OK", _odd_text),
     Fault("F50b", "a text of ten million characters", "OK", _reply(_long)),

@@ -1,4 +1,5 @@
-"""Gemini's generateContent: what it refuses, and how it answers. It takes names in camel case and in snake case."""
+"""Gemini's generateContent: what it refuses, and how it answers. It takes names in camel case and
+in snake case."""
 
 from __future__ import annotations
 
@@ -25,21 +26,30 @@ from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.strict_checks import Memory, bad_schema, is_count, json_object, words
 
 FIELDS = words(
-    "contents systemInstruction tools toolConfig safetySettings generationConfig cachedContent serviceTier store model "
+    "contents systemInstruction tools toolConfig safetySettings generationConfig cachedContent "
+    "serviceTier store model "
     "labels"
 )
 CONFIG = words(
-    "audioTimestamp candidateCount enableAffectiveDialog enableEnhancedCivicAnswers frequencyPenalty imageConfig "
-    "logprobs maxOutputTokens mediaResolution presencePenalty responseJsonSchema responseLogprobs responseMimeType "
-    "responseModalities responseSchema seed speechConfig stopSequences temperature thinkingConfig topK topP"
+    "audioTimestamp candidateCount enableAffectiveDialog enableEnhancedCivicAnswers "
+    "frequencyPenalty imageConfig "
+    "logprobs maxOutputTokens mediaResolution presencePenalty responseJsonSchema responseLogprobs "
+    "responseMimeType "
+    "responseModalities responseSchema seed speechConfig stopSequences temperature thinkingConfig "
+    "topK topP"
 )
 TOOL_FIELDS = words(
-    "functionDeclarations googleSearch googleSearchRetrieval codeExecution urlContext fileSearch computerUse googleMaps"
+    "functionDeclarations googleSearch googleSearchRetrieval codeExecution urlContext fileSearch "
+    "computerUse googleMaps"
 )
-FUNCTION_FIELDS = words("name description parameters parametersJsonSchema response responseJsonSchema behavior")
+FUNCTION_FIELDS = words(
+    "name description parameters parametersJsonSchema response responseJsonSchema behavior"
+)
 SCHEMA_FIELDS = words(
-    "type format title description nullable enum items maxItems minItems properties required minProperties "
-    "maxProperties minimum maximum minLength maxLength pattern example anyOf propertyOrdering default"
+    "type format title description nullable enum items maxItems minItems properties required "
+    "minProperties "
+    "maxProperties minimum maximum minLength maxLength pattern example anyOf propertyOrdering "
+    "default"
 )
 TYPES = words("STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL TYPE_UNSPECIFIED")
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}\Z")
@@ -57,8 +67,8 @@ STOPS: Mapping[Stop, str] = {
 
 
 class GeminiApi:
-    """`POST /v1beta/models/M:generateContent` and `:streamGenerateContent`. A model of the third generation gives its
-    calls ids and signatures, and wants them back."""
+    """`POST /v1beta/models/M:generateContent` and `:streamGenerateContent`. A model of the third
+    generation gives its calls ids and signatures, and wants them back."""
 
     dialect: Dialect = "gemini"
 
@@ -68,13 +78,19 @@ class GeminiApi:
     def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         if not ask.key:
             text = (
-                "Method doesn't allow unregistered callers (callers without established identity). Please use API Key "
+                "Method doesn't allow unregistered callers (callers without established "
+                "identity). Please use API Key "
                 "or other form of API consumer identity to call this API."
             )
             raise FakeError(403, "PERMISSION_DENIED", text)
         body = json_object(ask.body)
-        if isinstance(body, str) or not ask.headers.get("content-type", "").startswith("application/json"):
-            raise refuse(f"Invalid JSON payload received. {body if isinstance(body, str) else 'Not application/json.'}")
+        if isinstance(body, str) or not ask.headers.get("content-type", "").startswith(
+            "application/json"
+        ):
+            raise refuse(
+                f"Invalid JSON payload received. "
+                f"{body if isinstance(body, str) else 'Not application/json.'}"
+            )
         body = camel(body)
         unknown(body, FIELDS, "")
         tools = self._memory.tools(body.get("tools", []), _tools)
@@ -82,7 +98,9 @@ class GeminiApi:
         unknown(config, CONFIG, "generation_config")
         most = config.get("maxOutputTokens")
         if most is not None and not is_count(most, 1):
-            raise refuse("* GenerateContentRequest.generation_config.max_output_tokens: must be positive.\n")
+            raise refuse(
+                "* GenerateContentRequest.generation_config.max_output_tokens: must be positive.\n"
+            )
         is_signed = model.startswith("gemini-3")
         contents = Contents(is_signed)
         system = contents.system(body.get("systemInstruction"))
@@ -104,7 +122,11 @@ class GeminiApi:
         return {"server-timing": f"gfet4t7; dur={n % 1000}"}
 
     def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": trouble.status, "message": trouble.message, "status": trouble.kind}
+        told: dict[str, Any] = {
+            "code": trouble.status,
+            "message": trouble.message,
+            "status": trouble.kind,
+        }
         if trouble.details is not None:
             told["details"] = trouble.details
         return {"error": told}
@@ -145,12 +167,19 @@ def _chunk(said: FakeReply, parts: list[dict[str, Any]], finish: str | None) -> 
         counts["thoughtsTokenCount"] = len(said.thinking) // 4
     if usage.cache_read:
         counts["cachedContentTokenCount"] = usage.cache_read
-    chunk: dict[str, Any] = {"usageMetadata": counts, "modelVersion": said.model, "responseId": said.id}
+    chunk: dict[str, Any] = {
+        "usageMetadata": counts,
+        "modelVersion": said.model,
+        "responseId": said.id,
+    }
     if said.stop == "blocked":
         return {"promptFeedback": {"blockReason": "SAFETY"}, **chunk}
     if said.stop == "nothing":
         return chunk
-    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {}, "index": 0}
+    candidate: dict[str, Any] = {
+        "content": {"parts": parts, "role": "model"} if parts else {},
+        "index": 0,
+    }
     if finish is not None:
         candidate["finishReason"] = finish
     return {"candidates": [candidate], **chunk}
@@ -178,21 +207,34 @@ def _function(declared: Mapping[str, Any], at: str) -> ToolSchema:
     name = declared.get("name", "")
     if not isinstance(name, str) or not NAME.match(name):
         raise refuse(
-            f"* GenerateContentRequest.{at}.name: Invalid function name. Must start with a letter or an underscore. "
-            "Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a "
+            f"* GenerateContentRequest.{at}.name: Invalid function name. Must start with a letter "
+            "or an underscore. "
+            "Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or "
+            "dashes (-), with a "
             "maximum length of 64.\n"
         )
     if "parameters" in declared and "parametersJsonSchema" in declared:
-        raise refuse(f"* GenerateContentRequest.{at}: parameters and parameters_json_schema are mutually exclusive.\n")
+        raise refuse(
+            f"* GenerateContentRequest.{at}: parameters and parameters_json_schema are mutually "
+            "exclusive.\n"
+        )
     schema = declared.get("parameters", declared.get("parametersJsonSchema"))
     if "parametersJsonSchema" in declared:
         if not isinstance(schema, dict) or schema.get("type") != "object" or bad_schema(schema):
-            raise refuse(f"* GenerateContentRequest.{at}.parameters_json_schema: schema must be an object schema.\n")
+            raise refuse(
+                f"* GenerateContentRequest.{at}.parameters_json_schema: schema must be an object "
+                "schema.\n"
+            )
     elif schema is not None:
         _schema(schema, f"{at}.parameters")
         if str(schema.get("type")).upper() != "OBJECT":
-            raise refuse(f"* GenerateContentRequest.{at}.parameters: parameters schema should be of type OBJECT.\n")
-    return ToolSchema(name=name, description=str(declared.get("description", "")), parameters=schema or {})
+            raise refuse(
+                f"* GenerateContentRequest.{at}.parameters: parameters schema should be of type "
+                "OBJECT.\n"
+            )
+    return ToolSchema(
+        name=name, description=str(declared.get("description", "")), parameters=schema or {}
+    )
 
 
 def _schema(schema: Any, at: str) -> None:
@@ -207,8 +249,14 @@ def _schema(schema: Any, at: str) -> None:
         proto = "type.googleapis.com/google.ai.generativelanguage.v1beta.Type"
         raise refuse(f"Invalid value at '{at}.type' ({proto}), {encode(kind).decode()}")
     parts = same(schema.get("properties", {}), dict, f"{at}.properties")
-    if absent := [name for name in same(schema.get("required", []), list, f"{at}.required") if name not in parts]:
-        raise refuse(f"* GenerateContentRequest.{at}.required[0]: property is not defined: {absent[0]}\n")
+    if absent := [
+        name
+        for name in same(schema.get("required", []), list, f"{at}.required")
+        if name not in parts
+    ]:
+        raise refuse(
+            f"* GenerateContentRequest.{at}.required[0]: property is not defined: {absent[0]}\n"
+        )
     if str(kind).upper() == "ARRAY" and "items" not in schema:
         raise refuse(f"* GenerateContentRequest.{at}.items: missing field.\n")
     for n, part in enumerate(parts.values()):

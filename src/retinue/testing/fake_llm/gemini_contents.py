@@ -1,4 +1,5 @@
-"""A conversation in Gemini's words: turns of a user and a model, and every round of calls with its responses."""
+"""A conversation in Gemini's words: turns of a user and a model, and every round of calls with its
+responses."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode
 from retinue.testing.fake_llm.strict_checks import words
 
 DATA = words(
-    "text inlineData fileData functionCall functionResponse executableCode codeExecutionResult toolCall toolResponse"
+    "text inlineData fileData functionCall functionResponse executableCode codeExecutionResult "
+    "toolCall toolResponse"
 )
 PART_FIELDS = DATA | words("thought thoughtSignature videoMetadata mediaResolution partMetadata")
 CONTENT_FIELDS = words("parts role")
@@ -24,16 +26,22 @@ UNSIGNED = words("skip_thought_signature_validator context_engineering_is_the_wa
 """Signatures that Google takes for calls that another model made."""
 PART = "contents[%d].parts[%d]"
 UNEVEN = (
-    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "Please ensure that the number of function response parts is equal to the number of function "
+    "call parts of the "
     "function call turn."
 )
 CALL_TURN = (
-    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+    "Please ensure that function call turn comes immediately after a user turn or after a "
+    "function response turn."
 )
-RESPONSE_TURN = "Please ensure that function response turn comes immediately after a function call turn."
+RESPONSE_TURN = (
+    "Please ensure that function response turn comes immediately after a function call turn."
+)
 UNSIGNED_CALL = (
-    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
-    "and missing thought_signature may lead to degraded model performance. Additional data, function call `{name}` , "
+    "Function call is missing a thought_signature in functionCall parts. This is required for "
+    "tools to work correctly, "
+    "and missing thought_signature may lead to degraded model performance. Additional data, "
+    "function call `{name}` , "
     "position {n}."
 )
 _SNAKE = re.compile(r"_([a-z])")
@@ -56,7 +64,9 @@ def same(value: Any, kind: type[T], at: str, *index: int) -> T:
     """The value, if it is of this type. Where it stands is spelled only when it is not."""
     if not isinstance(value, kind):
         shown = encode(value).decode()[:80]
-        raise refuse(f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}")
+        raise refuse(
+            f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}"
+        )
     return value
 
 
@@ -89,7 +99,9 @@ class Contents:
         content = camel(same(value, dict, "system_instruction"))
         unknown(content, CONTENT_FIELDS, "system_instruction")
         parts = content.get("parts", [])
-        return "\n\n".join(str(part.get("text", "")) for part in (parts if isinstance(parts, list) else [parts]))
+        return "\n\n".join(
+            str(part.get("text", "")) for part in (parts if isinstance(parts, list) else [parts])
+        )
 
     def read(self, value: Any) -> None:
         if not value:
@@ -102,25 +114,43 @@ class Contents:
             if role not in ("user", "model"):
                 raise refuse("Please use a valid role: user, model.")
             parts = self._parts(n, content.get("parts"))
-            before = self._model(n, parts, before) if role == "model" else self._user(n, parts, before)
+            before = (
+                self._model(n, parts, before) if role == "model" else self._user(n, parts, before)
+            )
         if before in ("calls", "model"):
             self._settle()
-            raise refuse("Please ensure that single turn requests end with a user role or the role field is empty.")
+            raise refuse(
+                "Please ensure that single turn requests end with a user role or the role field "
+                "is empty."
+            )
         if self._unsigned:
             raise refuse(self._unsigned)
 
     def _parts(self, n: int, value: Any) -> list[dict[str, Any]]:
         if not value:
-            raise refuse(f"* GenerateContentRequest.contents[{n}].parts: contents.parts must not be empty.\n")
+            raise refuse(
+                f"* GenerateContentRequest.contents[{n}].parts: contents.parts must not be empty.\n"
+            )
         parts = []
         for i, part in enumerate(same(value, list, "contents[%d].parts", n)):
             part = camel(same(part, dict, PART, n, i))
             unknown(part, PART_FIELDS, PART, n, i)
             found = part.keys() & DATA
             if len(found) != 1:
-                text = "must have one initialized field" if not found else "oneof field 'data' is already set"
-                raise refuse(f"* GenerateContentRequest.{PART % (n, i)}.data: required oneof field 'data' {text}\n")
-            if "text" in part and not same(part["text"], str, PART, n, i) and "thoughtSignature" not in part:
+                text = (
+                    "must have one initialized field"
+                    if not found
+                    else "oneof field 'data' is already set"
+                )
+                raise refuse(
+                    f"* GenerateContentRequest.{PART % (n, i)}.data: required oneof field 'data' "
+                    f"{text}\n"
+                )
+            if (
+                "text" in part
+                and not same(part["text"], str, PART, n, i)
+                and "thoughtSignature" not in part
+            ):
                 raise refuse("Unable to submit request because it must have a text parameter.")
             if "thoughtSignature" in part:
                 self._signature(PART % (n, i), part["thoughtSignature"])
@@ -134,7 +164,9 @@ class Contents:
             base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
         except (binascii.Error, ValueError, AttributeError):
             shown = encode(value).decode()[:80]
-            raise refuse(f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {shown}") from None
+            raise refuse(
+                f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {shown}"
+            ) from None
 
     def _model(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
         self._settle()
@@ -143,7 +175,12 @@ class Contents:
         for i, part in enumerate(parts):
             if "functionCall" in part:
                 call = self._call(n, i, part["functionCall"])
-                if self._is_signed and not calls and "thoughtSignature" not in part and not self._unsigned:
+                if (
+                    self._is_signed
+                    and not calls
+                    and "thoughtSignature" not in part
+                    and not self._unsigned
+                ):
                     self._unsigned = UNSIGNED_CALL.format(name=call.name, n=n + 1)
                 calls.append(call)
             elif "text" in part and not part.get("thought"):
@@ -154,7 +191,9 @@ class Contents:
                 kept.append(part["thoughtSignature"])
         if calls and before not in ("user", "responses"):
             raise refuse(CALL_TURN)
-        said = Assistant(text="".join(texts), calls=tuple(calls), opaque=encode(kept).decode() if kept else "")
+        said = Assistant(
+            text="".join(texts), calls=tuple(calls), opaque=encode(kept).decode() if kept else ""
+        )
         self._open = calls
         self.messages.append(said)
         size = len(said.text) + len(said.opaque) + sum(len(c.name) + len(c.args) for c in calls)
@@ -171,7 +210,10 @@ class Contents:
         args = same(call.get("args") or {}, dict, at + ".args", n, i)
         call_id = same(call.get("id") or f"g_{len(self._ids)}", str, at + ".id", n, i)
         if call_id in self._ids:
-            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.id: Duplicate function call id: {call_id}\n")
+            raise refuse(
+                f"* GenerateContentRequest.{at % (n, i)}.id: Duplicate function call id: "
+                f"{call_id}\n"
+            )
         self._ids.add(call_id)
         return Call(id=call_id, name=name, args=encode(args).decode())
 
@@ -186,9 +228,14 @@ class Contents:
                 texts.append(part["text"])
             elif "inlineData" in part:
                 data = camel(same(part["inlineData"], dict, PART + ".inline_data", n, i))
-                image = Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", "")))
+                image = Image(
+                    media_type=str(data.get("mimeType", "")), data=str(data.get("data", ""))
+                )
                 if image.media_type.startswith("image/") and look(image).wrong:
-                    raise refuse("Unable to process input image. Please retry or report in the developer forum.")
+                    raise refuse(
+                        "Unable to process input image. Please retry or report in the developer "
+                        "forum."
+                    )
                 images.append(image)
             elif "functionCall" in part:
                 raise refuse(CALL_TURN)
@@ -217,7 +264,9 @@ class Contents:
             shown = encode(told).decode()[:80]
             raise refuse(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
         call_id = response.get("id")
-        call = next((c for c in self._open if (c.id == call_id if call_id else c.name == name)), None)
+        call = next(
+            (c for c in self._open if (c.id == call_id if call_id else c.name == name)), None
+        )
         if call is None or call.name != name:
             raise refuse(UNEVEN)
         self._open = [c for c in self._open if c is not call]

@@ -1,8 +1,9 @@
-"""Just enough of an HTTP/1.1 server to be a provider, and to be a broken one: every byte and every end is ours.
+"""Just enough of an HTTP/1.1 server to be a provider, and to be a broken one: every byte and every
+end is ours.
 
-A protocol of asyncio instead of a web framework: it takes what clients really send (two User-Agent headers, say), costs
-some microseconds a request, and can cut, drip and reset where a framework would be correct.
-"""
+A protocol of asyncio instead of a web framework: it takes what clients really send (two User-Agent
+headers, say), costs some microseconds a request, and can cut, drip and reset where a framework
+would be correct."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ REASONS = {
     503: "Service Unavailable",
     504: "Gateway Timeout",
 }
-KEYS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "proxy-authorization"})
+KEYS = frozenset(
+    {"authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "proxy-authorization"}
+)
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -39,7 +42,8 @@ MAX_HEAD = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One HTTP request. Header names are in lower case; a header that came twice is joined by a comma."""
+    """One HTTP request. Header names are in lower case; a header that came twice is joined by a
+    comma."""
 
     method: str
     path: str
@@ -53,7 +57,9 @@ class HttpRequest:
         """The secret that came with it, wherever it stood."""
         headers = self.headers
         bearer = headers.get("authorization", "")
-        named = headers.get("x-api-key") or headers.get("x-goog-api-key") or self.query.get("key", "")
+        named = (
+            headers.get("x-api-key") or headers.get("x-goog-api-key") or self.query.get("key", "")
+        )
         return named or (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "")
 
     @property
@@ -76,8 +82,8 @@ Serve = Callable[["HttpConnection", HttpRequest], Coroutine[Any, Any, None] | No
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `serve` answers at once and returns None, or returns a coroutine that is cancelled when the client
-    goes away. Requests that were sent ahead wait their turn."""
+    """One client. `serve` answers at once and returns None, or returns a coroutine that is
+    cancelled when the client goes away. Requests that were sent ahead wait their turn."""
 
     def __init__(self, serve: Serve, connections: set[HttpConnection], max_body: int) -> None:
         self._serve = serve
@@ -119,7 +125,9 @@ class HttpConnection(asyncio.Protocol):
             ask = self._next()
             if ask is None:
                 return
-            self._close_after = ask.is_too_large or ask.headers.get("connection", "").lower() == "close"
+            self._close_after = (
+                ask.is_too_large or ask.headers.get("connection", "").lower() == "close"
+            )
             work = self._serve(self, ask)
             if work is None:
                 self._answered()
@@ -158,7 +166,9 @@ class HttpConnection(asyncio.Protocol):
         for field in fields:
             name, _, value = field.partition(":")
             name = name.lower()
-            headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
+            headers[name] = (
+                f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
+            )
         parts = line.split(" ")
         if len(parts) != 3:
             self.reset()
@@ -173,7 +183,9 @@ class HttpConnection(asyncio.Protocol):
             if body is None and not is_too_large:
                 return None
             del buffer[:size]
-        return HttpRequest(parts[0], unquote(path), dict(parse_qsl(query)), headers, body or b"", is_too_large)
+        return HttpRequest(
+            parts[0], unquote(path), dict(parse_qsl(query)), headers, body or b"", is_too_large
+        )
 
     def _body(self, start: int, headers: Mapping[str, str], n: int) -> tuple[bytes | None, int]:
         """The body and where it ends, or None while it is not all here."""
@@ -210,9 +222,13 @@ class HttpConnection(asyncio.Protocol):
         if self._drained is not None:
             await self._drained
 
-    def answer(self, status: int, headers: Mapping[str, str], body: bytes, kind: str = JSON) -> None:
+    def answer(
+        self, status: int, headers: Mapping[str, str], body: bytes, kind: str = JSON
+    ) -> None:
         """A whole answer at once."""
-        self.send(head(status, {"content-type": kind, "content-length": str(len(body)), **headers}) + body)
+        self.send(
+            head(status, {"content-type": kind, "content-length": str(len(body)), **headers}) + body
+        )
 
     def finish(self) -> None:
         """A friendly end: what was sent arrives, then FIN."""

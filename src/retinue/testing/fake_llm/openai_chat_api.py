@@ -40,10 +40,14 @@ from retinue.testing.fake_llm.openai_shared import (
 from retinue.testing.fake_llm.strict_checks import Memory, words
 
 FIELDS = words(
-    "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages "
-    "metadata modalities model moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier "
-    "stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
+    "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
+    "max_tokens messages "
+    "metadata modalities model moderation n parallel_tool_calls prediction presence_penalty "
+    "prompt_cache_key "
+    "prompt_cache_options prompt_cache_retention reasoning_effort response_format "
+    "safety_identifier seed service_tier "
+    "stop store stream stream_options temperature tool_choice tools top_logprobs top_p user "
+    "verbosity "
     "web_search_options"
 )
 USER_FIELDS = words("role content name")
@@ -53,7 +57,12 @@ ROLES = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
 MAX_CALL_ID = 40
 REASONS = re.compile(r"(o\d|gpt-[5-9])")
 """Models that think refuse `max_tokens`."""
-STOPS: Mapping[Stop, str] = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "content_filter"}
+STOPS: Mapping[Stop, str] = {
+    "end": "stop",
+    "calls": "tool_calls",
+    "length": "length",
+    "filter": "content_filter",
+}
 
 
 class OpenAIChatApi:
@@ -76,7 +85,10 @@ class OpenAIChatApi:
                 raise refuse(f"'{name}' is only allowed when 'tools' are specified.", name)
         options = body.get("stream_options")
         if options is not None and not body.get("stream"):
-            raise refuse("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
+            raise refuse(
+                "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+                "stream_options",
+            )
         talk = _Talk()
         talk.read(body.get("messages"))
         return ParsedPrompt(
@@ -93,11 +105,15 @@ class OpenAIChatApi:
     def _limit(self, body: Mapping[str, Any]) -> int | None:
         old, new = limit(body, "max_tokens", 1), limit(body, "max_completion_tokens", 1)
         if old is not None and new is not None:
-            text = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+            text = (
+                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not "
+                "supported."
+            )
             raise refuse(text, None, "invalid_parameter_combination")
         if old is not None and REASONS.match(body["model"]):
             text = (
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                "'max_completion_tokens' "
                 "instead."
             )
             raise refuse(text, "max_tokens", "unsupported_parameter")
@@ -110,13 +126,26 @@ class OpenAIChatApi:
         return error(trouble, n)
 
     def body(self, said: FakeReply) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": said.text or None, "refusal": said.refusal or None}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": said.text or None,
+            "refusal": said.refusal or None,
+        }
         if said.calls:
             message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.args}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.args},
+                }
                 for call in said.calls
             ]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": STOPS.get(said.stop, "stop")}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": STOPS.get(said.stop, "stop"),
+        }
         return {**_frame(said, "chat.completion"), "choices": [choice], "usage": _usage(said)}
 
     def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
@@ -128,7 +157,12 @@ class OpenAIChatApi:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
             return StreamEvent(kind, "", {**frame, "choices": [choice]})
 
-        events = [event("start", {"role": "assistant", "content": None if said.calls else "", "refusal": None})]
+        events = [
+            event(
+                "start",
+                {"role": "assistant", "content": None if said.calls else "", "refusal": None},
+            )
+        ]
         events += [event("text", {"content": part}) for part in pieces(said.text, n_deltas)]
         events += [event("text", {"refusal": part}) for part in pieces(said.refusal, n_deltas)]
         for index, call in enumerate(said.calls):
@@ -163,7 +197,10 @@ def _usage(said: FakeReply) -> dict[str, Any]:
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": len(said.thinking) // 4, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": len(said.thinking) // 4,
+            "audio_tokens": 0,
+        },
     }
 
 
@@ -177,7 +214,9 @@ def _tools(value: Any) -> tuple[ToolSchema, ...]:
         if not isinstance(tool.get("function"), dict):
             raise missing(f"tools[{n}].function")
         unknown_field(tool, words("type function"), f"tools[{n}]")
-        unknown_field(tool["function"], words("name description parameters strict"), f"tools[{n}].function")
+        unknown_field(
+            tool["function"], words("name description parameters strict"), f"tools[{n}].function"
+        )
         schemas.append(function(tool["function"], f"tools[{n}].function"))
     return tuple(schemas)
 
@@ -238,13 +277,19 @@ class _Talk:
                 raise empty(f"{at}.tool_calls")
         content = message.get("content")
         if content is None and not calls and message.get("refusal") is None:
-            raise refuse("Invalid value for 'content': expected a string, got null.", f"{at}.content")
+            raise refuse(
+                "Invalid value for 'content': expected a string, got null.", f"{at}.content"
+            )
         text = _content(content, f"{at}.content", False)[0] if content is not None else ""
-        read = tuple(self._call(f"{at}.tool_calls[{i}]", call) for i, call in enumerate(calls or ()))
+        read = tuple(
+            self._call(f"{at}.tool_calls[{i}]", call) for i, call in enumerate(calls or ())
+        )
         said = Assistant(text=text, calls=read)
         self._is_called = bool(read)
         self.messages.append(said)
-        self.units.append(FakeUnit(said, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read)))
+        self.units.append(
+            FakeUnit(said, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read))
+        )
 
     def _call(self, at: str, call: Any) -> Call:
         if not isinstance(call, dict):
@@ -270,13 +315,15 @@ class _Talk:
         text, _ = _content(message.get("content"), f"{at}.content", False)
         if not self._is_called:
             raise refuse(
-                "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
+                "Invalid parameter: messages with role 'tool' must be a response to a preceeding "
+                "message with "
                 "'tool_calls'.",
                 f"messages.[{n}].role",
             )
         if call_id not in self._open:
             raise refuse(
-                f"Invalid parameter: 'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message.",
+                f"Invalid parameter: 'tool_call_id' of '{call_id}' not found in 'tool_calls' of "
+                "previous message.",
                 f"messages.[{n}].tool_call_id",
             )
         self._open.remove(call_id)
@@ -287,8 +334,10 @@ class _Talk:
     def _settle(self, n: int) -> None:
         if self._open:
             raise refuse(
-                "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-                f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(self._open)}",
+                "An assistant message with 'tool_calls' must be followed by tool messages "
+                "responding to each "
+                f"'tool_call_id'. The following tool_call_ids did not have response messages: "
+                f"{', '.join(self._open)}",
                 f"messages.[{n}].role",
             )
 
@@ -311,5 +360,9 @@ def _content(value: Any, param: str, takes_images: bool) -> tuple[str, list[Imag
         elif kind == "image_url" and takes_images:
             images.append(image((part.get("image_url") or {}).get("url"), f"{at}.image_url.url"))
         elif kind != "refusal" and not (takes_images and kind in ("input_audio", "file")):
-            raise wrong_value(f"{at}.type", kind, "'text', 'image_url', 'input_audio', 'refusal', 'audio', and 'file'")
+            raise wrong_value(
+                f"{at}.type",
+                kind,
+                "'text', 'image_url', 'input_audio', 'refusal', 'audio', and 'file'",
+            )
     return "\n\n".join(texts), images

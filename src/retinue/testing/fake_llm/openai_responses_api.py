@@ -1,4 +1,5 @@
-"""OpenAI's responses: what they refuse, and how they answer. Nothing is stored: the whole conversation must come."""
+"""OpenAI's responses: what they refuse, and how they answer. Nothing is stored: the whole
+conversation must come."""
 
 from __future__ import annotations
 
@@ -40,19 +41,29 @@ from retinue.testing.fake_llm.openai_shared import (
 from retinue.testing.fake_llm.strict_checks import Memory, words
 
 FIELDS = words(
-    "access_programs background context_management conversation image include input instructions max_output_tokens "
-    "max_tool_calls metadata model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options "
+    "access_programs background context_management conversation image include input instructions "
+    "max_output_tokens "
+    "max_tool_calls metadata model moderation parallel_tool_calls previous_response_id prompt "
+    "prompt_cache_key "
+    "prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store "
+    "stream stream_options "
     "temperature text tool_choice tools top_logprobs top_p truncation user"
 )
-TOOL_FIELDS = words("type name description parameters strict allowed_callers async defer_loading output_schema")
+TOOL_FIELDS = words(
+    "type name description parameters strict allowed_callers async defer_loading output_schema"
+)
 ITEM_FIELDS = {
     "message": words("type role content id status phase"),
     "function_call": words("type call_id name arguments id status namespace caller async"),
     "function_call_output": words("type call_id output id status name namespace caller"),
     "reasoning": words("type id summary encrypted_content content status"),
 }
-PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fc", "reasoning": "rs"}
+PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fc",
+    "reasoning": "rs",
+}
 MAX_CALL_ID = 64
 LEAST_OUTPUT = 16
 
@@ -111,7 +122,9 @@ class OpenAIResponsesApi:
         if status in ("queued", "in_progress"):
             writer.add("last", f"response.{status}", response=_response(said, status, []))
         else:
-            writer.add("last", f"response.{status}", response=_response(said, status, _output(said)))
+            writer.add(
+                "last", f"response.{status}", response=_response(said, status, _output(said))
+            )
         return writer.events
 
 
@@ -122,7 +135,9 @@ class _Writer:
         self.events: list[StreamEvent] = []
 
     def add(self, kind: Any, name: str, **data: Any) -> None:
-        self.events.append(StreamEvent(kind, name, {"type": name, "sequence_number": len(self.events), **data}))
+        self.events.append(
+            StreamEvent(kind, name, {"type": name, "sequence_number": len(self.events), **data})
+        )
 
     def item(self, index: int, item: Mapping[str, Any], n: int) -> None:
         started = {**item, "status": "in_progress"}
@@ -134,26 +149,44 @@ class _Writer:
                 field = "text" if word == "output_text" else "refusal"
                 extra: dict[str, Any] = {"logprobs": []} if field == "text" else {}
                 at["content_index"] = 0
-                self.add("start", "response.output_item.added", output_index=index, item={**started, "content": []})
+                self.add(
+                    "start",
+                    "response.output_item.added",
+                    output_index=index,
+                    item={**started, "content": []},
+                )
                 self.add("start", "response.content_part.added", **at, part={**part, field: ""})
                 for piece in pieces(part[field], n):
                     self.add("text", f"response.{word}.delta", **at, delta=piece, **extra)
                 self.add("stop", f"response.{word}.done", **at, **{field: part[field]}, **extra)
                 self.add("stop", "response.content_part.done", **at, part=part)
             case "function_call":
-                self.add("call", "response.output_item.added", output_index=index, item={**started, "arguments": ""})
+                self.add(
+                    "call",
+                    "response.output_item.added",
+                    output_index=index,
+                    item={**started, "arguments": ""},
+                )
                 for piece in pieces(item["arguments"], n):
                     self.add("args", "response.function_call_arguments.delta", **at, delta=piece)
-                self.add("stop", "response.function_call_arguments.done", **at, arguments=item["arguments"])
+                self.add(
+                    "stop",
+                    "response.function_call_arguments.done",
+                    **at,
+                    arguments=item["arguments"],
+                )
             case _:
                 self.add("start", "response.output_item.added", output_index=index, item=item)
         self.add("stop", "response.output_item.done", output_index=index, item=item)
 
 
 def _status(said: FakeReply) -> str:
-    return {"length": "incomplete", "filter": "incomplete", "pause": "queued", "waiting": "in_progress"}.get(
-        said.stop, "completed"
-    )
+    return {
+        "length": "incomplete",
+        "filter": "incomplete",
+        "pause": "queued",
+        "waiting": "in_progress",
+    }.get(said.stop, "completed")
 
 
 def _output(said: FakeReply) -> list[dict[str, Any]]:
@@ -162,13 +195,26 @@ def _output(said: FakeReply) -> list[dict[str, Any]]:
     is_cut = said.stop == "length"
     if said.thinking:
         kept = seal(said.thinking)
-        items.append({"type": "reasoning", "id": f"rs_{tail}", "summary": [], "encrypted_content": kept})
+        items.append(
+            {"type": "reasoning", "id": f"rs_{tail}", "summary": [], "encrypted_content": kept}
+        )
     if said.text or said.refusal:
-        part: dict[str, Any] = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
+        part: dict[str, Any] = {
+            "type": "output_text",
+            "text": said.text,
+            "annotations": [],
+            "logprobs": [],
+        }
         if said.refusal:
             part = {"type": "refusal", "refusal": said.refusal}
         status = "incomplete" if is_cut and not said.calls else "completed"
-        message = {"type": "message", "id": f"msg_{tail}", "status": status, "role": "assistant", "content": [part]}
+        message = {
+            "type": "message",
+            "id": f"msg_{tail}",
+            "status": status,
+            "role": "assistant",
+            "content": [part],
+        }
         items.append(message)
     for n, call in enumerate(said.calls):
         status = "incomplete" if is_cut and n == len(said.calls) - 1 else "completed"
@@ -249,7 +295,9 @@ class _Items:
         self._check_thought()
         self._close()
         if self._open:
-            raise refuse(f"No tool output found for function call {next(iter(self._open))}.", "input")
+            raise refuse(
+                f"No tool output found for function call {next(iter(self._open))}.", "input"
+            )
 
     def _item(self, at: str, item: Any) -> None:
         if not isinstance(item, dict):
@@ -289,22 +337,31 @@ class _Items:
             self.messages.append(User(text=text, images=images))
         else:
             self.system = f"{self.system}\n\n{text}" if self.system else text
-        self.units.append(FakeUnit((role, text, images), len(text) + sum(len(i.data) for i in images)))
+        self.units.append(
+            FakeUnit((role, text, images), len(text) + sum(len(i.data) for i in images))
+        )
 
     def _id(self, at: str, kind: str, value: Any) -> None:
         if value is None:
             return
         name = text_field(value, f"{at}.id")
         if not name.startswith(PREFIXES[kind]):
-            text = f"Invalid '{at}.id': '{name}'. Expected an ID that begins with '{PREFIXES[kind]}'."
+            text = (
+                f"Invalid '{at}.id': '{name}'. Expected an ID that begins with '{PREFIXES[kind]}'."
+            )
             raise refuse(text, f"{at}.id", "invalid_value")
         if name in self._ids:
-            text = f"Duplicate item found with id {name}. Remove duplicate items from your input and try again."
+            text = (
+                f"Duplicate item found with id {name}. Remove duplicate items from your input "
+                "and try again."
+            )
             raise refuse(text, "input")
         self._ids.add(name)
 
     def _call(self, at: str, item: Mapping[str, Any]) -> None:
-        call_id = too_long(text_field(item.get("call_id"), f"{at}.call_id"), MAX_CALL_ID, f"{at}.call_id")
+        call_id = too_long(
+            text_field(item.get("call_id"), f"{at}.call_id"), MAX_CALL_ID, f"{at}.call_id"
+        )
         name = name_field(item.get("name"), f"{at}.name")
         args = text_field(item.get("arguments"), f"{at}.arguments")
         if not call_id or call_id in self._names:
@@ -337,7 +394,8 @@ class _Items:
         kept = item.get("encrypted_content")
         if kept is None:
             text = (
-                f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try "
+                f"Item with id '{item['id']}' not found. Items are not persisted when `store` is "
+                "set to false. Try "
                 "again with `store` set to true, or remove this item from your input."
             )
             raise refuse(text, "input", None, 404)
@@ -350,14 +408,19 @@ class _Items:
 
     def _check_thought(self) -> None:
         if self._thought:
-            text = f"Item '{self._thought}' of type 'reasoning' was provided without its required following item."
+            text = (
+                f"Item '{self._thought}' of type 'reasoning' was provided without its required "
+                "following item."
+            )
             raise refuse(text, "input")
 
     def _close(self) -> None:
         """The reply that the last items were is complete."""
         if self._texts or self._calls or self._kept:
             kept = encode(self._kept).decode() if self._kept else ""
-            self.messages.append(Assistant(text="".join(self._texts), calls=tuple(self._calls), opaque=kept))
+            self.messages.append(
+                Assistant(text="".join(self._texts), calls=tuple(self._calls), opaque=kept)
+            )
             self._texts, self._calls, self._kept = [], [], []
 
 
@@ -368,7 +431,11 @@ def _content(value: Any, param: str, kind: str) -> tuple[str, tuple[Image, ...]]
         raise missing(param)
     if not isinstance(value, list):
         raise wrong_type(param, "one of a string or array of objects", value)
-    known = ("output_text", "refusal") if kind == "output_text" else ("input_text", "input_image", "input_file")
+    known = (
+        ("output_text", "refusal")
+        if kind == "output_text"
+        else ("input_text", "input_image", "input_file")
+    )
     texts, images = [], []
     for n, part in enumerate(value):
         at = f"{param}[{n}]"

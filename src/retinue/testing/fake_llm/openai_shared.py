@@ -1,4 +1,5 @@
-"""What OpenAI's two dialects share: the key, the shape of errors, tools and their schemas, names."""
+"""What OpenAI's two dialects share: the key, the shape of errors, tools and their schemas,
+names."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from retinue.core.image_checks import look
 from retinue.core.values import Image, ToolSchema
 from retinue.testing.fake_llm.dialect import FakeError
 from retinue.testing.fake_llm.http_server import HttpRequest
-from retinue.testing.fake_llm.strict_checks import NAME, bad_schema, is_count, is_number, json_object
+from retinue.testing.fake_llm.strict_checks import (
+    NAME,
+    bad_schema,
+    is_count,
+    is_number,
+    json_object,
+)
 
 MAX_NAME = 64
 COLD = re.compile(r"(?:o\d|gpt-5(?!\.)|gpt-[6-9])")
@@ -18,7 +25,9 @@ COLD = re.compile(r"(?:o\d|gpt-5(?!\.)|gpt-[6-9])")
 MAX_TOOLS = 128
 
 
-def refuse(message: str, param: str | None = None, code: str | None = None, status: int = 400) -> FakeError:
+def refuse(
+    message: str, param: str | None = None, code: str | None = None, status: int = 400
+) -> FakeError:
     return FakeError(status, "invalid_request_error", message, code=code, param=param)
 
 
@@ -27,7 +36,10 @@ def missing(param: str) -> FakeError:
 
 
 def empty(param: str) -> FakeError:
-    text = f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+    text = (
+        f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an "
+        "empty array instead."
+    )
     return refuse(text, param, "empty_array")
 
 
@@ -37,7 +49,9 @@ def wrong_type(param: str, expected: str, value: object) -> FakeError:
 
 
 def wrong_value(param: str, value: object, supported: str) -> FakeError:
-    return refuse(f"Invalid value: '{value}'. Supported values are: {supported}.", param, "invalid_value")
+    return refuse(
+        f"Invalid value: '{value}'. Supported values are: {supported}.", param, "invalid_value"
+    )
 
 
 def _kind(value: object) -> str:
@@ -53,7 +67,12 @@ def _kind(value: object) -> str:
 
 
 def error(trouble: FakeError, n: int) -> dict[str, Any]:
-    told = {"message": trouble.message, "type": trouble.kind, "param": trouble.param, "code": trouble.code}
+    told = {
+        "message": trouble.message,
+        "type": trouble.kind,
+        "param": trouble.param,
+        "code": trouble.code,
+    }
     return {"error": told}
 
 
@@ -64,15 +83,20 @@ def headers(n: int) -> dict[str, str]:
 def read_body(ask: HttpRequest) -> dict[str, Any]:
     if not ask.headers.get("authorization", "").startswith("Bearer "):
         text = (
-            "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer "
+            "You didn't provide an API key. You need to provide your API key in an Authorization "
+            "header using Bearer "
             "auth (i.e. Authorization: Bearer YOUR_KEY)."
         )
         raise FakeError(401, "invalid_request_error", text)
     body = json_object(ask.body)
-    if isinstance(body, str) or not ask.headers.get("content-type", "").startswith("application/json"):
+    if isinstance(body, str) or not ask.headers.get("content-type", "").startswith(
+        "application/json"
+    ):
         raise refuse(
-            "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP "
-            "library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid JSON.)"
+            "We could not parse the JSON body of your request. (HINT: This likely means you "
+            "aren't using your HTTP "
+            "library correctly. The OpenAI API expects a JSON payload, but what was sent was not "
+            "valid JSON.)"
         )
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise refuse("you must provide a model parameter")
@@ -81,7 +105,8 @@ def read_body(ask: HttpRequest) -> dict[str, Any]:
     heat = body.get("temperature")
     if heat is not None and (not is_number(heat) or not 0 <= heat <= 2):
         raise refuse(
-            f"Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got {heat} instead.",
+            f"Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got "
+            f"{heat} instead.",
             "temperature",
             "decimal_above_max_value",
         )
@@ -100,7 +125,10 @@ def limit(body: Mapping[str, Any], name: str, least: int) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise wrong_type(name, "an integer", value)
     if not is_count(value, least):
-        text = f"Invalid '{name}': integer below minimum value. Expected a value >= {least}, but got {value} instead."
+        text = (
+            f"Invalid '{name}': integer below minimum value. Expected a value >= {least}, but "
+            f"got {value} instead."
+        )
         raise refuse(text, name, "integer_below_min_value")
     return value
 
@@ -117,7 +145,8 @@ def name_field(value: Any, param: str) -> str:
     name = text_field(value, param)
     if not NAME.match(name):
         text = (
-            f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern "
+            f"Invalid '{param}': string does not match pattern. Expected a string that matches "
+            "the pattern "
             "'^[a-zA-Z0-9_-]+$'."
         )
         raise refuse(text, param, "invalid_value")
@@ -127,7 +156,8 @@ def name_field(value: Any, param: str) -> str:
 def too_long(value: str, most: int, param: str) -> str:
     if len(value) > most:
         text = (
-            f"Invalid '{param}': string too long. Expected a string with maximum length {most}, but got a string with "
+            f"Invalid '{param}': string too long. Expected a string with maximum length {most}, "
+            "but got a string with "
             f"length {len(value)} instead."
         )
         raise refuse(text, param, "string_above_max_length")
@@ -148,7 +178,8 @@ def tool_list(value: Any) -> list[dict[str, Any]]:
         raise empty("tools")
     if len(value) > MAX_TOOLS:
         text = (
-            f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(value)}."
+            f"Invalid 'tools': array too long. Expected an array with maximum length "
+            f"{MAX_TOOLS}, but got {len(value)}."
         )
         raise refuse(text, "tools", "array_above_max_length")
     for n, tool in enumerate(value):
@@ -172,14 +203,18 @@ def _problem(schema: Any, is_strict: bool) -> str:
     if not isinstance(schema, dict):
         return f"{schema!r} is not of type 'object', 'boolean'."
     if schema.get("type") != "object":
-        return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+        return (
+            f"schema must be a JSON Schema of 'type: \"object\"', got 'type: "
+            f'"{schema.get("type")}"\'.'
+        )
     if bad := bad_schema(schema):
         return f"In context={bad[0]}, {bad[1]}."
     return _loose(schema, (), is_strict)
 
 
 def _loose(schema: Any, at: tuple[str, ...], is_strict: bool) -> str:
-    """What is JSON schema, but not OpenAI's: arrays name their items; strict objects name and close everything."""
+    """What is JSON schema, but not OpenAI's: arrays name their items; strict objects name and close
+    everything."""
     if not isinstance(schema, dict):
         return ""
     if schema.get("type") == "array" and "items" not in schema:
@@ -187,10 +222,14 @@ def _loose(schema: Any, at: tuple[str, ...], is_strict: bool) -> str:
     parts = schema.get("properties", {})
     if is_strict and schema.get("type") == "object":
         if schema.get("additionalProperties") is not False:
-            return f"In context={at}, 'additionalProperties' is required to be supplied and to be false."
+            return (
+                f"In context={at}, 'additionalProperties' is required to be supplied and to be "
+                "false."
+            )
         if absent := [name for name in parts if name not in schema.get("required", [])]:
             return (
-                f"In context={at}, 'required' is required to be supplied and to be an array including every key in "
+                f"In context={at}, 'required' is required to be supplied and to be an array "
+                "including every key in "
                 f"properties. Missing '{absent[0]}'."
             )
     for name, part in parts.items():
@@ -208,9 +247,16 @@ def image(url: Any, param: str) -> Image:
     if url.startswith("data:"):
         kind, _, data = url[5:].partition(";base64,")
         if not data:
-            raise refuse(f"Invalid '{param}'. Expected a valid URL, but got a value with an invalid format.", param)
+            raise refuse(
+                f"Invalid '{param}'. Expected a valid URL, but got a value with an invalid format.",
+                param,
+            )
         found = Image(media_type=kind, data=data)
         if look(found).wrong:
-            raise refuse("The image data you provided does not represent a valid image.", param, "invalid_image")
+            raise refuse(
+                "The image data you provided does not represent a valid image.",
+                param,
+                "invalid_image",
+            )
         return found
     return Image(media_type="", data=url)

@@ -1,9 +1,8 @@
 """What the fake provider says: a script's line, or what a mark in the conversation asks for.
 
-A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets two calls of `read`
-and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their arguments, else they are made up from
-the tool's schema, others in each turn.
-"""
+A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets
+two calls of `read` and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their
+arguments, else they are made up from the tool's schema, others in each turn."""
 
 from __future__ import annotations
 
@@ -31,7 +30,9 @@ from retinue.testing.fake_llm.dialect import (
 Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
 Script = Sequence[Line] | Callable[[ParsedRequest], "Line | Awaitable[Line]"]
 
-MARK = re.compile(r"@@turns=(\d+)(?:,tool=([\w.:-]+))?(?:,calls=(\d+))?(?:,args=(\{.*?\}))?@@", re.DOTALL)
+MARK = re.compile(
+    r"@@turns=(\d+)(?:,tool=([\w.:-]+))?(?:,calls=(\d+))?(?:,args=(\{.*?\}))?@@", re.DOTALL
+)
 IDS: Mapping[Dialect, tuple[str, str]] = {
     "anthropic": ("msg_", "toolu_"),
     "openai_chat": ("chatcmpl-", "call_"),
@@ -53,7 +54,11 @@ def _marked(heard: ParsedRequest) -> Line | None:
     for message in reversed(heard.messages):
         if isinstance(message, Assistant):
             n_calls += bool(message.calls)
-        elif isinstance(message, User) and "@@turns=" in message.text and (found := MARK.search(message.text)):
+        elif (
+            isinstance(message, User)
+            and "@@turns=" in message.text
+            and (found := MARK.search(message.text))
+        ):
             return _turn(heard, found, n_calls)
     return None
 
@@ -64,7 +69,11 @@ def _turn(heard: ParsedRequest, mark: re.Match[str], n: int) -> Line:
     if tool is None or n >= turns - 1:
         return f"Done after {n + 1} turns."
     return [
-        Call(id="", name=tool.name, args=args or encode(sample(tool.parameters, n * width + i + 1)).decode())
+        Call(
+            id="",
+            name=tool.name,
+            args=args or encode(sample(tool.parameters, n * width + i + 1)).decode(),
+        )
         for i in range(width)
     ]
 
@@ -91,7 +100,10 @@ def sample(schema: Mapping[str, Any], n: int) -> Any:
 
 
 def compose(
-    line: Line, heard: ParsedRequest, prompt: ParsedPrompt, read: Callable[[Dialect, ParsedPrompt], Usage]
+    line: Line,
+    heard: ParsedRequest,
+    prompt: ParsedPrompt,
+    read: Callable[[Dialect, ParsedPrompt], Usage],
 ) -> FakeReply:
     """The reply to a line: ids that depend on the conversation alone, and what it cost."""
     usage, stop = _NO_USAGE, None
@@ -110,7 +122,9 @@ def compose(
         message = Assistant(calls=tuple(line))
     of_reply, of_call = IDS[heard.dialect]
     named = f"{of_call}{label(heard.messages)}_{heard.turn}"
-    calls = [msgspec.structs.replace(c, id=c.id or f"{named}_{i}") for i, c in enumerate(message.calls)]
+    calls = [
+        msgspec.structs.replace(c, id=c.id or f"{named}_{i}") for i, c in enumerate(message.calls)
+    ]
     thinking = THOUGHT if prompt.is_thinking else ""
     if usage == _NO_USAGE:
         n_chars = len(message.text) + len(thinking) + sum(len(c.name) + len(c.args) for c in calls)
@@ -134,8 +148,8 @@ def compose(
 
 
 def load(path: Path) -> list[Line]:
-    """A script from a file of JSON lines: `"text"`, `{"fault": "F4"}`, or `{"text": "...", "calls": [{"name": "read",
-    "args": {...}}]}`."""
+    """A script from a file of JSON lines: `"text"`, `{"fault": "F4"}`, or `{"text": "...", "calls":
+    [{"name": "read", "args": {...}}]}`."""
     lines: list[Line] = []
     for n, row in enumerate(path.read_bytes().splitlines(), 1):
         if not row.strip():
@@ -155,7 +169,11 @@ def _loaded(value: Any) -> Line:
     if "fault" in value:
         return str(value["fault"])
     calls = [
-        Call(id=str(call.get("id", "")), name=str(call["name"]), args=encode(call.get("args", {})).decode())
+        Call(
+            id=str(call.get("id", "")),
+            name=str(call["name"]),
+            args=encode(call.get("args", {})).decode(),
+        )
         for call in value.get("calls", [])
     ]
     return Assistant(text=str(value.get("text", "")), calls=tuple(calls))

@@ -1,7 +1,8 @@
-"""What every provider refuses, whatever its words for it are: bodies that are no JSON objects, schemas that are none.
+"""What every provider refuses, whatever its words for it are: bodies that are no JSON objects,
+schemas that are none.
 
-The dialects hold the rules that differ. A tool list is read once and remembered: it is the same in every turn of a run.
-"""
+The dialects hold the rules that differ. A tool list is read once and remembered: it is the same in
+every turn of a run."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def bad_schema(schema: object, at: tuple[str, ...] = ()) -> tuple[tuple[str, ...
     return _bad_words(schema, at) or _bad_parts(schema, at)
 
 
-def _bad_words(schema: Mapping[str, Any], at: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
+def _bad_words(
+    schema: Mapping[str, Any], at: tuple[str, ...]
+) -> tuple[tuple[str, ...], str] | None:
     kind = schema.get("type", "object")
     for one in kind if isinstance(kind, list) else [kind]:
         if not isinstance(one, str) or one not in TYPES:
@@ -105,7 +108,9 @@ def _bad_words(schema: Mapping[str, Any], at: tuple[str, ...]) -> tuple[tuple[st
     return None
 
 
-def _bad_parts(schema: Mapping[str, Any], at: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
+def _bad_parts(
+    schema: Mapping[str, Any], at: tuple[str, ...]
+) -> tuple[tuple[str, ...], str] | None:
     for word in ("properties", "$defs", "definitions", "patternProperties"):
         part = schema.get(word, {})
         if not isinstance(part, dict):

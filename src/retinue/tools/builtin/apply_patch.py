@@ -1,6 +1,6 @@
-"""Several files changed together: everything is read and checked, then everything written beside its file, then the
-drafts take their places one after the other. When one cannot, those before it are put back.
-"""
+"""Several files changed together: everything is read and checked, then everything written beside
+its file, then the drafts take their places one after the other. When one cannot, those before it
+are put back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Standing = Literal["before", "after", "unknown"]
 
 @dataclass(slots=True)
 class FileChange:
-    """One file and what it becomes: None means that it is not there. `like` is a file whose mode a new one gets."""
+    """One file and what it becomes: None means that it is not there. `like` is a file whose mode a
+    new one gets."""
 
     spot: FileLocation
     before: bytes | None
@@ -33,7 +34,8 @@ class FileChange:
 
 @contextmanager
 def spots(work: FileCall, paths: list[tuple[str, bool]]) -> Iterator[list[FileLocation]]:
-    """The places of several files (with True: their directories are made), each named once, and nobody else at them."""
+    """The places of several files (with True: their directories are made), each named once, and
+    nobody else at them."""
     roots: dict[str, Root] = {}
     found: list[FileLocation] = []
     with ExitStack() as held:
@@ -62,7 +64,11 @@ def perform(work: FileCall, steps: list[FileChange]) -> None:
     done: list[FileChange] = []
     try:
         for step in steps:
-            drafts.append(None if step.after is None else PendingWrite(step.spot, step.after, work.key, step.like))
+            drafts.append(
+                None
+                if step.after is None
+                else PendingWrite(step.spot, step.after, work.key, step.like)
+            )
         if work.stop.is_set():
             raise Refused("cancelled", "the call was cancelled; nothing was written")
         for step, draft in zip(steps, drafts, strict=True):
@@ -77,7 +83,9 @@ def perform(work: FileCall, steps: list[FileChange]) -> None:
                 draft.discard()
         left = [s.spot.path for s in reversed(done) if not _put_back(s)]
         if left:
-            raise Refused("write", f"{error} These files could not be put back and are changed: {left}") from error
+            raise Refused(
+                "write", f"{error} These files could not be put back and are changed: {left}"
+            ) from error
         raise
 
 
@@ -99,10 +107,15 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
     for path, _ in wanted:
         work.reach.find(path, "read")
     with spots(work, wanted) as places:
-        unshown = {place.path: why for place in places if (why := work.reach.unshown(place.where()))}
+        unshown = {
+            place.path: why for place in places if (why := work.reach.unshown(place.where()))
+        }
         _no_file_twice(places)
         targets = iter(places[len(changes) :])
-        plan = [(c, place, next(targets) if c.to else None) for c, place in zip(changes, places, strict=False)]
+        plan = [
+            (c, place, next(targets) if c.to else None)
+            for c, place in zip(changes, places, strict=False)
+        ]
         if work.again:
             for place in places:
                 sweep(place, work.key)
@@ -112,23 +125,32 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
                 raise Refused("unknown", unknown(names))
             plan = [item for item, s in zip(plan, standings, strict=True) if s == "before"]
             if not plan:
-                return "The patch had already been applied before a restart interrupted the call; nothing was done now."
+                return (
+                    "The patch had already been applied before a restart interrupted the call; "
+                    "nothing was done now."
+                )
         try:
             steps = [step for item in plan for step in _steps(work, *item)]
         except BadPatch:
             if unshown:
                 path, why = next(iter(unshown.items()))
-                raise BadPatch(f"it does not fit. The lines of {path} are not shown: {why}") from None
+                raise BadPatch(
+                    f"it does not fit. The lines of {path} are not shown: {why}"
+                ) from None
             raise
         perform(work, steps)
         is_shown = not unshown
-        return "\n".join(_told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps))
+        return "\n".join(
+            _told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps)
+        )
 
 
 def unknown(paths: list[str]) -> str:
     return (
-        f"A restart interrupted this call, and whether it changed {', '.join(paths)} cannot be told: what is there now "
-        "is neither what the call expected nor what it would have made. Nothing was done now. Read before repeating it."
+        f"A restart interrupted this call, and whether it changed {', '.join(paths)} cannot be "
+        "told: what is there now "
+        "is neither what the call expected nor what it would have made. Nothing was done now. "
+        "Read before repeating it."
     )
 
 
@@ -139,10 +161,14 @@ def _no_file_twice(places: list[FileLocation]) -> None:
         where = os.fstat(place.dir_fd)
         other = seen.setdefault((where.st_dev, where.st_ino, place.name), place.path)
         if other is not place.path:
-            raise BadPatch(f"{other} and {place.path} are the same file; put all its hunks under one header")
+            raise BadPatch(
+                f"{other} and {place.path} are the same file; put all its hunks under one header"
+            )
 
 
-def _steps(work: FileCall, change: Change, spot: FileLocation, target: FileLocation | None) -> list[FileChange]:
+def _steps(
+    work: FileCall, change: Change, spot: FileLocation, target: FileLocation | None
+) -> list[FileChange]:
     if change.kind == "add":
         if spot.found is not None:
             raise BadPatch(f"{change.path}: it should be added, but it is there already")
@@ -153,23 +179,32 @@ def _steps(work: FileCall, change: Change, spot: FileLocation, target: FileLocat
     after = _patched(change, before, change.hunks, work.redactor.clean)
     if change.kind == "delete":
         if change.hunks and after:
-            raise BadPatch(f"{change.path}: it should be deleted, but it has more lines than the patch removes")
+            raise BadPatch(
+                f"{change.path}: it should be deleted, but it has more lines than the patch removes"
+            )
         return [FileChange(spot, before, None)]
     if target is None:
         return [FileChange(spot, before, after)]
     if target.found is not None:
-        raise BadPatch(f"{change.to}: {change.path} should be moved there, but there is a file already")
+        raise BadPatch(
+            f"{change.to}: {change.path} should be moved there, but there is a file already"
+        )
     return [FileChange(target, None, after, like=spot.found), FileChange(spot, before, None)]
 
 
-def _patched(change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[str], str] = str) -> bytes:
+def _patched(
+    change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[str], str] = str
+) -> bytes:
     if not hunks:
         return before
     if is_binary(before):
         raise BadPatch(f"{change.path}: it is a binary file")
     source = Text.of(before)
     if not source.is_exact:
-        raise BadPatch(f"{change.path}: it is not valid {source.encoding}, so it cannot be written back unharmed")
+        raise BadPatch(
+            f"{change.path}: it is not valid {source.encoding}, so it cannot be written back "
+            "unharmed"
+        )
     try:
         return source.encode(apply(source.text, hunks, clean))
     except BadPatch as error:
@@ -192,7 +227,10 @@ def _standing(change: Change, spot: FileLocation, target: FileLocation | None) -
     if spot.found is None:
         return "unknown"
     data = spot.read()
-    forward, back = _fits(change, data, change.hunks), _fits(change, data, [h.reversed() for h in change.hunks])
+    forward, back = (
+        _fits(change, data, change.hunks),
+        _fits(change, data, [h.reversed() for h in change.hunks]),
+    )
     if forward == back:
         return "unknown"
     return "before" if forward else "after"
@@ -225,5 +263,7 @@ def _told(work: FileCall, change: Change, step: FileChange, is_shown: bool) -> s
     said = f"{verb} {name}: {len(step.after)} bytes, sha256 {sha256(step.after)}"
     if change.kind == "add" or step.before is None or not is_shown:
         return said
-    diff = short_diff(*(work.redactor.clean(Text.of(data).text) for data in (step.before, step.after)))
+    diff = short_diff(
+        *(work.redactor.clean(Text.of(data).text) for data in (step.before, step.after))
+    )
     return f"{said}\n{diff}" if diff else said

@@ -15,17 +15,21 @@ PAGE = 32_768
 
 
 class ArtifactTool:
-    """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a character."""
+    """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a
+    character."""
 
     restart: Restart = "pure"
     risk: Risk = "read"
 
-    def __init__(self, read: Callable[[str, int, int | None], Awaitable[bytes]], page: int = PAGE) -> None:
+    def __init__(
+        self, read: Callable[[str, int, int | None], Awaitable[bytes]], page: int = PAGE
+    ) -> None:
         self._read = read
         self._page = page
         self.schema = ToolSchema(
             name="artifact",
-            description="Read part of an output that was cut. `id` is in the note at the cut; the others are bytes.",
+            description="Read part of an output that was cut. `id` is in the note at the cut; the "
+            "others are bytes.",
             parameters={
                 "type": "object",
                 "properties": {
@@ -42,7 +46,10 @@ class ArtifactTool:
         id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", self._page)
         ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
         if not isinstance(id, str) or not ints or offset < 0 or not 4 <= limit <= self._page:
-            return Answer(text=f"Invalid parameters: id, offset >= 0, limit from 4 to {self._page}.", error=True)
+            return Answer(
+                text=f"Invalid parameters: id, offset >= 0, limit from 4 to {self._page}.",
+                error=True,
+            )
         try:
             data = await self._read(id, offset, limit)
         except RetinueError as error:
@@ -51,7 +58,10 @@ class ArtifactTool:
         if not at_end:
             data = whole_characters(data)
         end = "that is the end" if at_end else f"go on with offset {offset + len(data)}"
-        return Answer(text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; {end}]")
+        return Answer(
+            text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; "
+            f"{end}]"
+        )
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("artifact starts no children")

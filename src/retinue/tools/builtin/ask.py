@@ -1,6 +1,5 @@
-"""`ask`: a question to whoever can answer it, the user or the parent. Who that is, is decided elsewhere; here it is
-made fit to be shown to a person.
-"""
+"""`ask`: a question to whoever can answer it, the user or the parent. Who that is, is decided
+elsewhere; here it is made fit to be shown to a person."""
 
 from __future__ import annotations
 
@@ -18,10 +17,15 @@ LONGEST = 10_000
 
 
 class AskArgs(ToolArguments, frozen=True):
-    question: Annotated[str, Meta(min_length=1, max_length=LONGEST, description="One clear question.")]
+    question: Annotated[
+        str, Meta(min_length=1, max_length=LONGEST, description="One clear question.")
+    ]
     options: Annotated[
         tuple[Annotated[str, Meta(max_length=1_000)], ...],
-        Meta(max_length=MOST_OPTIONS, description="Answers to choose from; leave it out for a free answer."),
+        Meta(
+            max_length=MOST_OPTIONS,
+            description="Answers to choose from; leave it out for a free answer.",
+        ),
     ] = ()
 
 
@@ -30,7 +34,8 @@ class AskTool(Builtin[AskArgs]):
 
     name: ClassVar[str] = "ask"
     description: ClassVar[str] = (
-        "Ask the user, or the agent that gave you your task, a question that you cannot answer yourself, and wait for "
+        "Ask the user, or the agent that gave you your task, a question that you cannot answer "
+        "yourself, and wait for "
         "the answer. Offer options when there are a few sensible ones."
     )
     Args: ClassVar[type[ToolArguments]] = AskArgs
@@ -41,9 +46,14 @@ class AskTool(Builtin[AskArgs]):
         question = several_lines(args.question).strip()
         options = [one_line(option) for option in args.options]
         if not question:
-            return Answer(text="Invalid parameters: the question is empty. Ask again in words.", error=True)
+            return Answer(
+                text="Invalid parameters: the question is empty. Ask again in words.", error=True
+            )
         if not all(options):
-            return Answer(text="Invalid parameters: an option is empty. Leave it out and ask again.", error=True)
+            return Answer(
+                text="Invalid parameters: an option is empty. Leave it out and ask again.",
+                error=True,
+            )
         lines = [f"{n}. {option}" for n, option in enumerate(options, 1)]
         return Ask(question="\n".join([question, *lines]))
 

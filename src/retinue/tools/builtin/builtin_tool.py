@@ -1,6 +1,5 @@
-"""What the built-in tools share: a struct describes the arguments, and what does not fit it becomes an answer that
-the model can act on.
-"""
+"""What the built-in tools share: a struct describes the arguments, and what does not fit it becomes
+an answer that the model can act on."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ A = TypeVar("A", bound=ToolArguments)
 
 
 class Builtin(Generic[A]):
-    """A subclass gives the class attributes and `call`. `subject` is the argument that permission patterns look at."""
+    """A subclass gives the class attributes and `call`. `subject` is the argument that permission
+    patterns look at."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -36,7 +36,9 @@ class Builtin(Generic[A]):
     never_waits: bool = False
 
     def __init__(self) -> None:
-        self.schema = ToolSchema(name=self.name, description=self.description, parameters=plain_schema(self.Args))
+        self.schema = ToolSchema(
+            name=self.name, description=self.description, parameters=plain_schema(self.Args)
+        )
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:

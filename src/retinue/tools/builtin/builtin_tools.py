@@ -1,4 +1,5 @@
-"""The built-in tools by name, and what they share in one runtime: its private folder, the sandbox, the leases."""
+"""The built-in tools by name, and what they share in one runtime: its private folder, the sandbox,
+the leases."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ NAMES = (
 
 
 class BuiltinTools:
-    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the kit."""
+    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the
+    kit."""
 
     def __init__(
         self,
@@ -68,7 +70,9 @@ class BuiltinTools:
 
     @cached_property
     def folder(self) -> Path:
-        folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-")) if self._folder is None else self._folder
+        folder = (
+            Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-")) if self._folder is None else self._folder
+        )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
@@ -79,20 +83,30 @@ class BuiltinTools:
     def tool(self, name: str) -> Tool:
         """The built-in tool of this name."""
         if name not in self._made:
-            made = ArtifactTool(self._store.get_artifact, self._page) if name == "artifact" else self._make(name)
+            made = (
+                ArtifactTool(self._store.get_artifact, self._page)
+                if name == "artifact"
+                else self._make(name)
+            )
             if made is None:
                 hint = did_you_mean(name, NAMES)
-                raise ConfigError(f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}")
+                raise ConfigError(
+                    f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}"
+                )
             self._made[name] = made
         return self._made[name]
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
-        """A run has ended: what it held here is given back; what it left running is stopped. A copy stays as long as
-        somebody works in it (`is_used`)."""
+        """A run has ended: what it held here is given back; what it left running is stopped. A copy
+        stays as long as somebody works in it (`is_used`)."""
         self.writers.over(run)
         self._is_used = is_used
         processes = self.__dict__.get("processes")
-        if (processes is None or not processes.has(run)) and not self.is_isolated(run) and not self._leaving:
+        if (
+            (processes is None or not processes.has(run))
+            and not self.is_isolated(run)
+            and not self._leaving
+        ):
             return None
         self._leaving.add(run)
         return self._tidy(is_used)
@@ -105,12 +119,19 @@ class BuiltinTools:
             try:
                 if await self._let_go(run, is_used):
                     self._leaving.discard(run)
-            except Exception as error:  # what one run has left behind must not end the others, nor the host
+            except (
+                Exception
+            ) as error:  # what one run has left behind must not end the others, nor the host
                 self._leaving.discard(run)
-                log.warning("what run %s has left could not be tidied up; its work stays where it is: %s", run, error)
+                log.warning(
+                    "what run %s has left could not be tidied up; its work stays where it is: %s",
+                    run,
+                    error,
+                )
 
     async def _let_go(self, run: str, is_used: Callable[[str], bool]) -> bool:
-        """Whether nothing of it is left to do: in a copy of its own somebody else may still work."""
+        """Whether nothing of it is left to do: in a copy of its own somebody else may still
+        work."""
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.run_over(run)
         if self.is_isolated(run):
@@ -120,8 +141,9 @@ class BuiltinTools:
         return True
 
     async def sweep(self, open_runs: set[str], is_used: Callable[[str], bool]) -> None:
-        """After a restart: the copies of runs that have ended go, and what git was given by a process that was killed.
-        (Their processes went with the last process.) However much a run has left, the start waits only a moment."""
+        """After a restart: the copies of runs that have ended go, and what git was given by a
+        process that was killed. (Their processes went with the last process.) However much a run
+        has left, the start waits only a moment."""
         await asyncio.to_thread(git_folders.sweep)
         if self._folder is not None and (self._folder / "worktrees").is_dir():
             await self.worktrees.sweep()
@@ -130,7 +152,8 @@ class BuiltinTools:
             await asyncio.wait([self._sweeping], timeout=SWEEP_SECONDS)
 
     async def forget_runs(self, known: Callable[[Iterable[str]], Awaitable[set[str]]]) -> None:
-        """Runs were forgotten: the records of their commands go too. `known` are those that are still on record."""
+        """Runs were forgotten: the records of their commands go too. `known` are those that are
+        still on record."""
         folder = None if self._folder is None else self._folder / "shell"
         if folder is None or not folder.is_dir():
             return
@@ -149,13 +172,15 @@ class BuiltinTools:
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.close()
         self.writers.close()
-        # What could not be put on a branch is still in its copy: it is not thrown away with the folder.
+        # What could not be put on a branch is still in its copy: it is not thrown away with the
+        # folder.
         is_empty = "worktrees" not in self.__dict__ or not self.worktrees.runs()
         if self._temporary and "folder" in self.__dict__ and is_empty:
             await asyncio.to_thread(folders.remove, self.folder)
 
     async def _finish(self) -> None:
-        """Tidy up for the last time: in a folder that stays, the next start does what takes too long now."""
+        """Tidy up for the last time: in a folder that stays, the next start does what takes too
+        long now."""
         is_used = (lambda place: False) if self._temporary else self._is_used
         works: list[asyncio.Future[None]] = [asyncio.ensure_future(self._tidy(is_used))]
         works += [self._sweeping] if self._sweeping is not None else []

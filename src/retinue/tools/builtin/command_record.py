@@ -1,6 +1,6 @@
-"""The record of one command on disk: that it was started, what it wrote, and how it ended. It outlives the runtime, so
-that a call which was cut off by a restart can be answered with what really happened.
-"""
+"""The record of one command on disk: that it was started, what it wrote, and how it ended. It
+outlives the runtime, so that a call which was cut off by a restart can be answered with what really
+happened."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class CommandEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandRecord:
-    """`write` keeps the first 16 MiB in a file and the last 32 KiB in memory, and counts the rest."""
+    """`write` keeps the first 16 MiB in a file and the last 32 KiB in memory, and counts the
+    rest."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,13 +64,18 @@ class CommandRecord:
         return self.folder.name
 
     def create(self, start: CommandStart) -> None:
-        """Durable before anything is started: where there is no folder, nothing was. (Blocks; not for the loop.)"""
+        """Durable before anything is started: where there is no folder, nothing was. (Blocks; not
+        for the loop.)"""
         try:
             self.folder.mkdir(mode=0o700)
         except FileExistsError:
-            raise Refused("call", "this call was started before; it is not started twice.") from None
+            raise Refused(
+                "call", "this call was started before; it is not started twice."
+            ) from None
         _write(self.folder / "start.json", msgspec.json.encode(start))
-        self._file = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.open(
+            self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         _sync(self.folder.parent)
 
     def write(self, data: bytes) -> None:
@@ -158,7 +164,8 @@ class CommandRecord:
 
 
 def plain(data: bytes) -> str:
-    """What a person would have read on a terminal: no escapes, no lines that were overwritten, nothing unseen."""
+    """What a person would have read on a terminal: no escapes, no lines that were overwritten,
+    nothing unseen."""
     text = data.decode("utf-8", "replace")
     if "\r" in text:
         text = OVERWRITTEN.sub("", text).replace("\r", "")

@@ -1,6 +1,5 @@
-"""`edit` and `write`: changing files. Both are `reconcile`: after a restart they look at the file first, and tell from
-its content whether the change was made.
-"""
+"""`edit` and `write`: changing files. Both are `reconcile`: after a restart they look at the file
+first, and tell from its content whether the change was made."""
 
 from __future__ import annotations
 
@@ -48,9 +47,12 @@ class EditTool(Changing[EditArgs]):
 
     name = "edit"
     description = (
-        "Change a file: replace `old`, which must be in it exactly once (with `all`: at least once), by `new`. Copy "
-        "`old` exactly, without line numbers. Or give only `patch`, a unified diff or a *** Begin Patch envelope, "
-        "which may add, change, move and delete several files: all or nothing. `expected_sha256` refuses a file that "
+        "Change a file: replace `old`, which must be in it exactly once (with `all`: at least "
+        "once), by `new`. Copy "
+        "`old` exactly, without line numbers. Or give only `patch`, a unified diff or a *** Begin "
+        "Patch envelope, "
+        "which may add, change, move and delete several files: all or nothing. `expected_sha256` "
+        "refuses a file that "
         "has changed since it was read."
     )
     Args = EditArgs
@@ -79,7 +81,9 @@ class EditTool(Changing[EditArgs]):
         try:
             return Answer(text=displayable(apply_patch(work, parse(clean(args.patch)))))
         except BadPatch as error:
-            return failed(displayable(f"The patch was not applied, and no file was changed: {error}"))
+            return failed(
+                displayable(f"The patch was not applied, and no file was changed: {error}")
+            )
 
 
 def _confused(args: EditArgs) -> str:
@@ -97,7 +101,10 @@ def _confused(args: EditArgs) -> str:
 
 def _bad_sha(text: str) -> str:
     if text and not SHA.fullmatch(text.lower()):
-        return "`expected_sha256` must be the hexadecimal digits that read has shown (at least 12 of them)"
+        return (
+            "`expected_sha256` must be the hexadecimal digits that read has shown (at least 12 "
+            "of them)"
+        )
     return ""
 
 
@@ -111,12 +118,20 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
             return failed(printable(f"{args.path}: it is a binary file; nothing was changed"))
         source = Text.of(before)
         if not source.is_exact:
-            return failed(printable(f"{args.path}: it is not valid {source.encoding}; nothing was changed"))
+            return failed(
+                printable(f"{args.path}: it is not valid {source.encoding}; nothing was changed")
+            )
         old, new = _with_line_ends(source, clean(args.old), clean(args.new))
-        is_expected = not args.expected_sha256 or sha256(before).startswith(args.expected_sha256.lower())
+        is_expected = not args.expected_sha256 or sha256(before).startswith(
+            args.expected_sha256.lower()
+        )
         if work.again:
             sweep(place, work.key)
-            state = standing(source.text, old, new) if not args.expected_sha256 or not is_expected else "before"
+            state = (
+                standing(source.text, old, new)
+                if not args.expected_sha256 or not is_expected
+                else "before"
+            )
             if state == "after":
                 return _already(args.path, before)
             if state == "unknown" or not is_expected:
@@ -127,7 +142,11 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
         if n == 0:
             near = nearest(work.redactor.clean(source.text), old)
             hint = f"Its lines are not shown: {unshown}" if unshown else near
-            return failed(displayable(f"{printable(args.path)}: `old` was not found; nothing was changed. {hint}"))
+            return failed(
+                displayable(
+                    f"{printable(args.path)}: `old` was not found; nothing was changed. {hint}"
+                )
+            )
         if n > 1 and not args.all:
             return failed(printable(f"{args.path}: {_where(source.text, old, n)}"))
         text = source.text.replace(old, new)
@@ -169,7 +188,8 @@ def _where(text: str, old: str, n: int) -> str:
         at = found + len(old)
     more = "" if n <= SHOWN_LINES else " and others"
     return (
-        f"`old` is in it {n} times, at lines {', '.join(lines)}{more}; nothing was changed. Add lines around it that "
+        f"`old` is in it {n} times, at lines {', '.join(lines)}{more}; nothing was changed. Add "
+        "lines around it that "
         "make it unique, or give all=true"
     )
 
@@ -185,8 +205,10 @@ class WriteTool(Changing[WriteArgs]):
 
     name = "write"
     description = (
-        "Write a whole file; missing directories are made. To replace a file that exists and is not empty, give as "
-        "`expected_sha256` the sha256 that read has shown: so nothing is overwritten that you have not seen. For small "
+        "Write a whole file; missing directories are made. To replace a file that exists and is "
+        "not empty, give as "
+        "`expected_sha256` the sha256 that read has shown: so nothing is overwritten that you "
+        "have not seen. For small "
         "changes use edit."
     )
     Args = WriteArgs
@@ -218,51 +240,87 @@ class WriteTool(Changing[WriteArgs]):
             return _written(f"Created {args.path}", after)
         if unshown:
             return _written(f"Wrote {args.path}", after)
-        return _written(f"Wrote {args.path}", after, *(work.redactor.clean(Text.of(d).text) for d in (before, after)))
+        return _written(
+            f"Wrote {args.path}",
+            after,
+            *(work.redactor.clean(Text.of(d).text) for d in (before, after)),
+        )
 
 
 def _refused(
-    work: FileCall, args: WriteArgs, place: FileLocation, before: bytes | None, after: bytes, unshown: str
+    work: FileCall,
+    args: WriteArgs,
+    place: FileLocation,
+    before: bytes | None,
+    after: bytes,
+    unshown: str,
 ) -> Answer | None:
-    """The answer when nothing is to be written: it is there already, or it would overwrite what is not known. Of a file
-    that may not be shown it does not tell whether somebody has guessed its content."""
+    """The answer when nothing is to be written: it is there already, or it would overwrite what is
+    not known. Of a file that may not be shown it does not tell whether somebody has guessed its
+    content."""
     expected = args.expected_sha256.lower()
     if work.again:
         sweep(place, work.key)
     if before == after and (work.again or not unshown):
-        return _already(args.path, after) if work.again else _written(f"{args.path} has this content", after)
+        return (
+            _already(args.path, after)
+            if work.again
+            else _written(f"{args.path} has this content", after)
+        )
     if before is None:
         return (
-            failed(printable(f"{args.path}: there is no such file (any more); leave expected_sha256 out to make it"))
+            failed(
+                printable(
+                    f"{args.path}: there is no such file (any more); leave expected_sha256 out to "
+                    "make it"
+                )
+            )
             if expected
             else None
         )
     if expected:
         if sha256(before).startswith(expected):
             return None
-        return failed(printable(unknown([args.path]))) if work.again else _changed(args.path, before, unshown)
+        return (
+            failed(printable(unknown([args.path])))
+            if work.again
+            else _changed(args.path, before, unshown)
+        )
     if not before:
         return None
     if work.again:
         return failed(printable(unknown([args.path])))
     if unshown:
-        return failed(printable(f"{args.path}: it exists, and what is in it may not be shown: {unshown}. Not written"))
+        return failed(
+            printable(
+                f"{args.path}: it exists, and what is in it may not be shown: {unshown}. Not "
+                "written"
+            )
+        )
     return failed(
         printable(
-            f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it and give its sha256 as "
+            f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it "
+            "and give its sha256 as "
             f"expected_sha256 to replace it (its sha256 is {sha256(before)}), or use edit"
         )
     )
 
 
 def _already(path: str, data: bytes) -> Answer:
-    told = f"The change of {path} had already been made when a restart interrupted the call; nothing was done now"
+    told = (
+        f"The change of {path} had already been made when a restart interrupted the call; "
+        "nothing was done now"
+    )
     return Answer(text=printable(f"{told}. sha256 {sha256(data)}"))
 
 
 def _changed(path: str, data: bytes, unshown: str) -> Answer:
     now = "" if unshown else f" (its sha256 is now {sha256(data)})"
-    return failed(printable(f"{path}: it has changed since you read it{now}; nothing was written. Read it again"))
+    return failed(
+        printable(
+            f"{path}: it has changed since you read it{now}; nothing was written. Read it again"
+        )
+    )
 
 
 def _written(what: str, data: bytes, old: str = "", new: str = "") -> Answer:

@@ -1,9 +1,9 @@
-"""The matcher of `search` where ripgrep cannot be used: a program of its own that needs nothing but Python, so that a
-pattern that never comes to an end can be killed (in a thread it would hold up everything else).
+"""The matcher of `search` where ripgrep cannot be used: a program of its own that needs nothing but
+Python, so that a pattern that never comes to an end can be killed (in a thread it would hold up
+everything else).
 
-It reads one line of JSON, then paths separated by NUL, relative to the directory that it inherits as a descriptor. It
-writes what `rg --json` writes, as far as `search` reads it.
-"""
+It reads one line of JSON, then paths separated by NUL, relative to the directory that it inherits
+as a descriptor. It writes what `rg --json` writes, as far as `search` reads it."""
 
 from __future__ import annotations
 
@@ -48,15 +48,21 @@ def content(root_fd: int, path: str) -> bytes:
 
 
 class Matcher:
-    """A pattern for bytes that are ASCII, where all dialects agree and bytes are quick, and one for any text."""
+    """A pattern for bytes that are ASCII, where all dialects agree and bytes are quick, and one for
+    any text."""
 
     def __init__(self, pattern: str, ignore_case: bool) -> None:
         flags = re.IGNORECASE if ignore_case else re.NOFLAG
         self.text = re.compile(pattern, flags)
-        self.ascii = re.compile(pattern.encode(), flags) if pattern.isascii() and "\\u" not in pattern else None
+        self.ascii = (
+            re.compile(pattern.encode(), flags)
+            if pattern.isascii() and "\\u" not in pattern
+            else None
+        )
 
     def could(self, data: bytes) -> bool:
-        """False when no line can match: one look at the whole for the common case that there is nothing."""
+        """False when no line can match: one look at the whole for the common case that there is
+        nothing."""
         if self.ascii is None or not data.isascii() or self.ascii.flags & re.MULTILINE:
             return True
         return _sees_lines(self.ascii.pattern) or self.ascii.search(data) is not None
@@ -68,11 +74,14 @@ class Matcher:
             return -1 if found is None else found.start()
         text = line.decode("utf-8", "surrogateescape")
         match = self.text.search(text)
-        return -1 if match is None else len(text[: match.start()].encode("utf-8", "surrogateescape"))
+        return (
+            -1 if match is None else len(text[: match.start()].encode("utf-8", "surrogateescape"))
+        )
 
 
 def _sees_lines(pattern: bytes) -> bool:
-    """Whether a pattern may see where a line begins or ends, so that a look at the whole proves nothing."""
+    """Whether a pattern may see where a line begins or ends, so that a look at the whole proves
+    nothing."""
     return any(c in pattern for c in (b"^", b"$", b"\\", b"(?", b"[^"))
 
 

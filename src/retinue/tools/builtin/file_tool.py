@@ -1,4 +1,5 @@
-"""What the file tools share: the roots of the caller, work in a thread, and every failure as an answer."""
+"""What the file tools share: the roots of the caller, work in a thread, and every failure as an
+answer."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred, hidden
 
-MAX_ANSWER = 60_000  # below the cap of a result, so that the note at the end is never what is cut off
+MAX_ANSWER = (
+    60_000  # below the cap of a result, so that the note at the end is never what is cut off
+)
 MAX_LINE = 2_000
 MAX_ERROR = 20_000
 
@@ -24,8 +27,8 @@ A = TypeVar("A", bound=ToolArguments)
 
 @dataclass(frozen=True, slots=True)
 class FileCall:
-    """One call of a file tool: where it may go, by which name it is known, whether it was called off, and who takes
-    secrets out of what is shown of a file, before any of it is cut off."""
+    """One call of a file tool: where it may go, by which name it is known, whether it was called
+    off, and who takes secrets out of what is shown of a file, before any of it is cut off."""
 
     reach: AllowedRoots
     key: str
@@ -35,7 +38,8 @@ class FileCall:
 
 
 class FileTool(Builtin[A]):
-    """A tool whose `work` is done in a thread. What it refuses, and what the file system refuses, is its answer."""
+    """A tool whose `work` is done in a thread. What it refuses, and what the file system refuses,
+    is its answer."""
 
     subject = "path"
     acts: tuple[str, ...] = READING
@@ -56,14 +60,24 @@ class FileTool(Builtin[A]):
         with caller.opening() as (mine, holding):
             forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
             given = (mine.held.read, mine.held.write)
-            reach = AllowedRoots.of(mine.root, *given, forbids, hidden(mine), holding, caller.private)
-            work = FileCall(reach=reach, key=caller.key, again=caller.again, stop=Event(), redactor=caller.redactor)
+            reach = AllowedRoots.of(
+                mine.root, *given, forbids, hidden(mine), holding, caller.private
+            )
+            work = FileCall(
+                reach=reach,
+                key=caller.key,
+                again=caller.again,
+                stop=Event(),
+                redactor=caller.redactor,
+            )
             try:
                 return await self.perform(work, args)
             except (Refused, NotFound) as error:
                 return failed(printable(str(error)))
             except OSError as error:
-                return failed(f"The file system refused it: {error.strerror or error}. Nothing was changed.")
+                return failed(
+                    f"The file system refused it: {error.strerror or error}. Nothing was changed."
+                )
             finally:
                 work.stop.set()
 
@@ -90,13 +104,15 @@ def beneath(root: Root, fd: int) -> str:
 
 
 def prefix_of(reach: AllowedRoots, root: Root) -> str:
-    """What to put before a path beneath `root` so that the run can use it: nothing when it is the run's own root."""
+    """What to put before a path beneath `root` so that the run can use it: nothing when it is the
+    run's own root."""
     shown = reach.shown(root.path, "")
     return "" if shown == "." else shown.rstrip("/") + "/"
 
 
 def printable(text: str) -> str:
-    """One line that can be stored and shown: bytes that are not text, and characters that are not seen, are escaped."""
+    """One line that can be stored and shown: bytes that are not text, and characters that are not
+    seen, are escaped."""
     return reveal(text, keep="")
 
 

@@ -1,7 +1,6 @@
-"""`git`: looking at the history without changing anything. Sub-commands and options are taken from a list, the
-settings are ours and not the repository's (`sandbox/git_repository.py`), and it runs in the sandbox, where the
-workspace is read-only.
-"""
+"""`git`: looking at the history without changing anything. Sub-commands and options are taken from
+a list, the settings are ours and not the repository's (`sandbox/git_repository.py`), and it runs in
+the sandbox, where the workspace is read-only."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ from retinue.tools.builtin.run_processes import Processes
 SECONDS = 60.0
 HEAD, TAIL = 192 << 10, 64 << 10
 
-# `--name=` takes a value, behind the sign or as the next word; `-x#` may have a number behind it, `-x*` anything.
+# `--name=` takes a value, behind the sign or as the next word; `-x#` may have a number behind it,
+# `-x*` anything.
 RANGE = """
     --all --branches --tags --remotes --not --first-parent --no-merges --merges --reverse --since= --until=
     --after= --before= --author= --committer= --grep= -i --regexp-ignore-case --invert-grep --max-count= -n# -#
@@ -77,7 +77,10 @@ ALWAYS = {
 
 
 class GitArguments(ToolArguments, frozen=True, kw_only=True):
-    args: Annotated[list[str], Meta(min_length=1, max_length=200, description='e.g. ["log", "--oneline", "-n20"]')]
+    args: Annotated[
+        list[str],
+        Meta(min_length=1, max_length=200, description='e.g. ["log", "--oneline", "-n20"]'),
+    ]
 
 
 class GitTool(Builtin[GitArguments]):
@@ -85,7 +88,8 @@ class GitTool(Builtin[GitArguments]):
 
     name = "git"
     description = (
-        "Look at the git repository of the workspace; nothing is changed. `args` are the words after `git`, the first "
+        "Look at the git repository of the workspace; nothing is changed. `args` are the words "
+        "after `git`, the first "
         f"of them one of: {', '.join(OPTIONS)} (branch and tag only list)."
     )
     Args = GitArguments
@@ -108,10 +112,16 @@ class GitTool(Builtin[GitArguments]):
                 repository = await asyncio.to_thread(find, command.cwd)
                 if not beneath(repository.top, command.read):
                     raise Refused(
-                        "git", f"{command.cwd} is not a git repository; one above it is out of this run's reach."
+                        "git",
+                        f"{command.cwd} is not a git repository; one above it is out of this "
+                        "run's reach.",
                     )
                 async with opened(repository, given=command.read, logs=True) as ours:
-                    own = {name: value for name, value in ours.environ.items() if name.startswith("GIT_")}
+                    own = {
+                        name: value
+                        for name, value in ours.environ.items()
+                        if name.startswith("GIT_")
+                    }
                     read = (*command.read, ours.folder)
                     command = replace(command, env={**command.env, **own}, read=read, network=False)
                     running = await self._processes.sandbox().start(command, wrote)
@@ -121,10 +131,14 @@ class GitTool(Builtin[GitArguments]):
         except RetinueError as error:
             return Answer(text=str(error), error=True)
         if ended.why:
-            reason = "it took too long" if ended.why == "timeout" else f"it was cut off ({ended.why})"
+            reason = (
+                "it took too long" if ended.why == "timeout" else f"it was cut off ({ended.why})"
+            )
             return Answer(text=f"git did not finish: {reason}.\n{kept.shown()}", error=True)
         if ended.code:
-            return Answer(text=f"git ended with exit code {ended.code}.\n{kept.shown()}", error=True)
+            return Answer(
+                text=f"git ended with exit code {ended.code}.\n{kept.shown()}", error=True
+            )
         return Answer(text=kept.shown() or "(no output)")
 
     def summary(self, args: dict[str, Any]) -> str:
@@ -152,16 +166,22 @@ class HeadTail:
         n_cut = self._n - len(self._head) - len(tail)
         if n_cut <= 0:
             return plain(bytes(self._head) + tail)
-        note = f"[cut: {n_cut} of {self._n} bytes are not shown; ask for less, with -n, --stat or paths]"
+        note = (
+            f"[cut: {n_cut} of {self._n} bytes are not shown; ask for less, with -n, --stat or "
+            "paths]"
+        )
         return f"{plain(whole_characters(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
 
 
 def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tuple[str, ...]:
-    """The whole command line, or `Refused` naming the word that is not on the list. `guard` may change the words once
-    they are checked."""
+    """The whole command line, or `Refused` naming the word that is not on the list. `guard` may
+    change the words once they are checked."""
     name, *rest = (clean(word) for word in words)
     if name not in OPTIONS:
-        raise Refused("git", f"Invalid parameters: git {name!r} is not offered. There is: {', '.join(OPTIONS)}.")
+        raise Refused(
+            "git",
+            f"Invalid parameters: git {name!r} is not offered. There is: {', '.join(OPTIONS)}.",
+        )
     pattern = _pattern(name)
     for word in rest:
         if "\0" in word:
@@ -169,7 +189,10 @@ def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tu
         if word == "--":
             break
         if word.startswith("-") and not pattern.fullmatch(word):
-            raise Refused("git", f"Invalid parameters: option {word!r} of git {name} is not offered. {_offer(name)}")
+            raise Refused(
+                "git",
+                f"Invalid parameters: option {word!r} of git {name} is not offered. {_offer(name)}",
+            )
     name, *rest = guard([name, *git_cuts.whole(name, rest)])
     always = () if "--show-current" in rest else ALWAYS.get(name, ())
     return (program(), "--no-pager", name, *always, *rest)

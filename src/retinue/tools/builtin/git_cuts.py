@@ -1,6 +1,6 @@
-"""Where git would cut text that it shows: half a secret is not recognised as one, so nothing is cut before it is
-cleaned. Options and placeholders that cut, wrap or rewrite are refused, and names are listed whole.
-"""
+"""Where git would cut text that it shows: half a secret is not recognised as one, so nothing is cut
+before it is cleaned. Options and placeholders that cut, wrap or rewrite are refused, and names are
+listed whole."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import re
 
 from retinue.errors import Refused
 
-# Of `--format` for commits all that shows a field whole. Not `%<(`, `%>(` and `%w(`, which cut and wrap; not `%f`,
-# `%al` and trailers, which show a part.
+# Of `--format` for commits all that shows a field whole. Not `%<(`, `%>(` and `%w(`, which cut and
+# wrap; not `%f`, `%al` and trailers, which show a part.
 COMMIT = re.compile(
     r"%(?:%|n|x[0-9A-Fa-f]{2}|[-+ ]?(?:[HhTtPpDdSsbBNme]|[ac][nNeEdDrtiIsSh]|g[dDnNeEs]|G[?GSKFPT]"
     r"|C(?:red|green|blue|reset|\([\w,; #-]*\))|\((?:describe|decorate)(?::[^()%]*)?\)))"
 )
-# The same for branches and tags, whose fields have names: not `align`, and no modifier that takes a part.
+# The same for branches and tags, whose fields have names: not `align`, and no modifier that takes a
+# part.
 REF = re.compile(
     r"%(?:%|[0-9A-Fa-f]{2}|\(\*?(?:refname(?::short|:lstrip=2)?|objectname(?::short(?:=\d+)?)?|(?:object)?type"
     r"|objectsize|HEAD|symref(?::short)?|worktreepath|(?:upstream|push)(?::(?:short|track|trackshort|remotename))?"
@@ -26,24 +27,31 @@ PRETTY = ("", "oneline", "short", "medium", "full", "fuller", "reference", "raw"
 """Not `email` and `mboxrd`: they fold long lines and encode words in pieces."""
 WHOLE_NAMES = ("--stat-width=9000", "--stat-name-width=8000", "--stat-graph-width=40")
 STAT = re.compile(r"--stat(?:=|$)|--compact-summary$")
-# The line above a hunk, which git cuts after 80 bytes, or 40, stands behind the numbers. Before them stands the graph.
+# The line above a hunk, which git cuts after 80 bytes, or 40, stands behind the numbers. Before
+# them stands the graph.
 HUNK = re.compile(rb"(@@+)(?: [-+]\d+(?:,\d+)?)+ \1")
 GRAPH = re.compile(rb"[|/\\_ ]*")
 LINE = 4096
 
 
 def whole(name: str, words: list[str]) -> list[str]:
-    """The words behind the name of a command, so that it shows names whole. Raises `Refused` for a format with which it
-    would show a part of something."""
+    """The words behind the name of a command, so that it shows names whole. Raises `Refused` for a
+    format with which it would show a part of something."""
     at = words.index("--") if "--" in words else len(words)
     options, paths = words[:at], words[at:]
     for word, after in zip(options, (*options[1:], ""), strict=False):
         option, sign, value = word.partition("=")
         if not _is_whole(name, option, value if sign else "" if option == "--pretty" else after):
-            raise Refused("git", f"Invalid parameters: {word!r} of git {name} would cut or change text.")
+            raise Refused(
+                "git", f"Invalid parameters: {word!r} of git {name} would cut or change text."
+            )
     if not any(STAT.match(word) for word in options):
         return words
-    return [*WHOLE_NAMES, *("--stat" if word.startswith("--stat=") else word for word in options), *paths]
+    return [
+        *WHOLE_NAMES,
+        *("--stat" if word.startswith("--stat=") else word for word in options),
+        *paths,
+    ]
 
 
 def _is_whole(name: str, option: str, value: str) -> bool:
@@ -57,7 +65,8 @@ def _is_whole(name: str, option: str, value: str) -> bool:
 
 
 class Hunks:
-    """The output of a diff, as it comes, without what git repeats of another line in the header of a hunk."""
+    """The output of a diff, as it comes, without what git repeats of another line in the header of
+    a hunk."""
 
     def __init__(self, words: list[str]) -> None:
         self._has_graph, self._held, self._is_inside = "--graph" in words, b"", False

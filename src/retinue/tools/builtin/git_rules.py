@@ -1,6 +1,5 @@
-"""What `git` may show to a run that is kept from reading some files: they are left out of every diff, and no content is
-asked for by another name.
-"""
+"""What `git` may show to a run that is kept from reading some files: they are left out of every
+diff, and no content is asked for by another name."""
 
 from __future__ import annotations
 
@@ -13,15 +12,34 @@ from retinue.sandbox.protected_paths import home_directories
 from retinue.tools.base import Caller
 from retinue.tools.file_rules import READING, barred, hidden_patterns
 
-# A file of a commit or of the index, where the commit is written plainly: anything else before the colon could be a
-# commit after all.
+# A file of a commit or of the index, where the commit is written plainly: anything else before the
+# colon could be a commit after all.
 FILE = re.compile(r"([^\s:{}]*):([0-3]:)?([^/:].*)", re.DOTALL)
 FORMATS = (
-    *("-p", "-s", "-U", "--patch", "--no-patch", "--raw", "--summary", "--name", "--stat", "--numstat", "--shortstat"),
+    *(
+        "-p",
+        "-s",
+        "-U",
+        "--patch",
+        "--no-patch",
+        "--raw",
+        "--summary",
+        "--name",
+        "--stat",
+        "--numstat",
+        "--shortstat",
+    ),
     *("--dirstat", "--unified"),
 )
 # The options of `diff` that take the next word for their value.
-VALUED = {"-S": "", "-G": "", "-U": "", "--unified": "=", "--diff-algorithm": "=", "--diff-filter": "="}
+VALUED = {
+    "-S": "",
+    "-G": "",
+    "-U": "",
+    "--unified": "=",
+    "--diff-algorithm": "=",
+    "--diff-filter": "=",
+}
 RANGE = re.compile(r"(\.\.\.?)")
 # Without anything in it; what is new in a commit is shown against it.
 EMPTY = (
@@ -32,7 +50,8 @@ PARENTS = re.compile(r"\^(?:!|@|-\d*)")
 
 
 def guarded(words: list[str], caller: Caller) -> list[str]:
-    """The words of a git command with which it shows nothing that the run may not read, or `Refused`."""
+    """The words of a git command with which it shows nothing that the run may not read, or
+    `Refused`."""
     top = _top(caller.root)
     patterns = hidden_patterns(caller, top)
     left_out = [f":(top,exclude,glob){_escaped(pattern)}" for pattern in patterns]
@@ -40,8 +59,14 @@ def guarded(words: list[str], caller: Caller) -> list[str]:
     if not left_out:
         return words
     name, *rest = words
-    if "--" not in rest:  # git would guess which words are paths; with ours behind it, it has to be told
-        paths = [w for w in rest if not w.startswith("-") and os.path.lexists(os.path.join(caller.root, w))]
+    if (
+        "--" not in rest
+    ):  # git would guess which words are paths; with ours behind it, it has to be told
+        paths = [
+            w
+            for w in rest
+            if not w.startswith("-") and os.path.lexists(os.path.join(caller.root, w))
+        ]
         rest = [*(w for w in rest if w not in paths), "--", *paths]
     at = rest.index("--")
     options = [w for w in rest[:at] if w.startswith("-")]
@@ -61,9 +86,16 @@ def guarded(words: list[str], caller: Caller) -> list[str]:
         base = caller.root if found[3].startswith(("./", "../")) else top
         _ask(caller, os.path.normpath(os.path.join(base, found[3])), found[0], top)
     if name == "show" and not (files and len(files) == len(plain)):
-        # As `show` does it, but an object that is no commit is passed over: it could be a file without its name.
+        # As `show` does it, but an object that is no commit is passed over: it could be a file
+        # without its name.
         is_told = any(w.startswith(FORMATS) for w in options)
-        return ["log", "--no-walk=unsorted", *(() if is_told else ("--patch", "--cc")), *rest[:at], *ending]
+        return [
+            "log",
+            "--no-walk=unsorted",
+            *(() if is_told else ("--patch", "--cc")),
+            *rest[:at],
+            *ending,
+        ]
     return [name, *(_of_commit(word) for word in rest[:at]), *ending]
 
 
@@ -74,8 +106,9 @@ def _of_commit(word: str) -> str:
 
 
 def _commits(words: list[str]) -> list[str]:
-    """The words of `diff`, each of which is a commit or an option: a directory or a file that is named by a hash, or by
-    what stands behind a colon, would be shown without its place, and so without any rule on it."""
+    """The words of `diff`, each of which is a commit or an option: a directory or a file that is
+    named by a hash, or by what stands behind a colon, would be shown without its place, and so
+    without any rule on it."""
     found: list[str] = []
     waiting = iter(words)
     for word in waiting:
@@ -86,7 +119,8 @@ def _commits(words: list[str]) -> list[str]:
         elif ":" in word:
             raise Refused(
                 "git",
-                f"{word!r} names a file or directory apart from its place, and some are kept from this run; nothing "
+                f"{word!r} names a file or directory apart from its place, and some are kept from "
+                "this run; nothing "
                 "was run. Write commits, and paths behind --.",
             )
         else:
@@ -104,17 +138,24 @@ def _commit(part: str) -> str:
 
 
 def _secrets(top: str) -> list[str]:
-    """What is kept from models in the home directories that are, or lie in, a repository: it may be in its history."""
+    """What is kept from models in the home directories that are, or lie in, a repository: it may be
+    in its history."""
     found = []
     for home in home_directories():
         if home == top or home.startswith(top.rstrip("/") + "/"):
-            found += [os.path.normpath(f"{os.path.relpath(home, top)}/{'/'.join(secret)}") for secret in SECRETS]
+            found += [
+                os.path.normpath(f"{os.path.relpath(home, top)}/{'/'.join(secret)}")
+                for secret in SECRETS
+            ]
     return found
 
 
 def _sent(caller: Caller, path: str) -> str:
-    """A path as it is in the directory that the run was sent to, also when it works in a copy of it."""
-    return os.path.normpath(os.path.join(caller.spec.order.cwd or caller.root, os.path.relpath(path, caller.root)))
+    """A path as it is in the directory that the run was sent to, also when it works in a copy of
+    it."""
+    return os.path.normpath(
+        os.path.join(caller.spec.order.cwd or caller.root, os.path.relpath(path, caller.root))
+    )
 
 
 def _refuse_content(name: str, options: list[str]) -> None:
@@ -126,7 +167,10 @@ def _refuse_content(name: str, options: list[str]) -> None:
         "tag": [w for w in options if w.startswith("--format")],
     }.get(name)
     if bad:
-        raise Refused("git", f"option {bad[0]!r} could show files that a rule keeps from this run; nothing was run.")
+        raise Refused(
+            "git",
+            f"option {bad[0]!r} could show files that a rule keeps from this run; nothing was run.",
+        )
 
 
 def _ask(caller: Caller, path: str, word: str, top: str) -> None:

@@ -1,4 +1,5 @@
-"""HTML read in one pass, in linear time and without recursion, whatever is wrong with it: tokens, then Markdown.
+"""HTML read in one pass, in linear time and without recursion, whatever is wrong with it: tokens,
+then Markdown.
 
 Scripts, styles and what a page hides are left out: they are not what a person would read.
 """
@@ -21,11 +22,38 @@ _WANTED = {"href", "src", "alt", "title", "hidden", "style", "aria-hidden", "sta
 _LONGEST_NAME = 40
 
 _VOID = {
-    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"),
+    *(
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    ),
 }
 _RAW = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"}
 _DROPPED = {
-    *("script", "style", "template", "iframe", "noembed", "noframes", "object", "canvas", "svg", "math", "audio"),
+    *(
+        "script",
+        "style",
+        "template",
+        "iframe",
+        "noembed",
+        "noframes",
+        "object",
+        "canvas",
+        "svg",
+        "math",
+        "audio",
+    ),
     *("video", "select", "datalist", "head", "textarea", "dialog"),
 }
 _HIDING = re.compile(
@@ -53,7 +81,8 @@ _ENDS: dict[str, frozenset[str]] = {
 _BREAKS_P = frozenset(
     re.findall(
         r"\w+",
-        "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr main "
+        "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 "
+        "h5 h6 header hr main "
         "nav ol p pre section table ul",
     )
 )
@@ -107,7 +136,9 @@ def tokens(source: str) -> Iterator[Token]:
             yield token
             if token.value in _RAW:
                 text, at = _raw(source, token.value, at)
-                yield Token("text", html.unescape(text) if token.value in ("title", "textarea") else text)
+                yield Token(
+                    "text", html.unescape(text) if token.value in ("title", "textarea") else text
+                )
                 yield Token("close", token.value)
 
 
@@ -117,7 +148,8 @@ def _behind(source: str, needle: str, at: int) -> int:
 
 
 def _tag(source: str, name: re.Match[str]) -> tuple[Token, int]:
-    """The tag that begins with `name`, and where it ends; behind the end of the source when it does not."""
+    """The tag that begins with `name`, and where it ends; behind the end of the source when it does
+    not."""
     attributes: dict[str, str] = {}
     token = Token("open", name[0][:_LONGEST_NAME].lower(), attributes)
     at = name.end()
@@ -172,7 +204,8 @@ def _mark_layout(found: list[Token]) -> None:
 
 
 class _Reader:
-    """Keeps the open elements, so that each end tag ends what it should, and passes on what can be seen."""
+    """Keeps the open elements, so that each end tag ends what it should, and passes on what can be
+    seen."""
 
     def __init__(self, writer: MarkdownWriter) -> None:
         self.title = ""
@@ -254,7 +287,8 @@ def read(
     cap: int = 2_000_000,
     is_over: Callable[[], bool] = lambda: False,
 ) -> HtmlPage:
-    """A page as Markdown, or as plain text; links are made absolute from `base`. `is_over` ends the reading early."""
+    """A page as Markdown, or as plain text; links are made absolute from `base`. `is_over` ends the
+    reading early."""
     writer = MarkdownWriter(base, plain=plain, cap=cap)
     reader = _Reader(writer)
     found = list(takewhile(lambda _: not is_over(), tokens(source)))

@@ -1,4 +1,5 @@
-"""Markdown written as the elements of a page come and go: a buffer for the line at hand, stacks for what it is in."""
+"""Markdown written as the elements of a page come and go: a buffer for the line at hand, stacks for
+what it is in."""
 
 from __future__ import annotations
 
@@ -11,11 +12,22 @@ DEEPEST = 12
 LONGEST_LINK = 2_000
 
 _BR, _MARK = "\x00", "\x01"
-_INLINE = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`", "kbd": "`", "samp": "`", "del": "~~", "s": "~~"}
+_INLINE = {
+    "strong": "**",
+    "b": "**",
+    "em": "*",
+    "i": "*",
+    "code": "`",
+    "kbd": "`",
+    "samp": "`",
+    "del": "~~",
+    "s": "~~",
+}
 _BLOCKS = frozenset(
     re.findall(
         r"\w+",
-        "address article aside body details dd div dl dt fieldset figcaption figure footer form header hgroup html "
+        "address article aside body details dd div dl dt fieldset figcaption figure footer form "
+        "header hgroup html "
         "legend main nav p section summary caption tbody thead tfoot center label button",
     )
 )
@@ -23,7 +35,8 @@ _BAD = re.compile(r"[\x00-\x20\x7f]")
 
 
 class MarkdownWriter:
-    """`open`, `text` and `close` in the order of the page; `finish` gives the whole. Nesting must be proper."""
+    """`open`, `text` and `close` in the order of the page; `finish` gives the whole. Nesting must
+    be proper."""
 
     def __init__(self, base: str, *, plain: bool, cap: int) -> None:
         self._base = base
@@ -78,7 +91,9 @@ class MarkdownWriter:
             self._boundary()
             self._gap = not self._lists
             start = attributes.get("start", "")
-            self._lists.append((int(start) if start.isdigit() and len(start) < 9 else 1) if name == "ol" else None)
+            self._lists.append(
+                (int(start) if start.isdigit() and len(start) < 9 else 1) if name == "ol" else None
+            )
         elif name == "li":
             self._item()
         elif name == "blockquote":
@@ -152,7 +167,10 @@ class MarkdownWriter:
         if not self._line:
             return ""
         self._end_link()
-        line, opened = self._line, [] if self._plain else [_MARK + sign for sign, n in self._marks.items() if n]
+        line, opened = (
+            self._line,
+            [] if self._plain else [_MARK + sign for sign, n in self._marks.items() if n],
+        )
         self._line = opened[:]  # what is emphasised here is so in the next block too
         if not _has_words(line):
             return ""
@@ -218,7 +236,9 @@ class MarkdownWriter:
         alt = " ".join(attributes.get("alt", "").split())[:500]
         url = self._absolute(attributes.get("src", ""))
         if alt and self._pre is None:
-            self._line.append(f"![{alt}]({url})" if url and not self._plain and self._link is None else alt)
+            self._line.append(
+                f"![{alt}]({url})" if url and not self._plain and self._link is None else alt
+            )
 
     def _end_pre(self) -> None:
         if self._pre is None:

@@ -1,4 +1,5 @@
-"""Why a text that should be replaced was not found: the lines of the file that come nearest to it."""
+"""Why a text that should be replaced was not found: the lines of the file that come nearest to
+it."""
 
 from __future__ import annotations
 
@@ -41,16 +42,27 @@ def _but_for_spaces(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _alike(lines: list[str], key: str) -> list[int]:
-    """Few lines are compared in full: those that share most words with the one that is looked for."""
+    """Few lines are compared in full: those that share most words with the one that is looked
+    for."""
     key = key.strip()[:MAX_WIDTH]
     words = set(re.findall(r"\w+", key))
-    scored = [(len(words & set(re.findall(r"\w+", line[:MAX_WIDTH]))), -i) for i, line in enumerate(lines)]
-    best = [-i for n, i in sorted(scored, reverse=True)[:N_CANDIDATES] if n or len(lines) <= 4 * N_CANDIDATES]
-    ratios = {i: difflib.SequenceMatcher(None, key, lines[i].strip()[:MAX_WIDTH]).ratio() for i in best}
+    scored = [
+        (len(words & set(re.findall(r"\w+", line[:MAX_WIDTH]))), -i) for i, line in enumerate(lines)
+    ]
+    best = [
+        -i
+        for n, i in sorted(scored, reverse=True)[:N_CANDIDATES]
+        if n or len(lines) <= 4 * N_CANDIDATES
+    ]
+    ratios = {
+        i: difflib.SequenceMatcher(None, key, lines[i].strip()[:MAX_WIDTH]).ratio() for i in best
+    }
     good = sorted((i for i in best if ratios[i] >= 0.5), key=lambda i: (-ratios[i], i))
     return sorted(good[:N_SHOWN])
 
 
 def _numbered(lines: list[str], start: int, n: int) -> str:
     shown = lines[start : start + min(n, 20)]
-    return "\n".join(f"{start + i + 1}\t{displayable(line)[:MAX_WIDTH]}" for i, line in enumerate(shown))
+    return "\n".join(
+        f"{start + i + 1}\t{displayable(line)[:MAX_WIDTH]}" for i, line in enumerate(shown)
+    )

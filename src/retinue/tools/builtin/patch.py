@@ -1,6 +1,6 @@
-"""Patches as models write them: unified diffs and the `*** Begin Patch` envelope, read into the same changes and
-applied to lines. Line numbers and counts are hints, because models miscount; the lines themselves must be there.
-"""
+"""Patches as models write them: unified diffs and the `*** Begin Patch` envelope, read into the
+same changes and applied to lines. Line numbers and counts are hints, because models miscount; the
+lines themselves must be there."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BadPatch(ValueError):
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines that are there, and what they become. `at` is where they are said to be (from 0), `to` where they will be;
-    `anchors` are lines that stand somewhere above; `*_eol` says whether the last line of a side ends with a line feed
-    (None: not told)."""
+    """Lines that are there, and what they become. `at` is where they are said to be (from 0), `to`
+    where they will be; `anchors` are lines that stand somewhere above; `*_eol` says whether the
+    last line of a side ends with a line feed (None: not told)."""
 
     at: int | None = None
     anchors: list[str] = field(default_factory=list)
@@ -36,7 +36,16 @@ class Hunk:
     to: int | None = None
 
     def reversed(self) -> Hunk:
-        return Hunk(self.to, self.anchors, self.new, self.old, self.new_eol, self.old_eol, self.at_end, self.at)
+        return Hunk(
+            self.to,
+            self.anchors,
+            self.new,
+            self.old,
+            self.new_eol,
+            self.old_eol,
+            self.at_end,
+            self.at,
+        )
 
 
 @dataclass(slots=True)
@@ -61,7 +70,10 @@ def parse(text: str) -> list[Change]:
     start = next((i for i, line in enumerate(lines) if line.strip() == "*** Begin Patch"), None)
     changes = _envelope(lines[start + 1 :]) if start is not None else _unified(lines)
     if not changes:
-        raise BadPatch("no change was found in it; give a unified diff (---, +++, @@) or a *** Begin Patch envelope")
+        raise BadPatch(
+            "no change was found in it; give a unified diff (---, +++, @@) or a *** Begin Patch "
+            "envelope"
+        )
     if len(changes) > MAX_CHANGES:
         raise BadPatch(f"it changes {len(changes)} files; at most {MAX_CHANGES} are taken at once")
     names = [c.path for c in changes] + [c.to for c in changes if c.to]
@@ -94,7 +106,9 @@ def _envelope(lines: list[str]) -> list[Change]:
             continue
         if not changes:
             if line.strip():
-                raise BadPatch(f"line {number}: a *** Add File, Update File or Delete File header is missing")
+                raise BadPatch(
+                    f"line {number}: a *** Add File, Update File or Delete File header is missing"
+                )
             continue
         change = changes[-1]
         if line.startswith("*** Move to: ") and change.kind == "update":
@@ -118,7 +132,9 @@ def _envelope(lines: list[str]) -> list[Change]:
                 change.hunks.append(hunk)
             _take(hunk, line)
         elif line.strip():
-            raise BadPatch(f"line {number}: it does not start with +, -, a space, @@ or ***: {line[:80]}")
+            raise BadPatch(
+                f"line {number}: it does not start with +, -, a space, @@ or ***: {line[:80]}"
+            )
     raise BadPatch("the line *** End Patch is missing; the patch may have been cut")
 
 
@@ -149,17 +165,22 @@ def _unified(lines: list[str]) -> list[Change]:
             i += 1
         elif line.startswith("@@"):
             if not changes:
-                raise BadPatch(f"line {i + 1}: a hunk comes before the --- and +++ lines that name its file")
+                raise BadPatch(
+                    f"line {i + 1}: a hunk comes before the --- and +++ lines that name its file"
+                )
             i = _hunk(changes[-1], lines, i)
             continue
-        elif line.startswith(("deleted file mode", "new file mode")) and (plain := _empty_file(lines, i)):
+        elif line.startswith(("deleted file mode", "new file mode")) and (
+            plain := _empty_file(lines, i)
+        ):
             changes.append(Change("delete" if line.startswith("d") else "add", plain))
         i += 1
     return changes
 
 
 def _empty_file(lines: list[str], i: int) -> str:
-    """The name of a file that comes or goes without a hunk, from the `diff --git a/x b/x` line above; else ""."""
+    """The name of a file that comes or goes without a hunk, from the `diff --git a/x b/x` line
+    above; else ""."""
     if any(later.startswith("--- ") for later in lines[i + 1 : i + 4]):
         return ""
     for line in reversed(lines[max(0, i - 3) : i]):
@@ -193,14 +214,19 @@ def _unquoted(name: str) -> str:
         return name
     raw = re.sub(
         rb'\\([0-7]{3}|["\\abtnvfr])',
-        lambda m: bytes([int(m[1], 8) & 255]) if len(m[1]) == 3 else {b"t": b"\t", b"n": b"\n"}.get(m[1], m[1]),
+        lambda m: (
+            bytes([int(m[1], 8) & 255])
+            if len(m[1]) == 3
+            else {b"t": b"\t", b"n": b"\n"}.get(m[1], m[1])
+        ),
         name[1:-1].encode("utf-8", "replace"),
     )
     return raw.decode("utf-8", "replace")
 
 
 def _hunk(change: Change, lines: list[str], i: int) -> int:
-    """Read one hunk; where it ends is told by its counts if they fit, else by its lines. Returns the line behind it."""
+    """Read one hunk; where it ends is told by its counts if they fit, else by its lines. Returns
+    the line behind it."""
     header = HUNK.match(lines[i])
     hunk = Hunk(at=int(header[1]) - 1, to=int(header[3]) - 1) if header else Hunk()
     n_old, n_new = (int(header[2] or 1), int(header[4] or 1)) if header else (-1, -1)
@@ -220,7 +246,12 @@ def _hunk(change: Change, lines: list[str], i: int) -> int:
             break
         if line == "" and (is_full or all(rest == "" for rest in lines[i:])):
             break
-        if line.startswith("--- ") and _ends(lines, i) and i + 2 < len(lines) and lines[i + 2].startswith("@@"):
+        if (
+            line.startswith("--- ")
+            and _ends(lines, i)
+            and i + 2 < len(lines)
+            and lines[i + 2].startswith("@@")
+        ):
             break
         _take(hunk, line)
         i += 1
@@ -240,8 +271,8 @@ def _ends(lines: list[str], i: int) -> bool:
 
 
 def apply(text: str, hunks: list[Hunk], clean: Callable[[str], str] = str) -> str:
-    """The text with all hunks in it, in their order. Its line ends stay; new lines get those of their neighbours.
-    `clean` is for a line of it that is shown in a complaint."""
+    """The text with all hunks in it, in their order. Its line ends stay; new lines get those of
+    their neighbours. `clean` is for a line of it that is shown in a complaint."""
     lines = text.split("\n")
     has_eol = lines[-1] == ""
     if has_eol:
@@ -271,8 +302,11 @@ def _replaced(old: list[str], hunk: Hunk, crlf: bool) -> list[str]:
     return [ends.get(line, line + end) for line in (n.removesuffix("\r") for n in hunk.new)]
 
 
-def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int, clean: Callable[[str], str]) -> int:
-    """Where the old side of a hunk stands: the nearest to where it is said to be; if nothing is said, the only one."""
+def _place(
+    bare: list[str], hunk: Hunk, start: int, shift: int, number: int, clean: Callable[[str], str]
+) -> int:
+    """Where the old side of a hunk stands: the nearest to where it is said to be; if nothing is
+    said, the only one."""
     for anchor in hunk.anchors:
         found = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)
         if found is None:
@@ -282,7 +316,11 @@ def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int, cle
     if not old:
         if hunk.anchors:
             return start
-        return len(bare) if hunk.at is None or not bare else min(max(hunk.at + 1 + shift, start), len(bare))
+        return (
+            len(bare)
+            if hunk.at is None or not bare
+            else min(max(hunk.at + 1 + shift, start), len(bare))
+        )
     places = _places(bare, old, start)
     if hunk.at_end:
         places = [p for p in places if p + len(old) == len(bare)] or places
@@ -292,12 +330,16 @@ def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int, cle
         return places[0]
     if hunk.at is None:
         shown = ", ".join(str(p + 1) for p in places[:10])
-        raise BadPatch(f"hunk {number}: its lines stand {len(places)} times, at lines {shown}; give more context")
+        raise BadPatch(
+            f"hunk {number}: its lines stand {len(places)} times, at lines {shown}; give more "
+            "context"
+        )
     return min(places, key=lambda p: abs(p - hunk.at - shift))  # type: ignore[operator]
 
 
 def _places(bare: list[str], old: list[str], start: int) -> list[int]:
-    """By one search in the whole text: comparing line by line takes minutes on a file of equal lines."""
+    """By one search in the whole text: comparing line by line takes minutes on a file of equal
+    lines."""
     text, block = "\n".join(["", *bare[start:], ""]), "\n".join(["", *old, ""])
     places: list[int] = []
     line, last = start, 0

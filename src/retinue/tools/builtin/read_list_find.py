@@ -31,7 +31,14 @@ from retinue.tools.builtin.file_tool import (
     prefix_of,
     printable,
 )
-from retinue.tools.builtin.text_file import Text, displayable, image_type, is_binary, sha256, split_lines
+from retinue.tools.builtin.text_file import (
+    Text,
+    displayable,
+    image_type,
+    is_binary,
+    sha256,
+    split_lines,
+)
 
 MAX_IMAGE = 5_000_000
 
@@ -49,9 +56,12 @@ class ReadTool(FileTool[ReadArgs]):
 
     name = "read"
     description = (
-        "Read a file. `path` is relative to the root. Text comes as numbered lines, from line `offset` on, at most "
-        "`limit`; the first line of the answer has the number of lines and the sha256, which edit and write take as "
-        "`expected_sha256`. PNG, JPEG, GIF and WebP files are shown as images. For directories use list."
+        "Read a file. `path` is relative to the root. Text comes as numbered lines, from line "
+        "`offset` on, at most "
+        "`limit`; the first line of the answer has the number of lines and the sha256, which edit "
+        "and write take as "
+        "`expected_sha256`. PNG, JPEG, GIF and WebP files are shown as images. For directories "
+        "use list."
     )
     Args = ReadArgs
     restart = "pure"
@@ -69,14 +79,22 @@ class ReadTool(FileTool[ReadArgs]):
             with work.reach.reading(args.path) as (root, rest):
                 data = root.read_file(rest)
         except Refused as error:
-            return failed(printable(f"{error}; use list") if error.limit == "directory" else printable(str(error)))
+            return failed(
+                printable(f"{error}; use list")
+                if error.limit == "directory"
+                else printable(str(error))
+            )
         except NotFound as error:
             return failed(printable(f"{error}{_hint(args.path)}"))
         kind = image_type(data)
         if kind:
             return _picture(args.path, kind, data)
         if is_binary(data):
-            return failed(printable(f"{args.path}: it is a binary file of {len(data)} bytes, which cannot be shown"))
+            return failed(
+                printable(
+                    f"{args.path}: it is a binary file of {len(data)} bytes, which cannot be shown"
+                )
+            )
         return _numbered(args, data, work.redactor)
 
 
@@ -88,9 +106,16 @@ def _hint(path: str) -> str:
 
 def _picture(path: str, kind: str, data: bytes) -> Answer:
     if len(data) > MAX_IMAGE:
-        return failed(printable(f"{path}: the picture has {len(data)} bytes; at most {MAX_IMAGE} can be shown"))
+        return failed(
+            printable(
+                f"{path}: the picture has {len(data)} bytes; at most {MAX_IMAGE} can be shown"
+            )
+        )
     image = Image(media_type=kind, data=base64.b64encode(data).decode("ascii"))
-    return Answer(text=printable(f"[{path}: {kind}, {len(data)} bytes, sha256 {sha256(data)}]"), images=(image,))
+    return Answer(
+        text=printable(f"[{path}: {kind}, {len(data)} bytes, sha256 {sha256(data)}]"),
+        images=(image,),
+    )
 
 
 def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
@@ -98,10 +123,16 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     text = displayable(source.text)
     lines = split_lines(redactor.clean(text))
     if lines and args.offset > len(lines):
-        return failed(printable(f"{args.path}: it has only {len(lines)} lines, so there is none at {args.offset}"))
+        return failed(
+            printable(
+                f"{args.path}: it has only {len(lines)} lines, so there is none at {args.offset}"
+            )
+        )
     out: list[str] = []
     size = n_cut = 0
-    for number, raw in enumerate(lines[args.offset - 1 : args.offset - 1 + args.limit], args.offset):
+    for number, raw in enumerate(
+        lines[args.offset - 1 : args.offset - 1 + args.limit], args.offset
+    ):
         line = raw.removesuffix("\r")
         if len(line) > MAX_LINE:
             line = f"{line[:MAX_LINE]}[cut: {len(line) - MAX_LINE} more characters]"
@@ -112,7 +143,10 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
         out.append(f"{number}\t{line}")
     last = args.offset + len(out) - 1
     whole = len(out) == len(lines)
-    facts = [f"{len(lines)} lines" if whole else f"lines {args.offset}-{last} of {len(lines)}", f"{len(data)} bytes"]
+    facts = [
+        f"{len(lines)} lines" if whole else f"lines {args.offset}-{last} of {len(lines)}",
+        f"{len(data)} bytes",
+    ]
     if source.encoding != "utf-8" or source.bom:
         facts.append(f"{source.encoding} with a byte order mark")
     if text != source.text:
@@ -139,8 +173,10 @@ class ListFilesTool(FileTool[ListFilesArgs]):
 
     name = "list"
     description = (
-        "List a directory, one entry a line, sorted, paths relative to the root: directories end with /, files are "
-        "followed by a tab and their bytes. `depth` says how many levels. What .gitignore leaves out is not shown."
+        "List a directory, one entry a line, sorted, paths relative to the root: directories end "
+        "with /, files are "
+        "followed by a tab and their bytes. `depth` says how many levels. What .gitignore leaves "
+        "out is not shown."
     )
     Args = ListFilesArgs
     restart = "pure"
@@ -148,17 +184,25 @@ class ListFilesTool(FileTool[ListFilesArgs]):
 
     def work(self, work: FileCall, args: ListFilesArgs) -> Answer:
         patience = Patience(stop=work.stop)
-        entries, prefix, _ = gather(work, args.path, patience, depth=args.depth, measured=args.limit)
+        entries, prefix, _ = gather(
+            work, args.path, patience, depth=args.depth, measured=args.limit
+        )
         lines = [_line(prefix, e) for e in entries]
         text = page(lines, args.limit, "raise limit, lower depth, or list a directory below")
         notes = []
         if not lines:
-            notes.append("the directory is empty" if not patience.n_ignored else "there is nothing else")
+            notes.append(
+                "the directory is empty" if not patience.n_ignored else "there is nothing else"
+            )
         if patience.n_ignored:
             notes.append(f"{patience.n_ignored} entries are left out by .gitignore")
         if patience.why:
             notes.append(f"incomplete: {patience.why}; list a directory below")
-        return Answer(text="\n".join([*([text] if text else []), *([f"[{'; '.join(notes)}]"] if notes else [])]))
+        return Answer(
+            text="\n".join(
+                [*([text] if text else []), *([f"[{'; '.join(notes)}]"] if notes else [])]
+            )
+        )
 
 
 class FindArgs(ToolArguments, frozen=True, kw_only=True):
@@ -172,8 +216,10 @@ class FindTool(FileTool[FindArgs]):
 
     name = "find"
     description = (
-        "Find files and directories by a glob, for example *.py, test_*, src/**/*.{ts,tsx}. Without a slash it is "
-        "matched against names at any depth, otherwise against paths below `path`. Answers paths relative to the root, "
+        "Find files and directories by a glob, for example *.py, test_*, src/**/*.{ts,tsx}. "
+        "Without a slash it is "
+        "matched against names at any depth, otherwise against paths below `path`. Answers paths "
+        "relative to the root, "
         "sorted; directories end with /. What .gitignore leaves out is not found."
     )
     Args = FindArgs
@@ -182,7 +228,9 @@ class FindTool(FileTool[FindArgs]):
 
     def summary(self, args: dict[str, Any]) -> str:
         where = args.get("path", ".")
-        return printable(f"find {args.get('pattern')}{'' if where == '.' else f' in {where}'}"[:200])
+        return printable(
+            f"find {args.get('pattern')}{'' if where == '.' else f' in {where}'}"[:200]
+        )
 
     def work(self, work: FileCall, args: FindArgs) -> Answer:
         try:
@@ -192,8 +240,16 @@ class FindTool(FileTool[FindArgs]):
         patience = Patience(stop=work.stop)
         entries, prefix, base = gather(work, args.path, patience)
         inner = len(base) + 1 if base else 0
-        hits = [e.path + "/" * (e.kind == "dir") for e in entries if globs.match(*{e.path, e.path[inner:]})]
-        text = page([printable(prefix + p) for p in hits], args.limit, "raise limit, or make the pattern narrower")
+        hits = [
+            e.path + "/" * (e.kind == "dir")
+            for e in entries
+            if globs.match(*{e.path, e.path[inner:]})
+        ]
+        text = page(
+            [printable(prefix + p) for p in hits],
+            args.limit,
+            "raise limit, or make the pattern narrower",
+        )
         if patience.why:
             text += f"\n[incomplete: {patience.why}; give a path below as `path`]"
         return Answer(text=text or f"[nothing matches among {len(entries)} entries]")
@@ -202,8 +258,8 @@ class FindTool(FileTool[FindArgs]):
 def gather(
     work: FileCall, path: str, patience: Patience, *, depth: int = MAX_DEPTH, measured: int = 0
 ) -> tuple[list[WalkEntry], str, str]:
-    """All entries below a directory, sorted, with paths beneath their root, the first so many with their sizes; what to
-    show in front of them; and the directory's own path there."""
+    """All entries below a directory, sorted, with paths beneath their root, the first so many with
+    their sizes; what to show in front of them; and the directory's own path there."""
     with work.reach.reading(path) as (root, rest):
         probe = root.open(rest, os.O_PATH)
         try:

@@ -1,6 +1,6 @@
-"""Who does the matching for `search`: ripgrep, or our own scanner. Both run as processes without a shell that can be
-killed, both write the same lines of JSON, and what they say is compared with the file before it is shown.
-"""
+"""Who does the matching for `search`: ripgrep, or our own scanner. Both run as processes without a
+shell that can be killed, both write the same lines of JSON, and what they say is compared with the
+file before it is shown."""
 
 from __future__ import annotations
 
@@ -32,8 +32,17 @@ MAX_MEMORY = 1 << 30
 CHUNK = 1 << 18
 FEW = 4
 SIMPLE = re.compile(r"[A-Za-z0-9_.*?-]+")
-# No settings but these: neither a configuration file, nor ignore files of the user or of directories above the root.
-RIPGREP = ("--no-config", "--json", "--no-messages", "--hidden", "--crlf", "--encoding=none", "--glob=!.git")
+# No settings but these: neither a configuration file, nor ignore files of the user or of
+# directories above the root.
+RIPGREP = (
+    "--no-config",
+    "--json",
+    "--no-messages",
+    "--hidden",
+    "--crlf",
+    "--encoding=none",
+    "--glob=!.git",
+)
 IGNORE = ("global", "exclude", "dot", "parent")
 
 
@@ -42,7 +51,11 @@ class Piece(msgspec.Struct, frozen=True):
     encoded: str | None = msgspec.field(name="bytes", default=None)
 
     def raw(self) -> bytes:
-        return base64.b64decode(self.encoded) if self.encoded is not None else (self.text or "").encode()
+        return (
+            base64.b64decode(self.encoded)
+            if self.encoded is not None
+            else (self.text or "").encode()
+        )
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -85,8 +98,8 @@ class MatchLine:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What a scan said. `why` says why it stopped early; `wrong` what is wrong with the pattern; `broken` what is wrong
-    with the program that should have searched."""
+    """What a scan said. `why` says why it stopped early; `wrong` what is wrong with the pattern;
+    `broken` what is wrong with the program that should have searched."""
 
     lines: list[MatchLine] = field(default_factory=list)
     why: str = ""
@@ -95,11 +108,14 @@ class SearchResult:
 
 
 def ripgrep(roots: Sequence[str]) -> str:
-    """The path of ripgrep, or "". One that a run could have written, this one or another, is none."""
+    """The path of ripgrep, or "". One that a run could have written, this one or another, is
+    none."""
     return programs.find("rg", away=roots)[0]
 
 
-async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: int | None, enough: int) -> SearchResult:
+async def by_ripgrep(
+    program: str, query: Query, dir_fd: int | None, file_fd: int | None, enough: int
+) -> SearchResult:
     """Search below a directory, or one open file."""
     argv = [program, *RIPGREP, *(f"--no-ignore-{i}" for i in IGNORE), "--no-require-git"]
     argv += [f"--max-filesize={MAX_FILE}", f"--context={query.context}"]
@@ -121,7 +137,10 @@ def _types(glob: str) -> list[str]:
     names = alternatives(text)
     if not all(SIMPLE.fullmatch(n) for n in names):
         return []
-    return [*(f"--type-add=retinue:{n}" for n in names), "--type-not=retinue" if negated else "--type=retinue"]
+    return [
+        *(f"--type-add=retinue:{n}" for n in names),
+        "--type-not=retinue" if negated else "--type=retinue",
+    ]
 
 
 async def by_scanner(query: Query, root_fd: int, paths: Sequence[str], enough: int) -> SearchResult:
@@ -163,7 +182,8 @@ async def _run(
         found.broken = f"it could not be started: {error.strerror}"
         return found
     try:
-        # An ignore file without an end would otherwise be read until the machine has no memory left.
+        # An ignore file without an end would otherwise be read until the machine has no memory
+        # left.
         with contextlib.suppress(OSError, AttributeError):
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         async with asyncio.timeout(SECONDS):
@@ -175,7 +195,9 @@ async def _run(
             assert process.stdout is not None and process.stderr is not None
             await _collect(process.stdout, found, enough)
             if not found.why:
-                complaint = (await process.stderr.read(MAX_COMPLAINT)).decode("utf-8", "replace").strip()
+                complaint = (
+                    (await process.stderr.read(MAX_COMPLAINT)).decode("utf-8", "replace").strip()
+                )
                 await ended(process, SECONDS)
                 code = process.returncode
                 if code == 2:  # without a word it is about files that could not be opened
@@ -203,11 +225,21 @@ async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: in
                 continue
             message = decode(line)
             body = message.data
-            start = body.submatches[0].start if body.submatches else 0 if message.type == "match" else -1
+            start = (
+                body.submatches[0].start
+                if body.submatches
+                else 0
+                if message.type == "match"
+                else -1
+            )
             if body.path != last:
                 last = body.path
                 path = "" if last is None else os.fsdecode(last.raw()).removeprefix("./")
-            found.lines.append(MatchLine(path, body.line_number or 0, body.absolute_offset, body.lines.raw(), start))
+            found.lines.append(
+                MatchLine(
+                    path, body.line_number or 0, body.absolute_offset, body.lines.raw(), start
+                )
+            )
             n_hits += start >= 0
         if n_hits > enough:
             found.why = f"there are more than {enough} matches"
@@ -218,8 +250,8 @@ async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: in
 
 
 def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
-    """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a file for a link
-    while it is searched learns nothing about what the link leads to."""
+    """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a
+    file for a link while it is searched learns nothing about what the link leads to."""
     kept: list[MatchLine] = []
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
@@ -237,6 +269,10 @@ def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
 
 def _there(fd: int, lines: list[MatchLine]) -> list[MatchLine]:
     if len(lines) < FEW:
-        return [n for n in lines if (text := n.raw.removesuffix(b"\n")) == os.pread(fd, len(text), n.offset)]
+        return [
+            n
+            for n in lines
+            if (text := n.raw.removesuffix(b"\n")) == os.pread(fd, len(text), n.offset)
+        ]
     data = os.pread(fd, min(MAX_FILE, max(n.offset + len(n.raw) for n in lines)), 0)
     return [n for n in lines if data.startswith(n.raw.removesuffix(b"\n"), n.offset)]

@@ -1,6 +1,5 @@
-"""Everything that a runtime has running outside itself. One `Processes` belongs to one state directory; a process ends
-with the run that started it, and with the runtime.
-"""
+"""Everything that a runtime has running outside itself. One `Processes` belongs to one state
+directory; a process ends with the run that started it, and with the runtime."""
 
 from __future__ import annotations
 
@@ -42,9 +41,9 @@ LIMITS = CommandLimits()
 
 @dataclass
 class LiveCommand:
-    """A command under way. `over` is set when its end is on disk; `news` whenever there is more output; `notes` are
-    told with its end, beside its own. What it writes goes through `stream`, so that no secret is on disk, whole or cut
-    in two."""
+    """A command under way. `over` is set when its end is on disk; `news` whenever there is more
+    output; `notes` are told with its end, beside its own. What it writes goes through `stream`, so
+    that no secret is on disk, whole or cut in two."""
 
     run: str
     spool: CommandRecord
@@ -88,8 +87,8 @@ class LiveCommand:
 
 
 class Processes:
-    """`sandbox` is found when it is first needed; `private` is what it hides, by default the state directory; `environ`
-    is what allowed names are looked up in."""
+    """`sandbox` is found when it is first needed; `private` is what it hides, by default the state
+    directory; `environ` is what allowed names are looked up in."""
 
     def __init__(
         self,
@@ -102,7 +101,10 @@ class Processes:
         max_background: int = 8,
         background_seconds: float = DAY,
     ) -> None:
-        self._folder, self._aside = Path(os.path.abspath(state)) / "shell", Path(os.path.abspath(state)) / "taken"
+        self._folder, self._aside = (
+            Path(os.path.abspath(state)) / "shell",
+            Path(os.path.abspath(state)) / "taken",
+        )
         self._private = private or Private(folders=(os.path.abspath(state),))
         self._untold: tuple[str, ...] = ()
         self._sandbox, self._environ, self.limits = sandbox, environ, limits
@@ -123,15 +125,20 @@ class Processes:
         return {name: source[name] for name in names if name in source}
 
     @contextmanager
-    def command(self, caller: Caller, argv: tuple[str, ...], cwd: str, *, may_write: bool) -> Iterator[Command]:
-        """What a run's capabilities make of a command line. `cwd` is a directory in the run's own ("" for that one).
-        Everything is opened here, and what was opened is what is mounted; it is closed with the context."""
+    def command(
+        self, caller: Caller, argv: tuple[str, ...], cwd: str, *, may_write: bool
+    ) -> Iterator[Command]:
+        """What a run's capabilities make of a command line. `cwd` is a directory in the run's own
+        ("" for that one). Everything is opened here, and what was opened is what is mounted; it is
+        closed with the context."""
         with caller.opening() as (mine, holding), ExitStack() as closing:
             held, root = mine.held, mine.root
             write = ((root,) if held.write is None else held.write) if may_write else ()
             read = (root, *(held.read or ()))
             if held.read is not None and not beneath(root, (*held.read, *(held.write or ()))):
-                raise Refused("read", f"this run may not read {root}, where it would work; nothing was run.")
+                raise Refused(
+                    "read", f"this run may not read {root}, where it would work; nothing was run."
+                )
             opened = {root: _root(holding, root)}
             closing.callback(os.close, opened[root])
             for path in dict.fromkeys((*read, *write)):
@@ -156,17 +163,26 @@ class Processes:
     def spool(self, key: str) -> CommandRecord:
         return CommandRecord(self._folder / digest("shell", key)[:16])
 
-    async def start(self, caller: Caller, command: Command, shown: str, *, background: bool) -> LiveCommand:
+    async def start(
+        self, caller: Caller, command: Command, shown: str, *, background: bool
+    ) -> LiveCommand:
         """Record it, then start it. What is refused leaves no record."""
         sandbox = self.sandbox()
         n = sum(live.background and live.run == caller.id for live in self._live.values())
         if background and n >= self._max_background:
-            raise Refused("background", f"{n} processes are running in the background; stop one with shell_stop first.")
+            raise Refused(
+                "background",
+                f"{n} processes are running in the background; stop one with shell_stop first.",
+            )
         spool = self.spool(caller.key)
-        live = LiveCommand(run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background)
+        live = LiveCommand(
+            run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background
+        )
         tag = f"{self._mark}:{spool.id}"
         shown = caller.redactor.clean(shown)
-        start = CommandStart(run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background)
+        start = CommandStart(
+            run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background
+        )
         await asyncio.to_thread(self._record, spool, start)
         try:
             live.running = await sandbox.start(replace(command, tag=tag), live.sink)
@@ -177,7 +193,9 @@ class Processes:
         live.notes, self._untold = self._untold, ()
         live.forget = lambda: self._live.pop(spool.id, None)
         if background:
-            live.watching = asyncio.get_running_loop().create_task(live.wait(self._background_seconds))
+            live.watching = asyncio.get_running_loop().create_task(
+                live.wait(self._background_seconds)
+            )
         return live
 
     def find(self, run: str, id: str) -> LiveCommand | CommandRecord | None:
@@ -230,7 +248,10 @@ class Processes:
 
 
 def _late(path: str, kept: str) -> str:
-    text = f"a command of an earlier process, which was killed, had made {path}; it is protected, and kept as {kept}"
+    text = (
+        f"a command of an earlier process, which was killed, had made {path}; it is protected, "
+        f"and kept as {kept}"
+    )
     log.warning("%s", text)
     return text
 
@@ -240,7 +261,9 @@ def _root(holding: OpenDirectory, root: str) -> int:
         return holding.open(root)
     except NotFound:
         told = root or "none was given"
-        raise Refused("cwd", f"this run has no directory to work in ({told}); nothing was run.") from None
+        raise Refused(
+            "cwd", f"this run has no directory to work in ({told}); nothing was run."
+        ) from None
 
 
 def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
@@ -250,7 +273,9 @@ def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
         raise Refused("cwd", "Invalid parameters: cwd contains a NUL character.")
     rest = strip(wanted, root) if wanted.startswith("/") else wanted
     if rest is None:
-        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}; nothing was run.")
+        raise Refused(
+            "cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}; nothing was run."
+        )
     try:
         fd = open_beneath(root_fd, rest or ".", DIRECTORY)
     except OSError as error:
@@ -260,5 +285,7 @@ def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
     mine = strip(real_path(fd), real_path(root_fd))
     if mine is None:
         os.close(fd)
-        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} was moved out of {root}; nothing was run.")
+        raise Refused(
+            "cwd", f"Invalid parameters: cwd {cwd!r} was moved out of {root}; nothing was run."
+        )
     return (f"{root.rstrip('/')}/{mine}" if mine else root), fd

@@ -26,9 +26,25 @@ from retinue.sandbox.paths import READ, Root, real_path, strip
 from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
 from retinue.tools.builtin.builtin_tool import ToolArguments
-from retinue.tools.builtin.file_tool import FileCall, FileTool, beneath, failed, page, prefix_of, printable
+from retinue.tools.builtin.file_tool import (
+    FileCall,
+    FileTool,
+    beneath,
+    failed,
+    page,
+    prefix_of,
+    printable,
+)
 from retinue.tools.builtin.read_list_find import Positive
-from retinue.tools.builtin.ripgrep import MatchLine, Query, SearchResult, by_ripgrep, by_scanner, confirmed, ripgrep
+from retinue.tools.builtin.ripgrep import (
+    MatchLine,
+    Query,
+    SearchResult,
+    by_ripgrep,
+    by_scanner,
+    confirmed,
+    ripgrep,
+)
 from retinue.tools.builtin.text_file import displayable
 
 MAX_TEXT = 400
@@ -36,7 +52,11 @@ MAX_PATTERN = 10_000
 AROUND = 4_096
 """So many bytes around a line are cleaned with it."""
 MAX_CONTEXT = 50
-ENOUGH = {"lines": 5_000, "files": 50_000, "count": 200_000}  # of matches, before they are sorted and cut
+ENOUGH = {
+    "lines": 5_000,
+    "files": 50_000,
+    "count": 200_000,
+}  # of matches, before they are sorted and cut
 SNIFF = 1 << 16
 SOON_SECONDS = 2.0
 IGNORE_FILES = (".gitignore", ".rgignore", ".ignore")
@@ -55,7 +75,8 @@ class SearchArgs(ToolArguments, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SearchRoot:
-    """What is searched: a directory, or one file (`file_fd`). `base` is its true path beneath the root."""
+    """What is searched: a directory, or one file (`file_fd`). `base` is its true path beneath the
+    root."""
 
     root: Root
     base: str
@@ -65,13 +86,17 @@ class SearchRoot:
 
 
 class SearchTool(FileTool[SearchArgs]):
-    """With ripgrep where it can be trusted, otherwise with a scanner of our own; the answers are the same."""
+    """With ripgrep where it can be trusted, otherwise with a scanner of our own; the answers are
+    the same."""
 
     name = "search"
     description = (
-        "Search file contents for a regular expression, line by line. `glob` limits it to some files (*.py, "
-        "src/**/*.ts). `mode`: lines answers path:line:text (with `context` lines around as path-line-text), files "
-        "only paths, count the matching lines of each file. Binary files and what .gitignore leaves out are skipped."
+        "Search file contents for a regular expression, line by line. `glob` limits it to some "
+        "files (*.py, "
+        "src/**/*.ts). `mode`: lines answers path:line:text (with `context` lines around as "
+        "path-line-text), files "
+        "only paths, count the matching lines of each file. Binary files and what .gitignore "
+        "leaves out are skipped."
     )
     Args = SearchArgs
     restart = "pure"
@@ -80,7 +105,9 @@ class SearchTool(FileTool[SearchArgs]):
     def summary(self, args: dict[str, Any]) -> str:
         where, glob = args.get("path", "."), args.get("glob", "")
         inside = f" in {where}" if where != "." else ""
-        return printable(f'search "{args.get("pattern")}"{inside}{f" ({glob})" if glob else ""}'[:200])
+        return printable(
+            f'search "{args.get("pattern")}"{inside}{f" ({glob})" if glob else ""}'[:200]
+        )
 
     async def perform(self, work: FileCall, args: SearchArgs) -> Answer:
         wrong = _bad(args)
@@ -91,23 +118,38 @@ class SearchTool(FileTool[SearchArgs]):
             root, rest = held.enter_context(work.reach.reading(args.path))
             place = _place(root, rest, prefix_of(work.reach, root), held)
             if place.file_fd is not None and b"\0" in os.pread(place.file_fd, SNIFF, 0):
-                return Answer(text=printable(f"[{args.path} is a binary file, which is not searched]"))
+                return Answer(
+                    text=printable(f"[{args.path} is a binary file, which is not searched]")
+                )
             found = await _search(work, args, place, globs)
             if found.broken:
                 return failed(f"The search failed: {displayable(found.broken)}")
             if found.wrong:
-                return failed(f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}")
-            found.lines = await asyncio.to_thread(_permitted, place, work.reach.forbids, found.lines)
+                return failed(
+                    f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}"
+                )
+            found.lines = await asyncio.to_thread(
+                _permitted, place, work.reach.forbids, found.lines
+            )
             return await asyncio.to_thread(_answer, args, place, globs, found, work.redactor)
 
 
 def _bad(args: SearchArgs) -> str:
     if not args.pattern:
-        return "Invalid parameters: `pattern` is empty; find and list show files without searching them"
+        return (
+            "Invalid parameters: `pattern` is empty; find and list show files without "
+            "searching them"
+        )
     if "\0" in args.pattern or len(args.pattern) > MAX_PATTERN:
-        return f"Invalid parameters: `pattern` has a NUL character or more than {MAX_PATTERN} characters"
+        return (
+            f"Invalid parameters: `pattern` has a NUL character or more than {MAX_PATTERN} "
+            "characters"
+        )
     if "\n" in args.pattern or "\r" in args.pattern:
-        return "Invalid parameters: `pattern` has a line end, but lines are searched one by one; look for one of them"
+        return (
+            "Invalid parameters: `pattern` has a line end, but lines are searched one by one; "
+            "look for one of them"
+        )
     try:
         if args.glob:
             Globs(clean(args.glob))
@@ -128,7 +170,9 @@ def _place(root: Root, rest: str, prefix: str, held: ExitStack) -> SearchRoot:
     return SearchRoot(root, strip(real_path(fd), root.real) or rest, prefix, file_fd=fd)
 
 
-async def _search(work: FileCall, args: SearchArgs, place: SearchRoot, globs: Globs | None) -> SearchResult:
+async def _search(
+    work: FileCall, args: SearchArgs, place: SearchRoot, globs: Globs | None
+) -> SearchResult:
     query = Query(
         pattern=clean(args.pattern),
         ignore_case=args.ignore_case,
@@ -140,11 +184,14 @@ async def _search(work: FileCall, args: SearchArgs, place: SearchRoot, globs: Gl
     enough = max(ENOUGH[args.mode], 4 * args.limit)
     program = ripgrep((work.reach.root, *work.reach.read, *work.reach.write))
     if program:
-        found = await _unless_stuck(place, by_ripgrep(program, query, place.dir_fd, place.file_fd, enough))
+        found = await _unless_stuck(
+            place, by_ripgrep(program, query, place.dir_fd, place.file_fd, enough)
+        )
         inner = f"{place.base}/" if place.base else ""
         for line in found.lines:
             line.path = place.base if place.dir_fd is None else inner + line.path
-        # What ripgrep does not take (a look ahead, a back reference) may still be a pattern for Python.
+        # What ripgrep does not take (a look ahead, a back reference) may still be a pattern for
+        # Python.
         if not found.broken and not (found.wrong and _is_python(query.pattern)):
             return found
     patience = Patience(stop=work.stop)
@@ -154,9 +201,11 @@ async def _search(work: FileCall, args: SearchArgs, place: SearchRoot, globs: Gl
     return found
 
 
-async def _unless_stuck(place: SearchRoot, search: Coroutine[Any, Any, SearchResult]) -> SearchResult:
-    """Ripgrep opens ignore files itself, and waits for ever at one that is a pipe: when it takes long, it is looked
-    whether there is such a one."""
+async def _unless_stuck(
+    place: SearchRoot, search: Coroutine[Any, Any, SearchResult]
+) -> SearchResult:
+    """Ripgrep opens ignore files itself, and waits for ever at one that is a pipe: when it takes
+    long, it is looked whether there is such a one."""
     task = asyncio.ensure_future(search)
     patience = Patience()
     try:
@@ -173,8 +222,12 @@ async def _unless_stuck(place: SearchRoot, search: Coroutine[Any, Any, SearchRes
 def _has_odd_rules(place: SearchRoot, patience: Patience) -> bool:
     if place.dir_fd is None:
         return False
-    entries = walk(place.dir_fd, place.base, chain(place.root.fd, place.base), patience, skip=_skipped(place))
-    return any(e.kind in ("link", "other") and e.path.rpartition("/")[2] in IGNORE_FILES for e in entries)
+    entries = walk(
+        place.dir_fd, place.base, chain(place.root.fd, place.base), patience, skip=_skipped(place)
+    )
+    return any(
+        e.kind in ("link", "other") and e.path.rpartition("/")[2] in IGNORE_FILES for e in entries
+    )
 
 
 def _skipped(place: SearchRoot) -> tuple[str, ...]:
@@ -194,18 +247,28 @@ def _paths(place: SearchRoot, globs: Globs | None, patience: Patience) -> list[s
         return [place.base]
     rules = chain(place.root.fd, place.base)
     inner = len(place.base) + 1 if place.base else 0
-    entries = walk(place.dir_fd, place.base, rules, patience, skip=_skipped(place), hides=place.root.hides())
+    entries = walk(
+        place.dir_fd, place.base, rules, patience, skip=_skipped(place), hides=place.root.hides()
+    )
     return sorted(
-        e.path for e in entries if e.kind == "file" and (globs is None or globs.match(e.path, e.path[inner:]))
+        e.path
+        for e in entries
+        if e.kind == "file" and (globs is None or globs.match(e.path, e.path[inner:]))
     )
 
 
 def _answer(
-    args: SearchArgs, place: SearchRoot, globs: Globs | None, found: SearchResult, redactor: Redactor
+    args: SearchArgs,
+    place: SearchRoot,
+    globs: Globs | None,
+    found: SearchResult,
+    redactor: Redactor,
 ) -> Answer:
     lines = _filtered(place, globs, found.lines)
     lines.sort(key=lambda line: (line.path, line.number))
-    lines = confirmed(lines, place.root.fd)  # before anything is counted: a number tells something too
+    lines = confirmed(
+        lines, place.root.fd
+    )  # before anything is counted: a number tells something too
     n_hits = sum(line.start >= 0 for line in lines)
     match args.mode:
         case "lines":
@@ -230,18 +293,23 @@ def _answer(
     return Answer(text=text.removeprefix("\n") or "[nothing matches]")
 
 
-def _permitted(place: SearchRoot, forbids: Callable[[str], str] | None, lines: list[MatchLine]) -> list[MatchLine]:
+def _permitted(
+    place: SearchRoot, forbids: Callable[[str], str] | None, lines: list[MatchLine]
+) -> list[MatchLine]:
     top, hides = place.root.real.rstrip("/"), place.root.hides()
 
     def is_denied(path: str) -> bool:
-        return _is_hidden(place.root, path, hides) or (forbids is not None and bool(forbids(f"{top}/{path}")))
+        return _is_hidden(place.root, path, hides) or (
+            forbids is not None and bool(forbids(f"{top}/{path}"))
+        )
 
     denied = {path for path in {line.path for line in lines} if is_denied(path)}
     return [line for line in lines if line.path not in denied]
 
 
 def _is_hidden(root: Root, path: str, hides: Callable[[str], bool]) -> bool:
-    """ripgrep goes into directories that are not to be listed; what it says of them is not passed on."""
+    """ripgrep goes into directories that are not to be listed; what it says of them is not passed
+    on."""
     parts = path.split("/")
     if any(hides("/".join(parts[: i + 1])) for i in range(len(parts))):
         return True
@@ -279,7 +347,8 @@ def _first(lines: list[MatchLine], limit: int) -> list[MatchLine]:
 
 
 def _cleaned(lines: list[MatchLine], dir_fd: int, redactor: Redactor) -> list[MatchLine]:
-    """The lines as they stand in their files without the secrets: one may begin in the line before."""
+    """The lines as they stand in their files without the secrets: one may begin in the line
+    before."""
     out: list[MatchLine] = []
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
@@ -307,10 +376,16 @@ def _lines(lines: list[MatchLine], prefix: str, context: int, redactor: Redactor
     out: list[str] = []
     before: MatchLine | None = None
     for line in lines:
-        if context and before is not None and (before.path != line.path or before.number + 1 != line.number):
+        if (
+            context
+            and before is not None
+            and (before.path != line.path or before.number + 1 != line.number)
+        ):
             out.append("--")
         mark = ":" if line.start >= 0 else "-"
-        out.append(f"{printable(prefix + line.path)}{mark}{line.number}{mark}{_shown(line, redactor)}")
+        out.append(
+            f"{printable(prefix + line.path)}{mark}{line.number}{mark}{_shown(line, redactor)}"
+        )
         before = line
     return out
 

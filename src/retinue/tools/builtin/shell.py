@@ -1,4 +1,5 @@
-"""`shell`, `shell_output` and `shell_stop`: commands in the sandbox, in the foreground or behind the conversation."""
+"""`shell`, `shell_output` and `shell_stop`: commands in the sandbox, in the foreground or behind
+the conversation."""
 
 from __future__ import annotations
 
@@ -31,18 +32,24 @@ MayWrite = Callable[[Caller], Awaitable[str] | str]
 class ShellArguments(ToolArguments, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="for bash")]
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="then it is killed")] = 120
-    background: Annotated[bool, Meta(description="answer with an id at once; it lives until the run ends")] = False
+    background: Annotated[
+        bool, Meta(description="answer with an id at once; it lives until the run ends")
+    ] = False
     cwd: Annotated[str, Meta(description="a directory in the workspace; default: its top")] = ""
 
 
 class ShellTool(Builtin[ShellArguments]):
-    """`may_write` says why a run may not change its directory now, or "": then it is mounted read-only."""
+    """`may_write` says why a run may not change its directory now, or "": then it is mounted
+    read-only."""
 
     name = "shell"
     description = (
-        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the machine is read-only or "
-        "absent, and there is no network unless it was granted. Nothing survives the command. What other "
-        "programs run or trust (.git/hooks, .mcp.json) is read-only, and taken away where it is new. With "
+        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the "
+        "machine is read-only or "
+        "absent, and there is no network unless it was granted. Nothing survives the command. "
+        "What other "
+        "programs run or trust (.git/hooks, .mcp.json) is read-only, and taken away where it is "
+        "new. With "
         "background=true it answers at once with an id for shell_output and shell_stop."
     )
     Args = ShellArguments
@@ -62,14 +69,19 @@ class ShellTool(Builtin[ShellArguments]):
         try:
             text = _checked(args)
             reason = await self._reason(caller)
-            with self._processes.command(caller, _bash(text), args.cwd, may_write=not reason) as command:
-                live = await self._processes.start(caller, command, text, background=args.background)
+            with self._processes.command(
+                caller, _bash(text), args.cwd, may_write=not reason
+            ) as command:
+                live = await self._processes.start(
+                    caller, command, text, background=args.background
+                )
         except (Refused, SandboxMissing) as error:
             return Answer(text=str(error), error=True)
         first = f"[read-only: {reason}]\n" if reason else ""
         if args.background:
             return Answer(
-                text=f"{first}Started in the background; id {live.spool.id!r} for shell_output and shell_stop."
+                text=f"{first}Started in the background; id {live.spool.id!r} for shell_output "
+                "and shell_stop."
             )
         end = await live.wait(args.timeout_seconds)
         return told(live.spool, end, first, args.timeout_seconds)
@@ -83,14 +95,18 @@ class ShellTool(Builtin[ShellArguments]):
         return await answer if inspect.isawaitable(answer) else answer
 
     def _adopt(self, caller: Caller, args: ShellArguments) -> Answer | None:
-        """After a restart: the real outcome when it is on disk, unknown when it is not, None when it never started."""
+        """After a restart: the real outcome when it is on disk, unknown when it is not, None when
+        it never started."""
         spool = self._processes.spool(caller.key)
         if not spool.folder.exists():
             return None
         self._processes.forsake(spool)
         end = spool.end
         if args.background:
-            text = f"It was started in the background with id {spool.id!r}, and died with the runtime, which restarted."
+            text = (
+                f"It was started in the background with id {spool.id!r}, and died with the "
+                "runtime, which restarted."
+            )
             return Answer(text=f"{text} shell_output shows what it had written.", error=True)
         if end is not None:
             return told(spool, end, "", args.timeout_seconds)
@@ -98,12 +114,16 @@ class ShellTool(Builtin[ShellArguments]):
 
     def summary(self, args: dict[str, Any]) -> str:
         line = " ".join(str(args.get("command", "")).split())
-        return f"$ {line if len(line) <= 100 else line[:99] + '…'}" + (" &" if args.get("background") is True else "")
+        return f"$ {line if len(line) <= 100 else line[:99] + '…'}" + (
+            " &" if args.get("background") is True else ""
+        )
 
 
 class OutputArguments(ToolArguments, frozen=True):
     id: str
-    wait_seconds: Annotated[float, Meta(ge=0, le=300, description="wait so long for more output, or the end")] = 0
+    wait_seconds: Annotated[
+        float, Meta(ge=0, le=300, description="wait so long for more output, or the end")
+    ] = 0
     offset: Annotated[int, Meta(ge=0, description="the first byte to show")] = 0
 
 
@@ -111,7 +131,10 @@ class ShellOutputTool(Builtin[OutputArguments]):
     """Reads what a command has written, while it runs and afterwards."""
 
     name = "shell_output"
-    description = "Read the output of a shell command by its id, from a byte offset, and how it stands or ended."
+    description = (
+        "Read the output of a shell command by its id, from a byte offset, and how it "
+        "stands or ended."
+    )
     Args = OutputArguments
     restart: Restart = "pure"
     risk: Risk = "read"
@@ -142,7 +165,9 @@ class ShellStopTool(Builtin[StopArguments]):
     """Kills a command of the same run with all its processes."""
 
     name = "shell_stop"
-    description = "Stop a shell command that runs in the background, with everything that it has started."
+    description = (
+        "Stop a shell command that runs in the background, with everything that it has started."
+    )
     Args = StopArguments
     restart: Restart = "pure"
     risk: Risk = "execute"
@@ -174,12 +199,14 @@ def _ending(end: CommandEnd, limit: float | None = None) -> str:
     after = f"after {end.seconds:.1f} s"
     words = {
         "": f"exit code {end.code} {after}",
-        "timeout": f"killed {after}: it took longer than {f'{limit:g} s' if limit else 'is allowed'}",
+        "timeout": f"killed {after}: it took longer than "
+        f"{f'{limit:g} s' if limit else 'is allowed'}",
         "stopped": f"stopped {after}",
         "cancelled": f"cancelled {after}",
         "output": f"killed {after}: it wrote too much output",
         "disk": f"killed {after}: the disk was almost full",
-        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before you repeat it",
+        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before "
+        "you repeat it",
     }
     return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
 
@@ -200,7 +227,10 @@ def _page(spool: CommandRecord, offset: int) -> str:
     if end < kept:
         rest = f"go on with offset {end}"
     elif end < total:
-        rest = f"the {total - kept} bytes after that were not kept; the last ones:\n{plain(trim(spool.last()))}"
+        rest = (
+            f"the {total - kept} bytes after that were not kept; the last "
+            f"ones:\n{plain(trim(spool.last()))}"
+        )
     else:
         rest = "that is all so far"
     return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
@@ -219,9 +249,15 @@ def _checked(args: ShellArguments) -> str:
     if not text.strip():
         raise Refused("command", "Invalid parameters: command is empty.")
     if "\0" in text:
-        raise Refused("command", "Invalid parameters: command contains a NUL character, which no shell can take.")
+        raise Refused(
+            "command",
+            "Invalid parameters: command contains a NUL character, which no shell can take.",
+        )
     if len(text.encode()) > MAX_COMMAND:
-        raise Refused("command", f"Invalid parameters: command is longer than {MAX_COMMAND} bytes; put it into a file.")
+        raise Refused(
+            "command",
+            f"Invalid parameters: command is longer than {MAX_COMMAND} bytes; put it into a file.",
+        )
     return text
 
 
@@ -232,7 +268,11 @@ def _bash(text: str) -> tuple[str, ...]:
 
 
 def _written(spool: CommandRecord) -> str:
-    return f"Until then it had written:\n{spool.shown()}" if spool.total() else "Until then it had written nothing."
+    return (
+        f"Until then it had written:\n{spool.shown()}"
+        if spool.total()
+        else "Until then it had written nothing."
+    )
 
 
 def _unknown(id: str) -> str:

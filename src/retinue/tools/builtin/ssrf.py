@@ -1,6 +1,6 @@
-"""Where a fetch may go. An address is read once, strictly, by this file alone; its name is resolved once; every address
-that comes back must be public; and the connection is made to those addresses and to no others.
-"""
+"""Where a fetch may go. An address is read once, strictly, by this file alone; its name is resolved
+once; every address that comes back must be public; and the connection is made to those addresses
+and to no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Own = Collection[tuple[str, int]]
 LONGEST_URL = 8_192
 MOST_ADDRESSES = 64
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?)?", re.DOTALL)
+_URL = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?)?", re.DOTALL
+)
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
@@ -30,8 +32,24 @@ _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _SLASH = re.compile(r"[/\\;]")
 _PORTS = {"http": 80, "https": 443}
 
-METADATA = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
-INNER = ("localhost", "localdomain", "local", "internal", "intranet", "home.arpa", "lan", "corp", "private")
+METADATA = {
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
+}
+INNER = (
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "home.arpa",
+    "lan",
+    "corp",
+    "private",
+)
 """Names that lead to this machine or this network, by standard or by habit."""
 
 _BLOCKED: dict[str, tuple[str, ...]] = {
@@ -41,8 +59,20 @@ _BLOCKED: dict[str, tuple[str, ...]] = {
     "this machine": ("127.0.0.0/8",),
     "link-local": ("169.254.0.0/16",),
     "a cloud's metadata server": ("168.63.129.16/32", "fd00:ec2::254/128"),
-    "kept for protocols": ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.175.48.0/24", "2001::/23"),
-    "for documentation": ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+    "kept for protocols": (
+        "192.0.0.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.175.48.0/24",
+        "2001::/23",
+    ),
+    "for documentation": (
+        "192.0.2.0/24",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "2001:db8::/32",
+        "3fff::/20",
+    ),
     "a relay to other addresses": ("192.88.99.0/24", "2002::/16", "64:ff9b:1::/48"),
     "for benchmarks": ("198.18.0.0/15",),
     "multicast": ("224.0.0.0/4", "ff00::/8"),
@@ -56,7 +86,8 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address taken apart. `host` is in small ASCII letters without a dot at the end; `ip` is set when it is one."""
+    """An address taken apart. `host` is in small ASCII letters without a dot at the end; `ip` is
+    set when it is one."""
 
     scheme: str
     host: str
@@ -68,7 +99,9 @@ class Target:
     @property
     def origin(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+        return f"{self.scheme}://{host}" + (
+            "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        )
 
     @property
     def url(self) -> str:
@@ -76,19 +109,29 @@ class Target:
 
 
 def parse(url: str) -> Target:
-    """The one reading of an address. Whatever two programs might read differently is refused, not guessed."""
+    """The one reading of an address. Whatever two programs might read differently is refused, not
+    guessed."""
     if len(url) > LONGEST_URL:
         raise _refused(f"the address has {len(url)} characters; {LONGEST_URL} are the most")
     url = url.strip(" \t\r\n")
     if _FORBIDDEN.search(url):
-        raise _refused("the address has a space, a backslash or a control character in it; write it percent-encoded")
+        raise _refused(
+            "the address has a space, a backslash or a control character in it; write it "
+            "percent-encoded"
+        )
     match = _URL.fullmatch(url)
     scheme = match[1].lower() if match else ""
     if scheme not in _PORTS or match is None or match[2] is None:
-        what = f"addresses with {scheme!r} are not fetched" if scheme and scheme not in _PORTS else "it is no address"
+        what = (
+            f"addresses with {scheme!r} are not fetched"
+            if scheme and scheme not in _PORTS
+            else "it is no address"
+        )
         raise _refused(f"{what}: give one that begins with http:// or https://")
     if "@" in match[2]:
-        raise _refused("the address has a user or a password in it; leave out everything up to the @")
+        raise _refused(
+            "the address has a user or a password in it; leave out everything up to the @"
+        )
     text, port = _split_port(match[2], _PORTS[scheme])
     host, ip = _host(text)
     path, query = _plain_path(_quoted(match[3])), _quoted((match[4] or "?")[1:])
@@ -107,8 +150,9 @@ def follow(target: Target, location: str) -> Target:
 
 
 def _plain_path(path: str) -> str:
-    """A path as rules see it and as it is asked for: without `.` and `..`, and with letters that are written as such.
-    Where those who decode a slash would see another path than those who do not, nobody knows what is meant."""
+    """A path as rules see it and as it is asked for: without `.` and `..`, and with letters that
+    are written as such. Where those who decode a slash would see another path than those who do
+    not, nobody knows what is meant."""
     path = _ESCAPED.sub(_letter, path)
     parts: list[str] = []
     for part in path.split("/")[1:]:
@@ -119,7 +163,10 @@ def _plain_path(path: str) -> str:
     if path.endswith(("/.", "/..")):
         parts.append("")
     if any(piece in (".", "..") for part in parts for piece in _SLASH.split(_decoded(part))):
-        raise _refused("the path has .. between slashes that are written as %2f or the like; write out what is meant")
+        raise _refused(
+            "the path has .. between slashes that are written as %2f or the like; write out what "
+            "is meant"
+        )
     return "/" + "/".join(parts)
 
 
@@ -144,7 +191,9 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
     host, colon, port = authority.rpartition(":")
     if not colon or end > len(host):
         return authority, default
-    if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
+    if port and not (
+        port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
+    ):
         raise _refused(f"{port!r} is no port")
     return host, int(port) if port else default
 
@@ -167,11 +216,14 @@ def _host(text: str) -> tuple[str, IP | None]:
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
         raise _refused(f"{text[:100]!r} is no name of a host")
     if _NUMBER.fullmatch(labels[-1]):
-        # inet_aton reads 127.1, 0x7f000001, 017700000001 and 2130706433 as addresses: only one way to write is taken.
+        # inet_aton reads 127.1, 0x7f000001, 017700000001 and 2130706433 as addresses: only one way
+        # to write is taken.
         try:
             four = ipaddress.IPv4Address(name)
         except ValueError:
-            raise _refused(f"{text!r} is an address in an unusual form; write it as four decimal numbers") from None
+            raise _refused(
+                f"{text!r} is an address in an unusual form; write it as four decimal numbers"
+            ) from None
         return str(four), four
     return name, None
 
@@ -189,7 +241,9 @@ def blocked(ip: IP) -> str:
         if ip in _MAPPED or ip in _NAT64:
             inner = blocked(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
             return f"another way to write an address that is {inner}" if inner else ""
-        if (int(ip) >> 32) & 0xFDFFFFFF == 0x5EFE:  # ISATAP carries an IPv4 address in its last four bytes
+        if (
+            int(ip) >> 32
+        ) & 0xFDFFFFFF == 0x5EFE:  # ISATAP carries an IPv4 address in its last four bytes
             return "a tunnel to other addresses"
     for why, network in _NETWORKS:
         if ip.version == network.version and ip in network:
@@ -200,9 +254,10 @@ def blocked(ip: IP) -> str:
 
 
 class Gate:
-    """Decides on each step of a fetch. `allow` are networks that may be reached though they are not public, each with a
-    port if only that one ("10.1.0.0/16", "127.0.0.1:8080", "[::1]:8080"); `ports` are those that may be used besides
-    80 and 443. `own` are the addresses of our own servers, read anew each time: nothing opens those."""
+    """Decides on each step of a fetch. `allow` are networks that may be reached though they are not
+    public, each with a port if only that one ("10.1.0.0/16", "127.0.0.1:8080", "[::1]:8080");
+    `ports` are those that may be used besides 80 and 443. `own` are the addresses of our own
+    servers, read anew each time: nothing opens those."""
 
     def __init__(
         self,
@@ -218,17 +273,22 @@ class Gate:
         self._resolve = resolve or lookup
 
     async def admit(self, target: Target, hosts: tuple[str, ...] | None = None) -> list[IP]:
-        """The addresses to which a connection for `target` may be made. Raises `Refused` and has then sent nothing,
-        save the question of a name that may be asked for. `hosts` are all that the caller may reach, None is any."""
+        """The addresses to which a connection for `target` may be made. Raises `Refused` and has
+        then sent nothing, save the question of a name that may be asked for. `hosts` are all that
+        the caller may reach, None is any."""
         self._check_name(target, hosts)
         if target.ip is not None:
             found: list[IP] = [target.ip]
         else:
             texts = await self._resolve(target.host, target.port)
             try:
-                found = list(dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts))
+                found = list(
+                    dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts)
+                )
             except ValueError:
-                raise _refused(f"{target.host} was resolved to something that is no address") from None
+                raise _refused(
+                    f"{target.host} was resolved to something that is no address"
+                ) from None
         if not found:
             raise _refused(f"{target.host} has no address")
         for ip in found[:MOST_ADDRESSES]:
@@ -239,7 +299,8 @@ class Gate:
         host = target.host
         if not may_reach(host, hosts):
             raise _refused(
-                f"{host} is not among the hosts that this run may reach ({', '.join(hosts or ()) or 'none'})"
+                f"{host} is not among the hosts that this run may reach "
+                f"({', '.join(hosts or ()) or 'none'})"
             )
         if host in METADATA:
             raise _refused(f"{host} is a cloud's metadata server")
@@ -247,18 +308,27 @@ class Gate:
             raise _refused(f"{host}:{target.port} is our own server")
         if target.ip is None and not self._allow:
             if "." not in host:
-                raise _refused(f"{host!r} is a name inside of a network; give the full name of a public host")
+                raise _refused(
+                    f"{host!r} is a name inside of a network; give the full name of a public host"
+                )
             if host.endswith(tuple(f".{inner}" for inner in INNER)):
                 raise _refused(f"{host} is a name inside of a network, not of a public host")
-        if target.port not in self._ports and not any(target.port == port for _, port in self._allow):
-            raise _refused(f"port {target.port} is not open to fetch; {', '.join(map(str, sorted(self._ports)))} are")
+        if target.port not in self._ports and not any(
+            target.port == port for _, port in self._allow
+        ):
+            raise _refused(
+                f"port {target.port} is not open to fetch; "
+                f"{', '.join(map(str, sorted(self._ports)))} are"
+            )
 
     def _check_ip(self, target: Target, ip: IP) -> None:
         where = f"{target.host} is {ip}, which is" if target.ip is None else f"{ip} is"
         if self._is_own(ip, target.port):
             raise _refused(f"{where} our own server")
         for network, port in self._allow:
-            if _holds(network, ip) and (target.port == port if port else target.port in self._ports):
+            if _holds(network, ip) and (
+                target.port == port if port else target.port in self._ports
+            ):
                 return
         if target.port not in self._ports:
             raise _refused(f"port {target.port} is not open to fetch at {ip}")
@@ -281,7 +351,8 @@ class Gate:
 
 
 def may_reach(host: str, hosts: tuple[str, ...] | None) -> bool:
-    """Whether a host is among those that are named; `*.example.org` are all below example.org, `*` is any."""
+    """Whether a host is among those that are named; `*.example.org` are all below example.org, `*`
+    is any."""
     if hosts is None:
         return True
     for pattern in hosts:
@@ -315,7 +386,8 @@ def _is_here(ip: IP) -> bool:
 
 
 def _is_local(ip: IP) -> bool:
-    """Whether an address is one of this machine's: then it would be its own sender. Nothing is sent to find out."""
+    """Whether an address is one of this machine's: then it would be its own sender. Nothing is sent
+    to find out."""
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -339,7 +411,8 @@ def _exception(text: str) -> tuple[Network, int | None]:
         return ipaddress.ip_network(network), int(port) if port else None
     except ValueError:
         raise ConfigError(
-            f"{text!r} in allow is no network: write one like 10.1.0.0/16, 127.0.0.1:8080 or [::1]:8080"
+            f"{text!r} in allow is no network: write one like 10.1.0.0/16, 127.0.0.1:8080 or "
+            "[::1]:8080"
         ) from None
 
 
@@ -349,9 +422,13 @@ async def lookup(host: str, port: int) -> list[str]:
 
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        found = await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
     except (OSError, UnicodeError) as error:
-        raise _refused(f"{host} cannot be resolved ({getattr(error, 'strerror', None) or error})") from None
+        raise _refused(
+            f"{host} cannot be resolved ({getattr(error, 'strerror', None) or error})"
+        ) from None
     return [str(address[0]) for _, _, _, _, address in found]
 
 

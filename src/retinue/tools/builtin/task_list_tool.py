@@ -1,4 +1,5 @@
-"""`tasks`: the to-do list that all runs of a tree share. It is durable, and a call that is repeated counts once."""
+"""`tasks`: the to-do list that all runs of a tree share. It is durable, and a call that is repeated
+counts once."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from msgspec import Meta
 
-from retinue.core.task_list import STATUSES, Act, Added, Noted, Removed, Status, TaskItem, TaskList, Updated
+from retinue.core.task_list import (
+    STATUSES,
+    Act,
+    Added,
+    Noted,
+    Removed,
+    Status,
+    TaskItem,
+    TaskList,
+    Updated,
+)
 from retinue.core.values import Restart
 from retinue.errors import StoreError
 from retinue.formats.safe_text import one_line
@@ -38,15 +49,21 @@ class TasksArgs(ToolArguments, frozen=True):
         tuple[Annotated[str, Meta(max_length=20 * TITLE)], ...],
         Meta(max_length=MOST_AT_ONCE, description="add: one new task each"),
     ] = ()
-    id: Annotated[int, Meta(ge=0, le=1 << 31, description="update, remove: the number of the task")] = 0
+    id: Annotated[
+        int, Meta(ge=0, le=1 << 31, description="update, remove: the number of the task")
+    ] = 0
     status: Annotated[Status | None, Meta(description="update: how far it is")] = None
     note: Annotated[
-        Annotated[str, Meta(max_length=20 * NOTE)] | None, Meta(description="update: what others should know of it")
+        Annotated[str, Meta(max_length=20 * NOTE)] | None,
+        Meta(description="update: what others should know of it"),
     ] = None
     owner: Annotated[
-        Annotated[str, Meta(max_length=20 * OWNER)] | None, Meta(description="add, update: who does it")
+        Annotated[str, Meta(max_length=20 * OWNER)] | None,
+        Meta(description="add, update: who does it"),
     ] = None
-    offset: Annotated[int, Meta(ge=0, le=1 << 31, description="list: how many tasks to pass over")] = 0
+    offset: Annotated[
+        int, Meta(ge=0, le=1 << 31, description="list: how many tasks to pass over")
+    ] = 0
 
 
 class TasksTool(Builtin[TasksArgs]):
@@ -54,8 +71,10 @@ class TasksTool(Builtin[TasksArgs]):
 
     name: ClassVar[str] = "tasks"
     description: ClassVar[str] = (
-        "The to-do list that you share with every agent at work on the same request. Add tasks before a longer piece "
-        "of work, set one to doing when you begin and to done when it is finished, and drop what is not needed."
+        "The to-do list that you share with every agent at work on the same request. Add tasks "
+        "before a longer piece "
+        "of work, set one to doing when you begin and to done when it is finished, and drop what "
+        "is not needed."
     )
     Args: ClassVar[type[ToolArguments]] = TasksArgs
     restart: Restart = "keyed"
@@ -87,10 +106,16 @@ class TasksTool(Builtin[TasksArgs]):
             await self._boards.note(root, caller.key, caller.at, act)
             board = await self._board(root)
         if caller.key not in board.keys:
-            return Answer(text="The task list was deleted together with its run. Nothing was kept.", error=True)
+            return Answer(
+                text="The task list was deleted together with its run. Nothing was kept.",
+                error=True,
+            )
         ids = board.keys[caller.key]
         if not ids:
-            return Answer(text=f"Task {args.id} was removed by another agent meanwhile. {_counts(board)}", error=True)
+            return Answer(
+                text=f"Task {args.id} was removed by another agent meanwhile. {_counts(board)}",
+                error=True,
+            )
         if isinstance(act, Removed):
             return Answer(text=f"Removed task {args.id}. {_counts(board)}")
         return Answer(text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0))
@@ -122,12 +147,23 @@ def _act(args: TasksArgs) -> Act | str | None:
             return 'Invalid parameters: "add" needs titles, one or more texts that are not empty.'
         return Added(titles=titles, owner=_line(args.owner or "", OWNER))
     if not args.id:
-        return f'Invalid parameters: "{args.action}" needs id, the number of the task. Use list to see the numbers.'
+        return (
+            f'Invalid parameters: "{args.action}" needs id, the number of the task. Use list '
+            "to see the numbers."
+        )
     if args.action == "remove":
         return Removed(ids=(args.id,))
     title = _line(args.titles[0], TITLE) if len(args.titles) == 1 else None
-    if len(args.titles) > 1 or (args.status, args.note, args.owner, title or None) == (None, None, None, None):
-        return f'Invalid parameters: "update" needs status ({", ".join(STATUSES)}), note, owner, or one new title.'
+    if len(args.titles) > 1 or (args.status, args.note, args.owner, title or None) == (
+        None,
+        None,
+        None,
+        None,
+    ):
+        return (
+            f'Invalid parameters: "update" needs status ({", ".join(STATUSES)}), note, owner, '
+            "or one new title."
+        )
     return Updated(
         id=args.id,
         title=title or None,
@@ -140,11 +176,16 @@ def _act(args: TasksArgs) -> Act | str | None:
 def _refusal(board: TaskList, act: Act) -> str:
     if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
         return (
-            f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was added. Remove what is "
+            f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was "
+            "added. Remove what is "
             "done, or put several steps into one task."
         )
     missing = board.missing(act)
-    return f"There is no task {missing[0]}, so nothing was changed. {_counts(board)}" if missing else ""
+    return (
+        f"There is no task {missing[0]}, so nothing was changed. {_counts(board)}"
+        if missing
+        else ""
+    )
 
 
 def _table(board: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
@@ -170,7 +211,11 @@ def _counts(board: TaskList) -> str:
     counts = dict.fromkeys(STATUSES, 0)
     for task in board.tasks.values():
         counts[task.status] += 1
-    return f"{len(board.tasks)} tasks: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n) + "."
+    return (
+        f"{len(board.tasks)} tasks: "
+        + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        + "."
+    )
 
 
 def _line(text: str, cap: int) -> str:

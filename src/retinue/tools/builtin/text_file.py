@@ -1,4 +1,5 @@
-"""Files as text: which encoding, what counts as binary, which pictures are known; and back to the same bytes."""
+"""Files as text: which encoding, what counts as binary, which pictures are known; and back to the
+same bytes."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def is_binary(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A file's text and what is needed to write it back: bytes that are not text in its encoding survive as lone
-    surrogates where that is possible (UTF-8)."""
+    """A file's text and what is needed to write it back: bytes that are not text in its encoding
+    survive as lone surrogates where that is possible (UTF-8)."""
 
     text: str
     encoding: str = "utf-8"
@@ -91,7 +92,8 @@ def displayable(text: str) -> str:
 
 
 def short_diff(old: str, new: str) -> str:
-    """What changed, for a reader who knows the file: a unified diff that stays short whatever it is given."""
+    """What changed, for a reader who knows the file: a unified diff that stays short whatever it is
+    given."""
     a, b = split_lines(old), split_lines(new)
     n = min(len(a), len(b))
     start = next((i for i in range(n) if a[i] != b[i]), n)
@@ -111,7 +113,9 @@ def short_diff(old: str, new: str) -> str:
     lines = [_renumbered(line, first)[:300] for line in list(pieces)[2:]]
     text = "\n".join(lines[:DIFF_LINES])[:DIFF_CHARS]
     left = len(lines) - DIFF_LINES
-    return displayable(f"{text}\n[{left} more lines of the diff are not shown]" if left > 0 else text)
+    return displayable(
+        f"{text}\n[{left} more lines of the diff are not shown]" if left > 0 else text
+    )
 
 
 def _renumbered(line: str, add: int) -> str:

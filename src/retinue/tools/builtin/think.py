@@ -1,4 +1,5 @@
-"""`think`: a place to reason in writing before acting. The thought stays in the conversation; nothing happens."""
+"""`think`: a place to reason in writing before acting. The thought stays in the conversation;
+nothing happens."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class ThinkTool(Builtin[ThinkArgs]):
 
     name: ClassVar[str] = "think"
     description: ClassVar[str] = (
-        "Think something through in writing before you act: weigh options, check a plan, look for what is missing. "
+        "Think something through in writing before you act: weigh options, check a plan, look for "
+        "what is missing. "
         "It changes nothing and fetches nothing."
     )
     Args: ClassVar[type[ToolArguments]] = ThinkArgs

@@ -1,6 +1,5 @@
-"""One GET, step by step through its redirects: each step is admitted anew, goes to the addresses that were checked, and
-is read no further than the caps, whatever the other side does.
-"""
+"""One GET, step by step through its redirects: each step is admitted anew, goes to the addresses
+that were checked, and is read no further than the caps, whatever the other side does."""
 
 from __future__ import annotations
 
@@ -47,7 +46,8 @@ class Failed(Exception):
 
 @dataclass(slots=True)
 class Fetched:
-    """What came. `note` says why it is not the whole, if it is not; `body` is empty when the type was not wanted."""
+    """What came. `note` says why it is not the whole, if it is not; `body` is empty when the type
+    was not wanted."""
 
     target: Target
     status: int
@@ -59,7 +59,8 @@ class Fetched:
 
 
 class WebClient:
-    """`credentials` are headers by origin ("https://api.example.org"): they are sent there and nowhere else."""
+    """`credentials` are headers by origin ("https://api.example.org"): they are sent there and
+    nowhere else."""
 
     def __init__(
         self,
@@ -81,8 +82,9 @@ class WebClient:
         unwanted: tuple[str, ...] = (),
         forbids: Callable[[str, str], str] = lambda url, source: "",
     ) -> Fetched:
-        """`unwanted` are beginnings of media types of which the body is not read. `forbids` says why an address may not
-        be asked; with it goes the address that redirected to it, "" for the first."""
+        """`unwanted` are beginnings of media types of which the body is not read. `forbids` says
+        why an address may not be asked; with it goes the address that redirected to it, "" for the
+        first."""
         steps: list[Target] = []
         while True:
             if why := forbids(target.url, steps[-1].url if steps else ""):
@@ -94,11 +96,16 @@ class WebClient:
                 if response.status not in REDIRECTS or not location:
                     return await self._read(response, target, steps, unwanted)
             if len(steps) > MOST_REDIRECTS:
-                raise Refused("fetch", f"there were more than {MOST_REDIRECTS} redirects, the last from {target.url}")
+                raise Refused(
+                    "fetch",
+                    f"there were more than {MOST_REDIRECTS} redirects, the last from {target.url}",
+                )
             target = follow(target, location)
 
     @contextlib.asynccontextmanager
-    async def _response(self, target: Target, ips: list[IP]) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _response(
+        self, target: Target, ips: list[IP]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             import aiohttp
             from yarl import URL
@@ -122,21 +129,31 @@ class WebClient:
             ):
                 yield response
         except aiohttp.ClientConnectorCertificateError as error:
-            raise Failed(f"the certificate of {target.host} is not valid ({_reason(error)})") from None
+            raise Failed(
+                f"the certificate of {target.host} is not valid ({_reason(error)})"
+            ) from None
         except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
             if isinstance(error, TimeoutError):
                 raise Failed(f"{target.host} did not answer within {CONNECT_SECONDS:g} s") from None
             raise Failed(f"{target.host} gave no valid answer ({_words(error)})") from None
 
     async def _read(
-        self, response: aiohttp.ClientResponse, target: Target, steps: list[Target], unwanted: tuple[str, ...]
+        self,
+        response: aiohttp.ClientResponse,
+        target: Target,
+        steps: list[Target],
+        unwanted: tuple[str, ...],
     ) -> Fetched:
         import aiohttp
 
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if not _TYPE.fullmatch(kind):  # it is shown outside of the frame, so it may say nothing else
+        if not _TYPE.fullmatch(
+            kind
+        ):  # it is shown outside of the frame, so it may say nothing else
             kind = ""
-        fetched = Fetched(target, response.status, kind, _charset(response.headers), b"", steps=steps)
+        fetched = Fetched(
+            target, response.status, kind, _charset(response.headers), b"", steps=steps
+        )
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ENCODINGS:
             raise Failed(f"{target.host} sent its answer packed in a way that was not asked for")
@@ -162,7 +179,8 @@ class WebClient:
 
 
 class _Unpack:
-    """gzip, deflate with and without its frame, or nothing at all; never more than was asked for."""
+    """gzip, deflate with and without its frame, or nothing at all; never more than was asked
+    for."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -180,7 +198,10 @@ class _Unpack:
             n += len(part)
             if self._inner.eof:
                 # More members may follow in gzip; behind deflate only filling can.
-                data, self._inner = self._inner.unused_data if "gzip" in self._encoding else b"", None
+                data, self._inner = (
+                    self._inner.unused_data if "gzip" in self._encoding else b"",
+                    None,
+                )
                 if data and not data.startswith(b"\x1f\x8b"):
                     break
             else:
@@ -195,7 +216,8 @@ class _Unpack:
 
 
 def _connector(target: Target, ips: list[IP], tls: ssl.SSLContext | None) -> aiohttp.TCPConnector:
-    """Knows the checked addresses and nothing else. The socket is looked at once more before it is connected."""
+    """Knows the checked addresses and nothing else. The socket is looked at once more before it is
+    connected."""
     import aiohttp
     from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -251,7 +273,8 @@ def _charset(headers: Mapping[str, str]) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, in our own words or the system's: what the other side has sent is not repeated here."""
+    """What went wrong, in our own words or the system's: what the other side has sent is not
+    repeated here."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[:200]
     return _KINDS.get(type(error).__name__, type(error).__name__)

@@ -1,8 +1,8 @@
 """One writer per directory: whoever writes first holds it until its run ends.
 
-A run and its descendants may write in the same place, for the one waits for the other or has sent it there; two that
-do not stand in line would overwrite each other's work. A directory is known by what was opened, not by its name.
-"""
+A run and its descendants may write in the same place, for the one waits for the other or has sent
+it there; two that do not stand in line would overwrite each other's work. A directory is known by
+what was opened, not by its name."""
 
 from __future__ import annotations
 
@@ -32,27 +32,33 @@ class WriteLease:
 
 
 class WriteLeases:
-    """The leases of one runtime. Nothing here is durable: after a restart whoever goes on writing takes it again."""
+    """The leases of one runtime. Nothing here is durable: after a restart whoever goes on writing
+    takes it again."""
 
     def __init__(self) -> None:
         self._leases: dict[str, WriteLease] = {}
 
     def take(self, caller: Caller) -> str:
-        """ "" when the caller may write in its directories from now on, otherwise who writes there."""
+        """ "" when the caller may write in its directories from now on, otherwise who writes
+        there."""
         spec = caller.spec
         try:
             opened = _opened(caller)
         except Refused as error:
             return str(error)
-        mine = WriteLease(opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
+        mine = WriteLease(
+            opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent
+        )
         others = [o for o in self._leases.values() if o.run != mine.run and not _in_line(o, mine)]
         wanted = [real_path(fd) for fd in mine.directories] if others else []
         for other in others:
             if shared := _overlap([real_path(fd) for fd in other.directories], wanted):
                 mine.close()
                 return (
-                    f"{other.label} (run {other.run}) is writing in {shared}, and two writers would undo each other's "
-                    f"work. Wait for its end, or have this done by a child with isolation 'worktree'."
+                    f"{other.label} (run {other.run}) is writing in {shared}, and two writers "
+                    "would undo each other's "
+                    f"work. Wait for its end, or have this done by a child with isolation "
+                    "'worktree'."
                 )
         self.over(mine.run)
         self._leases[mine.run] = mine
@@ -93,4 +99,6 @@ def _overlap(a: Sequence[str], b: Sequence[str]) -> str:
 
 def _in_line(a: WriteLease, b: WriteLease) -> bool:
     """Whether one of the two runs is an ancestor of the other."""
-    return a.root == b.root and (f"{a.path}/".startswith(f"{b.path}/") or f"{b.path}/".startswith(f"{a.path}/"))
+    return a.root == b.root and (
+        f"{a.path}/".startswith(f"{b.path}/") or f"{b.path}/".startswith(f"{a.path}/")
+    )

@@ -1,1 +1,2 @@
-"""Five dialects over one machine: each family is a set of tools with the names, shapes and limits of one document."""
+"""Five dialects over one machine: each family is a set of tools with the names, shapes and limits
+of one document."""

@@ -1,7 +1,8 @@
-"""What the families share: how a family is put together, how its tools read their arguments and complain.
+"""What the families share: how a family is put together, how its tools read their arguments and
+complain.
 
-A family is settings and tools; it adds no rule to the machine. What its tools want is said in orders.
-"""
+A family is settings and tools; it adds no rule to the machine. What its tools want is said in
+orders."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ COMPLAINT = 4_000
 class FamilySettings(Value, forbid_unknown_fields=True):
     """The values of a family that can be set: a profile is nothing but other defaults for them.
 
-    `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`: whether the system
-    prompt says when to delegate and when not to. `lend_ask`: whether children may ask whoever answers questions.
-    """
+    `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`:
+    whether the system prompt says when to delegate and when not to. `lend_ask`: whether children
+    may ask whoever answers questions."""
 
     enabled: bool = True
     guide: bool = True
@@ -42,7 +43,8 @@ class FamilySettings(Value, forbid_unknown_fields=True):
 
 
 class Family:
-    """One dialect with its settings. `name` is also the name under which a request turns it on or off."""
+    """One dialect with its settings. `name` is also the name under which a request turns it on or
+    off."""
 
     name: ClassVar[str]
     settings_type: ClassVar[type[FamilySettings]] = FamilySettings
@@ -77,12 +79,14 @@ class Family:
 
 
 def helper_name(agent: str, family: str) -> str:
-    """The agent whose runs a family starts for `agent`. A helper that may nest starts others of its own kind."""
+    """The agent whose runs a family starts for `agent`. A helper that may nest starts others of its
+    own kind."""
     return agent if agent.endswith(f".{family}") else f"{agent}.{family}"
 
 
 class CallComplaint(Exception):
-    """What was wrong with a call, in the family's words: an error result that the model can act on."""
+    """What was wrong with a call, in the family's words: an error result that the model can act
+    on."""
 
 
 class FamilyTool:
@@ -103,8 +107,8 @@ class FamilyTool:
     """Whether those it starts know all that was said."""
 
     def preview(self, agent: str, args: dict[str, Any]) -> tuple[Order, ...]:
-        """About which children a call of this agent would start, for whoever is asked to permit it: as far as the
-        arguments tell. Nothing is checked."""
+        """About which children a call of this agent would start, for whoever is asked to permit it:
+        as far as the arguments tell. Nothing is checked."""
         if not self.starts:
             return ()
         tasks = args.get("tasks", [args])
@@ -115,7 +119,9 @@ class FamilyTool:
         told = {name: value for name, value in args.items() if isinstance(value, str)}
         task = next((told[name] for name in ("task", "prompt", "task_prompt") if name in told), "")
         if self.is_fork or told.get("context") == "fork":
-            return Order(agent=agent, task=task, model=told.get("model", ""), context=Context(kind="fork"))
+            return Order(
+                agent=agent, task=task, model=told.get("model", ""), context=Context(kind="fork")
+            )
         return Order(agent=helper_name(agent, self.starts), task=task, model=told.get("model", ""))
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
@@ -125,7 +131,11 @@ class FamilyTool:
             return Answer(text=await _said(caller, str(complaint)), error=True)
         if isinstance(returned, Laid):
             return Answer(text=await caller.fit(returned))
-        return self._marked(caller, returned) if isinstance(returned, Orders) and returned.spawns else returned
+        return (
+            self._marked(caller, returned)
+            if isinstance(returned, Orders) and returned.spawns
+            else returned
+        )
 
     def _marked(self, caller: Caller, orders: Orders) -> Orders:
         """Every child knows how far down it is, and asks nobody unless that was lent to it."""
@@ -136,7 +146,9 @@ class FamilyTool:
             access = self._reading(caller, order)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
-            spawns.append(replace(order, dialect=self.dialect, level=level, may_ask=lends, access=access))
+            spawns.append(
+                replace(order, dialect=self.dialect, level=level, may_ask=lends, access=access)
+            )
         return replace(orders, spawns=tuple(spawns))
 
     def _reading(self, caller: Caller, order: Order) -> Capabilities:
@@ -145,7 +157,12 @@ class FamilyTool:
         lent = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in lent if getattr(theirs.get(name), "starts", "")]
         held = caller.run.access or caller.spec.capabilities
-        if not starters or READER not in theirs or READER in access.deny or not allows(held, READER):
+        if (
+            not starters
+            or READER not in theirs
+            or READER in access.deny
+            or not allows(held, READER)
+        ):
             return access
         return replace(access, tools=tuple(sorted({*(access.tools or ()), READER})))
 
@@ -156,8 +173,12 @@ class FamilyTool:
         raise ConfigError(f"{self.schema.name} joins no children")
 
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
-        """The arguments as a value. `objects` are fields that models often write as a string of JSON."""
-        args = {**args, **{f: self._unwrap(f, args[f]) for f in objects if isinstance(args.get(f), str)}}
+        """The arguments as a value. `objects` are fields that models often write as a string of
+        JSON."""
+        args = {
+            **args,
+            **{f: self._unwrap(f, args[f]) for f in objects if isinstance(args.get(f), str)},
+        }
         try:
             return msgspec.convert(args, type_)
         except msgspec.ValidationError as error:
@@ -168,11 +189,14 @@ class FamilyTool:
             (value,) = parse(f'{{"value": {text}}}').values()
             return value
         except (BadArguments, ValueError):
-            raise CallComplaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
+            raise CallComplaint(
+                f"{self.invalid}: `{field}` is a string, but not one of valid JSON"
+            ) from None
 
 
 def level_of(caller: Caller, tool: FamilyTool) -> int:
-    """How deep a caller is, counted from the run to which the family of `tool` was given: that one is at 0."""
+    """How deep a caller is, counted from the run to which the family of `tool` was given: that one
+    is at 0."""
     order = caller.spec.order
     return order.level if order.dialect == tool.dialect else 0
 
@@ -185,7 +209,8 @@ async def _said(caller: Caller, complaint: str) -> str:
 
 
 def dialect_tools(caller: Caller) -> set[str]:
-    """The tools of all families of the caller's agent: what a fork of it must not hold, unless it may nest."""
+    """The tools of all families of the caller's agent: what a fork of it must not hold, unless it
+    may nest."""
     mine = looking(caller).tools(caller.spec.order.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
@@ -202,4 +227,9 @@ def as_json(value: object) -> str:
 
 
 def object_schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }

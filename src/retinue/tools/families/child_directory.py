@@ -1,4 +1,5 @@
-"""Where a child works when its parent names a directory: it is confined to what the parent may see."""
+"""Where a child works when its parent names a directory: it is confined to what the parent may
+see."""
 
 from __future__ import annotations
 
@@ -11,20 +12,26 @@ from retinue.tools.families.base import CallComplaint
 
 
 def directory(caller: Caller, asked: str | None, where: str = "") -> str:
-    """The directory of a child, without links: the caller's own, or one that exists inside it or inside a root that the
-    caller may read. Touches the disk."""
+    """The directory of a child, without links: the caller's own, or one that exists inside it or
+    inside a root that the caller may read. Touches the disk."""
     if not asked:
         return caller.cwd
     roots = [r for r in (caller.cwd, *(caller.held.read or ())) if r]
     name = repr(clip(asked, 200))
     absent = f"{where}cwd {name} is no directory that exists; name one, or leave it out"
     try:
-        path = os.path.realpath(os.path.join(caller.cwd, asked)) if caller.cwd else os.path.normpath(asked)
+        path = (
+            os.path.realpath(os.path.join(caller.cwd, asked))
+            if caller.cwd
+            else os.path.normpath(asked)
+        )
     except ValueError:  # no path at all: it holds a NUL, or half a character
         raise CallComplaint(absent) from None
     if (roots or caller.held.read is not None) and not inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory that you may read (there is none)"
-        raise CallComplaint(f"{where}cwd {name} is outside your working directory; name one inside {names}")
+        raise CallComplaint(
+            f"{where}cwd {name} is outside your working directory; name one inside {names}"
+        )
     if not os.path.isdir(path):
         raise CallComplaint(absent)
     return path

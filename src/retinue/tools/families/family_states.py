@@ -1,4 +1,5 @@
-"""One run, five vocabularies: what each family calls the state of a run. All of them are read off the same record."""
+"""One run, five vocabularies: what each family calls the state of a run. All of them are read off
+the same record."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ _FANOUT_STOPS = {
     "bad_response": "server_error",
     "response_too_large": "server_error",
 }
-"""Ends that go by another name there. Whatever is neither here nor in KINDS is the sub-agent's own failure."""
+"""Ends that go by another name there. Whatever is neither here nor in KINDS is the sub-agent's own
+failure."""
 
 
 def ending_of(run: Run) -> Ending | None:

@@ -82,13 +82,15 @@ def family_type(kind: str) -> type[Family]:
 
 
 def family(name: str, /, **settings: Any) -> Family:
-    """A family by its own name (agent, delegate, fanout, sessions, subagent) or by a profile's (meerkat, meepo,
-    phoenix, clawdbot, openclaw, xzatoma), with some settings set otherwise."""
+    """A family by its own name (agent, delegate, fanout, sessions, subagent) or by a profile's
+    (meerkat, meepo, phoenix, clawdbot, openclaw, xzatoma), with some settings set otherwise."""
     kind, defaults = settings_of(name)
     if kind not in FAMILIES:
         known = [*FAMILIES, *PROFILES]
         hint = did_you_mean(name, known)
-        raise ConfigError(f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}")
+        raise ConfigError(
+            f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}"
+        )
     kind_of = family_type(kind)
     told = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
     try:
@@ -105,17 +107,22 @@ def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
     if isinstance(given, str | Family):
         raise ConfigError(f"{owner}: `families` is a list, as in families=[{_shown(given)}]")
     if not isinstance(given, Sequence):
-        raise ConfigError(f"{owner}: `families` is a list, as in families=['fanout'], not {given!r}")
+        raise ConfigError(
+            f"{owner}: `families` is a list, as in families=['fanout'], not {given!r}"
+        )
     seen: dict[str, str] = {}
     for one in given:
         if not isinstance(one, str | Family):
-            raise ConfigError(f"{owner}: {one!r} is no family; name one, or use what family(name, ...) returns")
+            raise ConfigError(
+                f"{owner}: {one!r} is no family; name one, or use what family(name, ...) returns"
+            )
         name = one if isinstance(one, str) else one.profile or one.name
         kind = settings_of(name)[0] if isinstance(one, str) else one.name
         if kind in seen:
             both = f"{seen[kind]!r} and {name!r}" if seen[kind] != name else f"{name!r} twice"
             raise ConfigError(
-                f"{owner} has {both}, which are the same family, {kind!r}: a profile is a family with other defaults. "
+                f"{owner} has {both}, which are the same family, {kind!r}: a profile is a family "
+                "with other defaults. "
                 "Name one of them, and set what is to be otherwise with family(name, ...)"
             )
         seen[kind] = name
@@ -131,16 +138,20 @@ def check_switches(owner: str, known: Sequence[Family], switches: object) -> Non
     how = f'as in families={{"{known[0].name if known else "agent"}": False}}'
     if not isinstance(switches, Mapping):
         raise ConfigError(
-            f"`families` of a run turns families of its agent on or off, {how}; {owner} has: {there}. Which families "
+            f"`families` of a run turns families of its agent on or off, {how}; {owner} has: "
+            f"{there}. Which families "
             "it has is said where it is made, Agent(families=[...])"
         )
     for name, is_on in switches.items():
         kind = settings_of(name)[0] if isinstance(name, str) else ""
         if name not in {f.name for f in known}:
             if kind != name and kind in {f.name for f in known}:
-                raise ConfigError(f"{name!r} is a profile: for a run, name its family, {{{kind!r}: {is_on!r}}}")
+                raise ConfigError(
+                    f"{name!r} is a profile: for a run, name its family, {{{kind!r}: {is_on!r}}}"
+                )
             raise ConfigError(f"{owner} has no family {name!r}; it has: {there}")
         if not isinstance(is_on, bool):
             raise ConfigError(
-                f"`families` says {is_on!r} about {name!r}; say True or False, {how}. Settings are for family(...)"
+                f"`families` says {is_on!r} about {name!r}; say True or False, {how}. Settings "
+                "are for family(...)"
             )

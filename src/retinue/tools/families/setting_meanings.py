@@ -19,17 +19,22 @@ from retinue.tools.families.setting_spelling import camel
 ALL = {
     "enabled": "whether a run has the family that says nothing about it",
     "guide": "whether the system prompt says when to delegate and when not to",
-    "lend_ask": "whether children may ask questions, with `ask` and other tools; permissions are always asked for",
+    "lend_ask": "whether children may ask questions, with `ask` and other tools; permissions are "
+    "always asked for",
 }
 MEANINGS: dict[str, dict[str, str]] = {
     "agent": {
         "default_provider": "the provider of a child that names none; `inherit` is the parent's",
-        "default_model": "the model of a child that names none; `inherit` is the parent's, null the first of the list",
+        "default_model": "the model of a child that names none; `inherit` is the parent's, null "
+        "the first of the list",
         "concurrency_limits": "a table: see below",
         "concurrency_limits.max_depth": "how many levels of children there may be below the lead",
-        "concurrency_limits.max_concurrent_ops": "operations of one tree at a time; beyond it a spawn is refused",
-        "concurrency_limits.max_concurrent_agents": "children of one tree at a time; beyond it a spawn is refused",
-        "concurrency_limits.max_children_per_agent": "live children of one agent; beyond it a spawn is refused",
+        "concurrency_limits.max_concurrent_ops": "operations of one tree at a time; beyond it a "
+        "spawn is refused",
+        "concurrency_limits.max_concurrent_agents": "children of one tree at a time; beyond it a "
+        "spawn is refused",
+        "concurrency_limits.max_children_per_agent": "live children of one agent; beyond it a "
+        "spawn is refused",
         "allow_nested_spawn": "whether children may spawn, where they have the tools for it",
         "grant_spawn_tools": "whether children get the tools of the family",
         "max_budget_per_agent": "the most tokens that a child may ask for; null is no limit",
@@ -38,8 +43,10 @@ MEANINGS: dict[str, dict[str, str]] = {
         "enable_comms": "whether children can write to their parent, and live on for messages",
         "allowed_models": "the models that may be asked for, by provider; null: any that is known",
         "finished_kept": "how many ended children status and list show",
-        "more_tools": "whether there are `agent_send`, `agent_wait` and `agent_resume` beside the five",
-        "more_keys": "whether a status also has `note` (which budget ended it) and `tokens_estimated`",
+        "more_tools": "whether there are `agent_send`, `agent_wait` and `agent_resume` beside the "
+        "five",
+        "more_keys": "whether a status also has `note` (which budget ended it) and "
+        "`tokens_estimated`",
     },
     "delegate": {
         "max_concurrent_subtasks": "tasks of one call at a time; the others wait",
@@ -47,7 +54,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "parallel_timeout_secs": "seconds that a task may take in mode parallel",
         "background_timeout_secs": "seconds that a task may take in mode background",
         "max_background_groups": "groups of one agent at a time; beyond it a call is refused",
-        "hourly_token_budget": "tokens that all sub-agents of the runtime may use in an hour; null is no limit",
+        "hourly_token_budget": "tokens that all sub-agents of the runtime may use in an hour; "
+        "null is no limit",
         "allow_nesting": "whether a task may be given `delegate_tasks`",
         "max_depth": "how many levels of sub-agents there may then be",
         "more_tools": "whether there are `cancel_tasks` and `list_tasks` beside `delegate_tasks`",
@@ -65,10 +73,14 @@ MEANINGS: dict[str, dict[str, str]] = {
         "read_first_files": "files that one task may be handed",
         "read_first_bytes": "the most that is shown of one of them",
         "on_restart": "whether a child that a crash interrupted goes on or fails",
-        "task_fields": "fields of a task beside `task` and `cwd`; without `mode` children have all plain tools",
-        "aggregate": "whether each call answers with its own results, or the last of a turn with all of them",
-        "while_waiting": "whether a user's message to a parent that waits is kept, or refused as busy",
-        "strict": "whether a result that is handed in beside other calls fails the child, or is asked for again",
+        "task_fields": "fields of a task beside `task` and `cwd`; without `mode` children have "
+        "all plain tools",
+        "aggregate": "whether each call answers with its own results, or the last of a turn with "
+        "all of them",
+        "while_waiting": "whether a user's message to a parent that waits is kept, or refused as "
+        "busy",
+        "strict": "whether a result that is handed in beside other calls fails the child, or is "
+        "asked for again",
     },
     "sessions": {
         "max_concurrent": "sub-agents of all runs at a time; the others wait",
@@ -94,7 +106,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "max_executions": "children that one tree may start; null is no limit",
         "max_total_tokens": "tokens that all children of one tree may use; null is no limit",
         "max_total_time": "seconds from the first child's start; null is no limit",
-        "chat_enabled": "whether a chat has the tools at once, or when a message asks for them; null: as `enabled`",
+        "chat_enabled": "whether a chat has the tools at once, or when a message asks for them; "
+        "null: as `enabled`",
         "model": "the model of children; empty: the parent's",
     },
 }
@@ -135,7 +148,13 @@ def type_words(kind: Any) -> str:
         return f"table of {type_words(inner[1])}"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return "table"
-    names = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
+    names = {
+        str: "text",
+        int: "integer",
+        float: "number",
+        bool: "true or false",
+        type(None): "null",
+    }
     return names.get(kind, str(kind))
 
 
@@ -144,14 +163,24 @@ def default_words(value: Any) -> str:
 
 
 def page() -> str:
-    parts = [_HEAD + "\n".join(_row(name, fields_of(FamilySettings)[name], text) for name, text in ALL.items())]
+    parts = [
+        _HEAD
+        + "\n".join(_row(name, fields_of(FamilySettings)[name], text) for name, text in ALL.items())
+    ]
     for kind in FAMILIES:
         made = family_type(kind)
         profiles = {p: values for p, (of, values) in PROFILES.items() if of == kind}
         lines = [f"## {kind}", "", "| setting | type | default | meaning |", "|---|---|---|---|"]
         for name, about in fields_of(made.settings_type).items():
             if name not in ALL:
-                lines.append(_row(name, about, MEANINGS[kind][name], spelled=camel(name) if made.camels else ""))
+                lines.append(
+                    _row(
+                        name,
+                        about,
+                        MEANINGS[kind][name],
+                        spelled=camel(name) if made.camels else "",
+                    )
+                )
         for profile, values in profiles.items():
             told = "; ".join(f"`{key}` = {default_words(value)}" for key, value in values.items())
             lines += ["", f"`{profile}`: {told or 'the same defaults'}."]

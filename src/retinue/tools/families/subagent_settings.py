@@ -8,8 +8,9 @@ from retinue.tools.families.base import FamilySettings
 
 
 class SubagentSettings(FamilySettings):
-    """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's. `chat_enabled`: whether a chat
-    has the tools from its first message on, or from one that asks for such work; None leaves that to `enabled`."""
+    """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's.
+    `chat_enabled`: whether a chat has the tools from its first message on, or from one that asks
+    for such work; None leaves that to `enabled`."""
 
     max_depth: int = 3
     default_max_turns: int = 10

@@ -1,6 +1,6 @@
-"""Which servers and definitions of tools were approved, by their hashes: what has changed since, or is new, is withheld
-until it is approved too. A server that was approved with harmless tools cannot put others in their place.
-"""
+"""Which servers and definitions of tools were approved, by their hashes: what has changed since, or
+is new, is withheld until it is approved too. A server that was approved with harmless tools cannot
+put others in their place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from retinue.sandbox.regular_file import lock, open_regular
 VERSION = 1
 MAX_FILE = 32 << 20
 MAX_SHOWN = 512 << 10
-"""Characters of what was approved that are kept for one server, shared among its tools: the file must stay readable
-whatever a server writes into its definitions. What decides is the hash, which is of the whole."""
+"""Characters of what was approved that are kept for one server, shared among its tools: the file
+must stay readable whatever a server writes into its definitions. What decides is the hash, which is
+of the whole."""
 PARTS = ("name", "description", "inputSchema", "annotations")
 """What of a definition is shown to a model, or decides what the tool may be used for."""
 
@@ -42,13 +43,21 @@ def fingerprint(definition: Mapping[str, Any]) -> str:
 def page(definition: Mapping[str, Any]) -> str:
     """A definition as it is shown to the one who approves it: whole, and with nothing hidden."""
     words = definition.get("description")
-    rest = {part: definition[part] for part in ("inputSchema", "annotations") if definition.get(part) is not None}
-    told = [f"{reveal(str(definition.get('name')), keep='')}", reveal(words) if isinstance(words, str) else ""]
+    rest = {
+        part: definition[part]
+        for part in ("inputSchema", "annotations")
+        if definition.get(part) is not None
+    }
+    told = [
+        f"{reveal(str(definition.get('name')), keep='')}",
+        reveal(words) if isinstance(words, str) else "",
+    ]
     return "\n".join([*told, json_text(_laid_out(rest))])
 
 
 def _laid_out(value: Any) -> str:
-    """JSON over several lines, unless it is nested so that it would be many times as long as on one."""
+    """JSON over several lines, unless it is nested so that it would be many times as long as on
+    one."""
     plain = json.dumps(value, sort_keys=True, ensure_ascii=False)
     n, room = 0, 4 * len(plain) + 1_000
     pieces = list[str]()
@@ -61,8 +70,8 @@ def _laid_out(value: Any) -> str:
 
 
 class ApprovedServer(Value):
-    """A server as it was approved: what was configured, and its tools' hashes. `shown` is what was approved, to be laid
-    beside what is offered now."""
+    """A server as it was approved: what was configured, and its tools' hashes. `shown` is what was
+    approved, to be laid beside what is offered now."""
 
     identity: str
     tools: dict[str, str] = msgspec.field(default_factory=dict)
@@ -75,8 +84,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Approvals:
-    """Kept in a file that only its owner may read (0600), or without `path` for as long as this object lives. Each
-    change is made under a lock on what the file says by then, and replaces it whole: no process undoes another's."""
+    """Kept in a file that only its owner may read (0600), or without `path` for as long as this
+    object lives. Each change is made under a lock on what the file says by then, and replaces it
+    whole: no process undoes another's."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -94,8 +104,11 @@ class Approvals:
             return "new"
         return "approved" if known == fingerprint else "changed"
 
-    def approve(self, server: str, identity: str, *definitions: Mapping[str, Any], whole: bool = False) -> None:
-        """Approve what is given. With `whole`, the server itself too, and nothing else of it stays approved."""
+    def approve(
+        self, server: str, identity: str, *definitions: Mapping[str, Any], whole: bool = False
+    ) -> None:
+        """Approve what is given. With `whole`, the server itself too, and nothing else of it stays
+        approved."""
         with self._changing():
             before = self._servers.get(server)
             if before is None or whole:
@@ -106,14 +119,17 @@ class Approvals:
                 tools[name], shown[name] = fingerprint(definition), page(definition)
             room = MAX_SHOWN // max(1, len(shown))
             kept = {name: clip(text, room) for name, text in shown.items()}
-            self._servers[server] = ApprovedServer(identity=before.identity, tools=tools, shown=kept)
+            self._servers[server] = ApprovedServer(
+                identity=before.identity, tools=tools, shown=kept
+            )
 
     def forget(self, server: str) -> None:
         with self._changing():
             self._servers.pop(server, None)
 
     def _read(self) -> None:
-        """What the file says now. One that cannot be read approves nothing, and is not written over."""
+        """What the file says now. One that cannot be read approves nothing, and is not written
+        over."""
         if self.path is None:
             return
         try:
@@ -122,12 +138,15 @@ class Approvals:
             self._servers, self._stamp = {}, None
             return
         except OSError as error:
-            raise ConfigError(f"the approvals in {self.path} cannot be read: {error.strerror}") from None
+            raise ConfigError(
+                f"the approvals in {self.path} cannot be read: {error.strerror}"
+            ) from None
         with os.fdopen(fd, "rb") as file:
             about = os.fstat(fd)
             if about.st_uid != os.geteuid() or about.st_mode & 0o022:
                 raise ConfigError(
-                    f"{self.path} can be written by others, so what it approves counts for nothing; "
+                    f"{self.path} can be written by others, so what it approves counts for "
+                    "nothing; "
                     "look at it, then make it your own: chmod 600"
                 )
             stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
@@ -138,11 +157,14 @@ class Approvals:
             found = msgspec.json.decode(data, type=_File)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(
-                f"the approvals in {self.path} are damaged ({error}); the file was left as it is. Move it away, and "
+                f"the approvals in {self.path} are damaged ({error}); the file was left as it is. "
+                "Move it away, and "
                 "each server's tools have to be approved again"
             ) from None
         if found.version != VERSION:
-            raise ConfigError(f"the approvals in {self.path} were written by another version ({found.version})")
+            raise ConfigError(
+                f"the approvals in {self.path} were written by another version ({found.version})"
+            )
         self._servers, self._stamp = found.servers, stamp
 
     @contextlib.contextmanager
@@ -151,7 +173,11 @@ class Approvals:
             yield
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = os.open(
+            self.path.with_name(f".{self.path.name}.lock"),
+            os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
+            0o600,
+        )
         try:
             lock(fd)
             self._read()

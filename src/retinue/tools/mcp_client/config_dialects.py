@@ -1,6 +1,6 @@
-"""The formats of other programs, translated into `ServerConfig`: JSON with `mcpServers` or `servers`, TOML with
-`mcp_servers`. What is not known is reported and left out; what is of the wrong type costs that server alone.
-"""
+"""The formats of other programs, translated into `ServerConfig`: JSON with `mcpServers` or
+`servers`, TOML with `mcp_servers`. What is not known is reported and left out; what is of the wrong
+type costs that server alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 from retinue.core.ids import digest
 from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import reveal
-from retinue.tools.mcp_client.server_config import Kind, ServerComplaint, ServerConfig, ServerConfigSource
+from retinue.tools.mcp_client.server_config import (
+    Kind,
+    ServerComplaint,
+    ServerConfig,
+    ServerConfigSource,
+)
 
 KINDS: dict[str, Kind] = {
     "stdio": "stdio",
@@ -46,7 +51,8 @@ class Wrong(Exception):
 
 
 def parse(text: str, is_toml: bool) -> Any:
-    """ValueError with the place when it cannot be. JSON may have comments and commas too many, as in editors."""
+    """ValueError with the place when it cannot be. JSON may have comments and commas too many, as
+    in editors."""
     if is_toml:
         import tomllib
 
@@ -60,7 +66,9 @@ def parse(text: str, is_toml: bool) -> Any:
                 raise error
             return json.loads(plain, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise ValueError(
+            f"it is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -70,7 +78,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
-        raise ValueError(f"the key {reveal(twice, keep='')[:100]!r} stands twice in the same object")
+        raise ValueError(
+            f"the key {reveal(twice, keep='')[:100]!r} stands twice in the same object"
+        )
     return found
 
 
@@ -84,7 +94,9 @@ def dialect_of(tree: Mapping[str, Any], path: Path | None) -> str:
     return "claude"
 
 
-def entries(tree: Mapping[str, Any], source: ServerConfigSource) -> tuple[dict[str, Any], list[ServerComplaint]]:
+def entries(
+    tree: Mapping[str, Any], source: ServerConfigSource
+) -> tuple[dict[str, Any], list[ServerComplaint]]:
     """The servers of a file by name, untranslated."""
     root = ROOTS.get(source.dialect, "mcpServers")
     found = tree.get(root)
@@ -97,28 +109,40 @@ def entries(tree: Mapping[str, Any], source: ServerConfigSource) -> tuple[dict[s
 
 
 def translate(
-    tree: Mapping[str, Any], source: ServerConfigSource, environ: Mapping[str, str], inputs: Mapping[str, str]
+    tree: Mapping[str, Any],
+    source: ServerConfigSource,
+    environ: Mapping[str, str],
+    inputs: Mapping[str, str],
 ) -> tuple[list[ServerConfig], list[ServerComplaint]]:
     found, complaints = entries(tree, source)
     servers = []
-    asked = {i["id"]: i for i in _list(tree.get("inputs")) if isinstance(i, dict) and isinstance(i.get("id"), str)}
+    asked = {
+        i["id"]: i
+        for i in _list(tree.get("inputs"))
+        if isinstance(i, dict) and isinstance(i.get("id"), str)
+    }
     for name, entry in found.items():
         where = {"file": source.file, "server": reveal(name, keep="")[:100]}
         try:
             reader = ServerEntry(name, entry, source, Expander(environ, inputs, asked, source))
             server = reader.codex() if source.dialect == "codex" else reader.json()
         except Wrong as error:
-            complaints.append(ServerComplaint(text=str(error), field=error.field, kind=error.kind, **where))  # type: ignore[arg-type]
+            complaints.append(
+                ServerComplaint(text=str(error), field=error.field, kind=error.kind, **where)
+            )  # type: ignore[arg-type]
             continue
-        complaints += [ServerComplaint(text=t, field=f, kind=k, fatal=False, **where) for f, t, k in reader.notes]  # type: ignore[arg-type]
+        complaints += [
+            ServerComplaint(text=t, field=f, kind=k, fatal=False, **where)
+            for f, t, k in reader.notes
+        ]  # type: ignore[arg-type]
         servers.append(server)
     return servers, complaints
 
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """`${VAR}` and `${VAR:-default}`; in files of VS Code also `${env:VAR}`, `${input:id}` and `${workspaceFolder}`.
-    Anything else stays as it is: it may be meant for a shell."""
+    """`${VAR}` and `${VAR:-default}`; in files of VS Code also `${env:VAR}`, `${input:id}` and
+    `${workspaceFolder}`. Anything else stays as it is: it may be meant for a shell."""
 
     environ: Mapping[str, str]
     inputs: Mapping[str, str]
@@ -137,7 +161,11 @@ class Expander:
             if name not in self.inputs:
                 about = self.asked.get(name, {}).get("description")
                 said = f" ({reveal(about, keep='')[:200]})" if isinstance(about, str) else ""
-                raise Wrong(field, f"it needs the input {name!r}{said}, and nobody can be asked for it here", "unset")
+                raise Wrong(
+                    field,
+                    f"it needs the input {name!r}{said}, and nobody can be asked for it here",
+                    "unset",
+                )
             return self.inputs[name]
         if is_vscode and name == "workspaceFolder" and self.source.file:
             folder = Path(self.source.file).absolute().parent
@@ -146,7 +174,11 @@ class Expander:
         if value is None and name in self.environ:
             return ""
         if value is None:
-            raise Wrong(field, f"the variable {name} is not set; set it, or write a default: ${{{name}:-...}}", "unset")
+            raise Wrong(
+                field,
+                f"the variable {name} is not set; set it, or write a default: ${{{name}:-...}}",
+                "unset",
+            )
         return value
 
 
@@ -163,11 +195,14 @@ class ServerEntry:
         self.notes: list[tuple[str, str, str]] = []
 
     def json(self) -> ServerConfig:
-        """All the dialects in JSON at once; their keys do not contradict each other, except for a bare `url`."""
+        """All the dialects in JSON at once; their keys do not contradict each other, except for a
+        bare `url`."""
         kind, url, url_field = self._kind()
         timeout = self._number("timeout")
         if timeout is not None and timeout < 1_000:
-            self.notes.append(("timeout", f"it is in milliseconds; {timeout:g} is taken as seconds", "doubtful"))
+            self.notes.append(
+                ("timeout", f"it is in milliseconds; {timeout:g} is taken as seconds", "doubtful")
+            )
         include, exclude = self._texts("includeTools", None), self._texts("excludeTools", ())
         tools = self._texts("tools", None)
         include = tools if include is None else include
@@ -216,10 +251,15 @@ class ServerEntry:
     ) -> ServerConfig:
         command, args = self._text("command"), self._texts("args", ()) or ()
         if kind == "stdio" and not command:
-            raise Wrong("command", "a server that is a process needs a command; one over HTTP needs a url")
+            raise Wrong(
+                "command", "a server that is a process needs a command; one over HTTP needs a url"
+            )
         env = {n: self._expand.environ[n] for n in self._env_names() if n in self._expand.environ}
         env |= {k: self._expand(v, f"env.{k}") for k, v in self._texts_by_name("env", None).items()}
-        written = digest(kind, json.dumps({k: v for k, v in self._entry.items() if k in DEFINING}, sort_keys=True))
+        written = digest(
+            kind,
+            json.dumps({k: v for k, v in self._entry.items() if k in DEFINING}, sort_keys=True),
+        )
         server = ServerConfig(
             name=self._name,
             kind=kind,
@@ -237,16 +277,31 @@ class ServerEntry:
             written=written,
             **more,
         )
-        if headers and url.startswith("http://") and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
-            self.notes.append(("url", "headers go over the network in the clear; use https", "doubtful"))
+        if (
+            headers
+            and url.startswith("http://")
+            and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")
+        ):
+            self.notes.append(
+                ("url", "headers go over the network in the clear; use https", "doubtful")
+            )
         for key in self._entry.keys() - self._known:
-            self.notes.append((reveal(key, keep="")[:100], "this key is not known and was left out", "unknown_key"))
+            self.notes.append(
+                (
+                    reveal(key, keep="")[:100],
+                    "this key is not known and was left out",
+                    "unknown_key",
+                )
+            )
         return server
 
     def _kind(self) -> tuple[Kind, str, str]:
         named, url, http_url = self._text("type"), self._text("url"), self._text("httpUrl")
         if named and named not in KINDS:
-            raise Wrong("type", f"{reveal(named, keep='')[:60]!r} is not known; there is stdio, http and sse")
+            raise Wrong(
+                "type",
+                f"{reveal(named, keep='')[:60]!r} is not known; there is stdio, http and sse",
+            )
         if http_url:
             return "http", http_url, "httpUrl"
         bare: Kind = "stdio" if not url else "sse" if self._source.dialect == "gemini" else "http"
@@ -260,20 +315,29 @@ class ServerEntry:
         found = self._expand(url, field)
         try:
             parts = urlsplit(found)
-            is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+            is_right = (
+                parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+            )
         except ValueError:
             is_right = False
         if not is_right or re.search(r"[\s\x00-\x1f]", found):
             raise Wrong(field, "it must be an address that begins with http:// or https://")
         if parts.username or parts.password:
-            raise Wrong(field, "a name and password in the address would end up in logs; give them as a header")
+            raise Wrong(
+                field,
+                "a name and password in the address would end up in logs; give them as a header",
+            )
         return found
 
     def _headers(self, field: str) -> dict[str, str]:
-        found = {k: self._expand(v, f"{field}.{k}") for k, v in self._texts_by_name(field, TOKEN).items()}
+        found = {
+            k: self._expand(v, f"{field}.{k}") for k, v in self._texts_by_name(field, TOKEN).items()
+        }
         for key, value in found.items():
             if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
-                raise Wrong(f"{field}.{key}", "a header cannot hold control characters or line ends")
+                raise Wrong(
+                    f"{field}.{key}", "a header cannot hold control characters or line ends"
+                )
         return found
 
     def _variable(self, name: str, field: str) -> str:
@@ -284,7 +348,9 @@ class ServerEntry:
         for n, item in enumerate(_list(self._get("env_vars", list, ()))):
             name = item.get("name") if isinstance(item, dict) else item
             if not isinstance(name, str):
-                raise Wrong(f"env_vars[{n}]", f"it must be the name of a variable, not {_type(name)}")
+                raise Wrong(
+                    f"env_vars[{n}]", f"it must be the name of a variable, not {_type(name)}"
+                )
             yield name
 
     def _get(self, field: str, type_: type | tuple[type, ...], default: Any) -> Any:
@@ -321,14 +387,23 @@ class ServerEntry:
                 raise Wrong(f"{field}[{n}]", f"it must be a text, not {_type(item)}")
         return default if found is None else tuple(found)
 
-    def _texts_by_name(self, field: str, names: re.Pattern[str] | None, is_value: bool = False) -> dict[str, str]:
+    def _texts_by_name(
+        self, field: str, names: re.Pattern[str] | None, is_value: bool = False
+    ) -> dict[str, str]:
         found: dict[str, Any] = self._get(field, dict, {})
         for key, item in found.items():
             if not isinstance(item, str) or "\0" in item:
                 raise Wrong(f"{field}.{key}", f"it must be a text, not {_type(item)}")
             checked = item if is_value else key
-            if (names and not names.fullmatch(checked)) or not key or "\0" in key or (names is None and "=" in key):
-                raise Wrong(field, f"{reveal(checked, keep='')[:60]!r} is not a name that can be used here")
+            if (
+                (names and not names.fullmatch(checked))
+                or not key
+                or "\0" in key
+                or (names is None and "=" in key)
+            ):
+                raise Wrong(
+                    field, f"{reveal(checked, keep='')[:60]!r} is not a name that can be used here"
+                )
         return dict(found)
 
 
@@ -337,5 +412,11 @@ def _list(value: Any) -> list[Any]:
 
 
 def _type(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "true or false",
+        type(None): "nothing",
+    }
     return names.get(type(value), "a number")

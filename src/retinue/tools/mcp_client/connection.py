@@ -1,6 +1,5 @@
-"""One connection to one server: requests find their answers, the era of the protocol is found out, and what the server
-sends unasked is answered or dropped.
-"""
+"""One connection to one server: requests find their answers, the era of the protocol is found out,
+and what the server sends unasked is answered or dropped."""
 
 from __future__ import annotations
 
@@ -63,8 +62,9 @@ class ServerInfo:
 
 @dataclass(slots=True)
 class McpConnection:
-    """Open it, ask it, close it. `changed` is called when the server says that its tools have changed; `gone` says why
-    nothing will come any more. With `roots` the server is told them when it asks."""
+    """Open it, ask it, close it. `changed` is called when the server says that its tools have
+    changed; `gone` says why nothing will come any more. With `roots` the server is told them when
+    it asks."""
 
     wire: Transport
     limits: ServerLimits
@@ -75,7 +75,9 @@ class McpConnection:
     hello: ServerInfo | None = None
     gone: str = ""
     n_unreadable: int = 0
-    too_large: list[str] = field(default_factory=list)  # the names of tools whose definitions are not taken
+    too_large: list[str] = field(
+        default_factory=list
+    )  # the names of tools whose definitions are not taken
     _pending: dict[int, PendingRequest] = field(default_factory=dict)
     _replies: set[asyncio.Task[None]] = field(default_factory=set)
     _n: int = 0
@@ -91,12 +93,15 @@ class McpConnection:
                 await self.wire.open(self._receive, self._lose)
                 self.hello = await (self._initialize() if era == "handshake" else self._discover())
         except TimeoutError:
-            raise McpError("timeout", f"it did not answer within {seconds:g} s of its start") from None
+            raise McpError(
+                "timeout", f"it did not answer within {seconds:g} s of its start"
+            ) from None
         return self.hello
 
     async def _discover(self) -> ServerInfo:
-        """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says nothing is asked in
-        both: a slow server answers one of the two, and an old one that ignores what it does not know the second."""
+        """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says
+        nothing is asked in both: a slow server answers one of the two, and an old one that ignores
+        what it does not know the second."""
         asked = asyncio.create_task(self._ask_versions())
         try:
             done, _ = await asyncio.wait({asked}, timeout=self.limits.discover_seconds)
@@ -114,7 +119,9 @@ class McpConnection:
         finally:
             await _cancel(asked)
 
-    async def _either(self, asked: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]) -> ServerInfo:
+    async def _either(
+        self, asked: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]
+    ) -> ServerInfo:
         await asyncio.wait({asked, shaken}, return_when=asyncio.FIRST_COMPLETED)
         if asked.done() and asked.exception() is None:
             return asked.result()
@@ -122,7 +129,11 @@ class McpConnection:
         error = shaken.exception()
         if isinstance(error, McpError) and error.code == UNSUPPORTED_VERSION:
             # It was slow, has read both by now, and goes with what it has read first.
-            return asked.result() if asked.done() and not asked.exception() else await self._ask_versions()
+            return (
+                asked.result()
+                if asked.done() and not asked.exception()
+                else await self._ask_versions()
+            )
         return shaken.result()
 
     async def _ask_versions(self) -> ServerInfo:
@@ -140,7 +151,12 @@ class McpConnection:
         if not both:
             raise McpError("protocol", "it knows none of the new versions")
         about = found.get("_meta")
-        return _hello("modern", both[0], found, about.get(f"{META}serverInfo") if isinstance(about, dict) else None)
+        return _hello(
+            "modern",
+            both[0],
+            found,
+            about.get(f"{META}serverInfo") if isinstance(about, dict) else None,
+        )
 
     async def _initialize(self) -> ServerInfo:
         self.wire.forget()
@@ -152,10 +168,15 @@ class McpConnection:
         found = await self._raw("initialize", params, "")
         version = found.get("protocolVersion")
         if version not in HANDSHAKE:
-            raise McpError("protocol", f"it speaks version {str(version)[:40]!r}, and we speak {', '.join(HANDSHAKE)}")
+            raise McpError(
+                "protocol",
+                f"it speaks version {str(version)[:40]!r}, and we speak {', '.join(HANDSHAKE)}",
+            )
         self.hello = _hello("handshake", version, found, found.get("serverInfo"))
         try:
-            await self.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version))
+            await self.wire.send(
+                {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version)
+            )
         except SessionGone:
             raise McpError("protocol", "it forgets at once what was agreed with it") from None
         return self.hello
@@ -166,7 +187,8 @@ class McpConnection:
     # asking
 
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
-        """The definitions of all tools, page by page. A cursor that comes again, or a page too many, ends it."""
+        """The definitions of all tools, page by page. A cursor that comes again, or a page too
+        many, ends it."""
         found: list[dict[str, Any]] = []
         self.too_large = []
         cursors: set[str] = set()
@@ -190,9 +212,15 @@ class McpConnection:
         return found
 
     async def request(
-        self, method: str, params: Mapping[str, Any], *, seconds: float, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """One request and its result. A session that the server has forgotten is begun anew, once."""
+        """One request and its result. A session that the server has forgotten is begun anew,
+        once."""
         if self.hello is None:
             raise McpError("closed", "the connection is not open")
         async with self._renewing:  # nothing is sent while a new session is being agreed on
@@ -216,7 +244,9 @@ class McpConnection:
             raise McpError("timeout", f"it did not begin anew within {seconds:g} s") from None
         self._generation += 1
 
-    def _headers(self, version: str, method: str = "", params: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def _headers(
+        self, version: str, method: str = "", params: Mapping[str, Any] | None = None
+    ) -> dict[str, str]:
         headers = {"MCP-Protocol-Version": version} if version else {}
         if version in MODERN and method:
             headers["Mcp-Method"] = method
@@ -267,17 +297,23 @@ class McpConnection:
                 pending.answer.exception()  # nobody may have come to see it
             await self._let_go(id, method, version, sending, is_answered)
 
-    async def _wait(self, pending: PendingRequest, sending: asyncio.Task[None], seconds: float) -> dict[str, Any]:
+    async def _wait(
+        self, pending: PendingRequest, sending: asyncio.Task[None], seconds: float
+    ) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         waiting: set[asyncio.Future[Any]] = {pending.answer, sending}
         while not pending.answer.done():
             left = None
             if seconds:
-                end = min(pending.alive_at + seconds, began + max(seconds, self.limits.call_seconds_most))
+                end = min(
+                    pending.alive_at + seconds, began + max(seconds, self.limits.call_seconds_most)
+                )
                 left = end - loop.time()
                 if left <= 0:
-                    raise McpError("timeout", f"it did not answer within {seconds:g} s", is_open=True)
+                    raise McpError(
+                        "timeout", f"it did not answer within {seconds:g} s", is_open=True
+                    )
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not pending.answer.done():
                 _raise(sending)
@@ -286,9 +322,11 @@ class McpConnection:
                 waiting = {pending.answer}
         return pending.answer.result()
 
-    async def _let_go(self, id: int, method: str, version: str, sending: asyncio.Task[None], is_answered: bool) -> None:
-        """Say that an answer is not wanted any more. Over HTTP the new versions are told by the end of the connection;
-        the two requests that open a connection may not be cancelled."""
+    async def _let_go(
+        self, id: int, method: str, version: str, sending: asyncio.Task[None], is_answered: bool
+    ) -> None:
+        """Say that an answer is not wanted any more. Over HTTP the new versions are told by the end
+        of the connection; the two requests that open a connection may not be cancelled."""
         is_told = is_answered or method in ("initialize", "server/discover") or bool(self.gone)
         if not is_told and not (self.wire.is_inline and version in MODERN):
             note = {
@@ -317,7 +355,9 @@ class McpConnection:
             if "id" in message:
                 return self._asked(method, id)
             return self._noted(method, message.get("params"))
-        pending = self._pending.get(id) if isinstance(id, int) and not isinstance(id, bool) else None
+        pending = (
+            self._pending.get(id) if isinstance(id, int) and not isinstance(id, bool) else None
+        )
         if pending is None or pending.answer.done():
             return False
         error, result = message.get("error"), message.get("result")
@@ -332,7 +372,8 @@ class McpConnection:
         return True
 
     def _unreadable(self, what: Unreadable) -> bool:
-        """It fails the request it belongs to. Without an id it can belong to one only if just one is open."""
+        """It fails the request it belongs to. Without an id it can belong to one only if just one
+        is open."""
         self.n_unreadable += 1
         id = what.id
         if id is None and what.is_too_large and len(self._pending) == 1:
@@ -341,7 +382,9 @@ class McpConnection:
         if pending is None or pending.answer.done():
             return False
         fault = "too_large" if what.is_too_large else "protocol"
-        pending.answer.set_exception(McpError(fault, f"its answer was dropped: {what}", is_open=True))  # type: ignore[arg-type]
+        pending.answer.set_exception(
+            McpError(fault, f"its answer was dropped: {what}", is_open=True)
+        )  # type: ignore[arg-type]
         return True
 
     def _noted(self, method: str, params: Any) -> bool:
@@ -357,7 +400,8 @@ class McpConnection:
         return False
 
     def _asked(self, method: str, id: Any) -> bool:
-        """Requests of the server. What we have not offered is refused by the rules; a flood of them is not answered."""
+        """Requests of the server. What we have not offered is refused by the rules; a flood of them
+        is not answered."""
         if (
             len(self._replies) >= MAX_REPLIES
             or not isinstance(id, int | str)
@@ -368,9 +412,14 @@ class McpConnection:
         if method == "ping":
             answer["result"] = {}
         elif method == "roots/list" and self.roots:
-            answer["result"] = {"roots": [{"uri": uri, "name": uri.rsplit("/", 1)[-1]} for uri in self.roots]}
+            answer["result"] = {
+                "roots": [{"uri": uri, "name": uri.rsplit("/", 1)[-1]} for uri in self.roots]
+            }
         else:
-            answer["error"] = {"code": METHOD_NOT_FOUND, "message": f"this client does not offer {method[:100]}"}
+            answer["error"] = {
+                "code": METHOD_NOT_FOUND,
+                "message": f"this client does not offer {method[:100]}",
+            }
         self._later(answer, self.hello.version if self.hello else "")
         return False
 
@@ -405,7 +454,9 @@ def _raise(sending: asyncio.Task[None]) -> None:
     except (McpError, SessionGone, asyncio.CancelledError):
         raise
     except Exception as error:
-        raise McpError("protocol", f"the request failed: {type(error).__name__}", is_open=True) from error
+        raise McpError(
+            "protocol", f"the request failed: {type(error).__name__}", is_open=True
+        ) from error
 
 
 async def _cancel(task: asyncio.Task[ServerInfo]) -> None:
@@ -428,7 +479,9 @@ def _hello(era: Era, version: str, found: Mapping[str, Any], about: Any) -> Serv
 def _error(error: Mapping[str, Any]) -> McpError:
     code, message = error.get("code"), error.get("message")
     words = message[:4_096] if isinstance(message, str) else "no reason given"
-    return McpError("refused", words, code=code if isinstance(code, int) else 0, data=error.get("data"))
+    return McpError(
+        "refused", words, code=code if isinstance(code, int) else 0, data=error.get("data")
+    )
 
 
 def _supported(error: McpError) -> Sequence[Any]:
@@ -439,4 +492,6 @@ def _supported(error: McpError) -> Sequence[Any]:
 def _is_only_modern(error: McpError) -> bool:
     """It has named its versions, and none of them is one that a handshake could reach."""
     named = _supported(error)
-    return error.code == UNSUPPORTED_VERSION and bool(named) and not any(v in HANDSHAKE for v in named)
+    return (
+        error.code == UNSUPPORTED_VERSION and bool(named) and not any(v in HANDSHAKE for v in named)
+    )

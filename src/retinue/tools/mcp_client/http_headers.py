@@ -1,4 +1,5 @@
-"""What versions without a handshake want repeated in HTTP headers, so that proxies need not read bodies."""
+"""What versions without a handshake want repeated in HTTP headers, so that proxies need not read
+bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def header_value(text: str) -> str:
 
 
 def marked(schema: Any) -> dict[tuple[str, ...], str]:
-    """Which arguments a tool's schema wants in which header: the path of properties to each, and the header's name."""
+    """Which arguments a tool's schema wants in which header: the path of properties to each, and
+    the header's name."""
     found = dict(_walk(schema, ()))
     n = Counter(name.lower() for name in found.values())
     return {path: name for path, name in found.items() if n[name.lower()] == 1}
@@ -46,7 +48,9 @@ def _walk(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
             yield from _walk(inner, (*path, name))
 
 
-def argument_headers(where: Mapping[tuple[str, ...], str], args: Mapping[str, Any]) -> dict[str, str]:
+def argument_headers(
+    where: Mapping[tuple[str, ...], str], args: Mapping[str, Any]
+) -> dict[str, str]:
     headers = {}
     for path, name in where.items():
         value: Any = args

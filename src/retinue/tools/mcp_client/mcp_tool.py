@@ -1,4 +1,5 @@
-"""One tool of a server as a tool of ours: what the model sees of it, what it may do, and how a call ends."""
+"""One tool of a server as a tool of ours: what the model sees of it, what it may do, and how a call
+ends."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ OPEN = "The call may have taken effect all the same; look before you repeat it."
 
 
 def effects(annotations: Any, kind: Kind, is_trusted: bool) -> tuple[Risk, Restart]:
-    """What a tool can do, and whether it may be repeated. A server's own word counts only where its user has said so;
-    else a tool may do anything and is never repeated. Whatever goes to another machine is never a mere reading."""
+    """What a tool can do, and whether it may be repeated. A server's own word counts only where its
+    user has said so; else a tool may do anything and is never repeated. Whatever goes to another
+    machine is never a mere reading."""
     if not is_trusted or not isinstance(annotations, Mapping):
         return "execute", "unsafe"
     if annotations.get("readOnlyHint") is True:
@@ -32,12 +34,15 @@ def effects(annotations: Any, kind: Kind, is_trusted: bool) -> tuple[Risk, Resta
 
 
 class McpTool:
-    """Made by `McpServers`. `server_name` and `tool_name` are the server's and its own word for it."""
+    """Made by `McpServers`. `server_name` and `tool_name` are the server's and its own word for
+    it."""
 
     subject = ""
     guarded = True
 
-    def __init__(self, server: McpServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart) -> None:
+    def __init__(
+        self, server: McpServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart
+    ) -> None:
         self._server, self.schema, self.tool_name = server, schema, tool_name
         self.risk: Risk = risk
         self.restart: Restart = restart
@@ -64,15 +69,24 @@ class McpTool:
             return await self._server.call(self.tool_name, args)
         except McpError as error:
             who = f"The MCP server {one_line(self.server_name, 60)!r}"
-            said = f"{who} refused the call" if error.fault == "refused" and error.code else f"{who} failed"
+            said = (
+                f"{who} refused the call"
+                if error.fault == "refused" and error.code
+                else f"{who} failed"
+            )
             text = f"{said} ({error.fault}): {error}"
-            return Answer(text=clip(f"{text}\n{OPEN}" if error.is_open else text, 8_000), error=True)
+            return Answer(
+                text=clip(f"{text}\n{OPEN}" if error.is_open else text, 8_000), error=True
+            )
         except ConfigError as error:
             return Answer(text=f"The call was not made: {error}", error=True)
 
     def summary(self, args: dict[str, Any]) -> str:
         """One line for the live view."""
-        said = " ".join(f"{k}={v if isinstance(v, str | int | float) else '…'}" for k, v in list(args.items())[:4])
+        said = " ".join(
+            f"{k}={v if isinstance(v, str | int | float) else '…'}"
+            for k, v in list(args.items())[:4]
+        )
         return one_line(f"{self.server_name}: {self.tool_name} {said}", 120)
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:

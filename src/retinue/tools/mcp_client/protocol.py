@@ -1,4 +1,5 @@
-"""What all parts of the MCP client share: its limits, its one exception, and messages read with suspicion."""
+"""What all parts of the MCP client share: its limits, its one exception, and messages read with
+suspicion."""
 
 from __future__ import annotations
 
@@ -19,22 +20,27 @@ HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions that begin with `initialize`, newest first."""
 MAX_DEPTH = 128
 MAX_REPAIRED = 1 << 20
-"""Bytes of a message that may be read a second time, slowly, to save what one bad character would cost."""
+"""Bytes of a message that may be read a second time, slowly, to save what one bad character would
+cost."""
 METHOD_NOT_FOUND = -32601
 UNSUPPORTED_VERSION = -32022
 
 Era = Literal["modern", "handshake"]
-Fault = Literal["start", "lost", "timeout", "too_large", "protocol", "refused", "auth", "withheld", "closed"]
+Fault = Literal[
+    "start", "lost", "timeout", "too_large", "protocol", "refused", "auth", "withheld", "closed"
+]
 
 _encode = msgspec.json.Encoder().encode
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,12})\s*[,}]')
 
 
 class McpError(RetinueError):
-    """A server could not be used. `fault` says why; `is_open` that the call may have taken effect all the same; `code`
-    is the server's own, where the words are its own."""
+    """A server could not be used. `fault` says why; `is_open` that the call may have taken effect
+    all the same; `code` is the server's own, where the words are its own."""
 
-    def __init__(self, fault: Fault, message: str, *, is_open: bool = False, code: int = 0, data: Any = None) -> None:
+    def __init__(
+        self, fault: Fault, message: str, *, is_open: bool = False, code: int = 0, data: Any = None
+    ) -> None:
         super().__init__(message)
         self.fault, self.is_open, self.code, self.data = fault, is_open, code, data
 
@@ -46,11 +52,11 @@ class SessionGone(Exception):
 class ServerLimits(Value):
     """What one server may take of this process.
 
-    `message_bytes`: the longest message that is read. `flood_bytes`, `flood_messages`: what it may send that nobody
-    asked for, in ten seconds and between two useful messages, before it is ended. `discover_seconds`: how long it may
-    keep silent after `server/discover` before the old handshake is tried beside it. `call_seconds_most`: no progress
-    keeps a call open for longer. `restarts`: how often in a row it is started again without having answered a call.
-    """
+    `message_bytes`: the longest message that is read. `flood_bytes`, `flood_messages`: what it may
+    send that nobody asked for, in ten seconds and between two useful messages, before it is ended.
+    `discover_seconds`: how long it may keep silent after `server/discover` before the old handshake
+    is tried beside it. `call_seconds_most`: no progress keeps a call open for longer. `restarts`:
+    how often in a row it is started again without having answered a call."""
 
     message_bytes: int = 10 << 20
     flood_bytes: int = 256 << 20
@@ -75,8 +81,8 @@ def encode(message: Any) -> bytes:
 
 
 def decode(data: bytes | bytearray) -> Any:
-    """One JSON value, or ValueError. Half surrogates become U+FFFD; numbers beyond all bounds and absurd depth are
-    refused, because what comes in here goes into a log and out again."""
+    """One JSON value, or ValueError. Half surrogates become U+FFFD; numbers beyond all bounds and
+    absurd depth are refused, because what comes in here goes into a log and out again."""
     try:
         return _shallow(msgspec.json.decode(data))
     except (RecursionError, UnicodeDecodeError):

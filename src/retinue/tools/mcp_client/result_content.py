@@ -1,4 +1,5 @@
-"""The result of a tool of a server, as an `Answer`: texts joined, pictures apart, everything else named."""
+"""The result of a tool of a server, as an `Answer`: texts joined, pictures apart, everything else
+named."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ NOTHING = "(The tool returned nothing.)"
 
 
 def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
-    """What the server says is data: it is handed on as the text of a result and never acted upon here."""
+    """What the server says is data: it is handed on as the text of a result and never acted upon
+    here."""
     texts: list[str] = []
     images: list[Image] = []
     content = result.get("content")
@@ -38,11 +40,16 @@ def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
     if data is not None and not _says_it(texts, data):
         texts.append(encode(data).decode() if isinstance(data, dict | list) else str(data))
     text = clean("\n".join(texts)) or (NOTHING if not images else "")
-    return Answer(text=clip(text, limits.result_chars), error=result.get("isError") is True, images=tuple(images))
+    return Answer(
+        text=clip(text, limits.result_chars),
+        error=result.get("isError") is True,
+        images=tuple(images),
+    )
 
 
 def _says_it(texts: list[str], data: Any) -> bool:
-    """Servers repeat structured content as a text, for clients that do not know it: once is enough."""
+    """Servers repeat structured content as a text, for clients that do not know it: once is
+    enough."""
     if isinstance(data, dict) and len(data) == 1:
         [value] = data.values()
         if (value if isinstance(value, str) else encode(value).decode()) == "\n".join(texts):
@@ -57,7 +64,9 @@ def _says_it(texts: list[str], data: Any) -> bool:
     return False
 
 
-def _add(block: Mapping[str, Any], texts: list[str], images: list[Image], limits: ServerLimits) -> None:
+def _add(
+    block: Mapping[str, Any], texts: list[str], images: list[Image], limits: ServerLimits
+) -> None:
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
@@ -72,7 +81,10 @@ def _add(block: Mapping[str, Any], texts: list[str], images: list[Image], limits
         texts.append(f"[resource {name}: {', '.join(filter(None, parts))}]")
     else:
         named = one_line(kind, 40) if isinstance(kind, str) else "unknown"
-        texts.append(f"[{named} content ({one_line(str(block.get('mimeType', '')), 60) or 'no type'}) is not shown]")
+        texts.append(
+            f"[{named} content ({one_line(str(block.get('mimeType', '')), 60) or 'no type'}) is "
+            "not shown]"
+        )
 
 
 def _resource(found: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
@@ -85,8 +97,11 @@ def _resource(found: Any, texts: list[str], images: list[Image], limits: ServerL
         _picture(found.get("mimeType"), found.get("blob"), texts, images, limits)
 
 
-def _picture(media: Any, data: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
-    """Only what models can look at, and only if it is what it says: one bad picture costs the whole request."""
+def _picture(
+    media: Any, data: Any, texts: list[str], images: list[Image], limits: ServerLimits
+) -> None:
+    """Only what models can look at, and only if it is what it says: one bad picture costs the whole
+    request."""
     named = one_line(media, 60) if isinstance(media, str) else "no type"
     if not isinstance(data, str) or media not in PICTURES:
         texts.append(f"[{named}, not shown]")
@@ -112,7 +127,8 @@ def _word(block: Mapping[str, Any], key: str) -> str:
 
 
 def asked(result: Mapping[str, Any]) -> str:
-    """What a server wants to know before it goes on, for a model that cannot answer it through the protocol."""
+    """What a server wants to know before it goes on, for a model that cannot answer it through the
+    protocol."""
     requests = result.get("inputRequests")
     said = []
     for request in list(requests.values())[:10] if isinstance(requests, dict) else []:
@@ -123,7 +139,9 @@ def asked(result: Mapping[str, Any]) -> str:
         words = one_line(message if isinstance(message, str) else str(method), 1_000)
         fields = schema.get("properties") if isinstance(schema, dict) else None
         named = (
-            f" (fields: {', '.join(one_line(k, 60) for k in list(fields)[:20])})" if isinstance(fields, dict) else ""
+            f" (fields: {', '.join(one_line(k, 60) for k in list(fields)[:20])})"
+            if isinstance(fields, dict)
+            else ""
         )
         said.append(f"- {words}{named}")
     return "\n".join(said) or "- (it does not say what)"

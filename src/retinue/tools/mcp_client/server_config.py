@@ -1,8 +1,8 @@
-"""Which servers there are: one value for a server, read from the configuration files of many programs.
+"""Which servers there are: one value for a server, read from the configuration files of many
+programs.
 
-A file of a project says which programs to start. Until its user has said that it is trusted, its servers are listed and
-nothing more.
-"""
+A file of a project says which programs to start. Until its user has said that it is trusted, its
+servers are listed and nothing more."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class ServerConfigSource(Value):
 
 
 class ServerConfig(Value):
-    """One server. `include` of None takes all its tools; patterns are those of a shell, `*` and `?`. `aliases` are its
-    tools' names and what the model shall call them. `trust` believes what the server says about the effects of its
-    tools. `approval` is for whoever asks for permission. `written` stands for what was configured before variables were
-    filled in: when it changes, the server has to be approved again."""
+    """One server. `include` of None takes all its tools; patterns are those of a shell, `*` and
+    `?`. `aliases` are its tools' names and what the model shall call them. `trust` believes what
+    the server says about the effects of its tools. `approval` is for whoever asks for permission.
+    `written` stands for what was configured before variables were filled in: when it changes, the
+    server has to be approved again."""
 
     name: str
     kind: Kind = "stdio"
@@ -57,9 +58,13 @@ class ServerConfig(Value):
     written: str = ""
 
     def __repr__(self) -> str:
-        """Without arguments, variables, headers and the query of an address: any of them may hold a secret."""
+        """Without arguments, variables, headers and the query of an address: any of them may hold a
+        secret."""
         what = self.command if self.kind == "stdio" else self.url.partition("?")[0]
-        return f"ServerConfig({self.name!r}, {self.kind}, {what!r}, source={self.source.file or 'given'!r})"
+        return (
+            f"ServerConfig({self.name!r}, {self.kind}, {what!r}, "
+            f"source={self.source.file or 'given'!r})"
+        )
 
     @property
     def identity(self) -> str:
@@ -68,17 +73,22 @@ class ServerConfig(Value):
     @property
     def secrets(self) -> dict[str, str]:
         """What its variables, headers, address and arguments hold of secrets, by name."""
-        return secrets_of_server(self.name, env=self.env, headers=self.headers, url=self.url, args=self.args)
+        return secrets_of_server(
+            self.name, env=self.env, headers=self.headers, url=self.url, args=self.args
+        )
 
 
 class ServerComplaint(Value):
-    """Something about a configuration that its writer should know. One that is `fatal` cost the server, or the file."""
+    """Something about a configuration that its writer should know. One that is `fatal` cost the
+    server, or the file."""
 
     text: str
     file: str = ""
     server: str = ""
     field: str = ""
-    kind: Literal["unreadable", "wrong", "unset", "unknown_key", "untrusted", "shadowed", "doubtful"] = "wrong"
+    kind: Literal[
+        "unreadable", "wrong", "unset", "unknown_key", "untrusted", "shadowed", "doubtful"
+    ] = "wrong"
     fatal: bool = True
 
     def __str__(self) -> str:
@@ -96,8 +106,9 @@ def read_servers(
     trusted: Callable[[Path], bool] = lambda _: True,
     inputs: Mapping[str, str] | None = None,
 ) -> tuple[list[ServerConfig], list[ServerComplaint]]:
-    """All servers of all the sources, the first that names one wins; and what was wrong. A path, JSON as a text, or the
-    parsed object itself; what was not read from a file needs no trust. `inputs` are the values for `${input:id}`."""
+    """All servers of all the sources, the first that names one wins; and what was wrong. A path,
+    JSON as a text, or the parsed object itself; what was not read from a file needs no trust.
+    `inputs` are the values for `${input:id}`."""
     from retinue.tools.mcp_client.config_dialects import translate
 
     servers: dict[str, ServerConfig] = {}
@@ -107,7 +118,9 @@ def read_servers(
         try:
             tree, dialect = _load(given, path)
         except (OSError, ValueError) as error:
-            complaints.append(ServerComplaint(text=_reason(error), file=str(path or ""), kind="unreadable"))
+            complaints.append(
+                ServerComplaint(text=_reason(error), file=str(path or ""), kind="unreadable")
+            )
             continue
         source = ServerConfigSource(file=str(path or ""), dialect=dialect)
         if path is not None and not trusted(path):
@@ -162,8 +175,14 @@ def _reason(error: Exception) -> str:
 def _untrusted(tree: Mapping[str, Any], source: ServerConfigSource) -> Sequence[ServerComplaint]:
     from retinue.tools.mcp_client.config_dialects import entries
 
-    text = "it was not started, because the file is not trusted; look at what it would start, then trust the file"
+    text = (
+        "it was not started, because the file is not trusted; look at what it would start, "
+        "then trust the file"
+    )
     found = entries(tree, source)[0]
     return [
-        ServerComplaint(text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted") for n in found
+        ServerComplaint(
+            text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted"
+        )
+        for n in found
     ]

@@ -1,4 +1,5 @@
-"""One server, kept usable: started, listed, called, started again when it has died, and at last given up."""
+"""One server, kept usable: started, listed, called, started again when it has died, and at last
+given up."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ TAIL = 1_000
 
 
 class McpServer:
-    """`listed` is called with the tools' definitions each time they are known anew; `offers` says whether a tool may be
-    called now, and if not, why."""
+    """`listed` is called with the tools' definitions each time they are known anew; `offers` says
+    whether a tool may be called now, and if not, why."""
 
     def __init__(
         self,
@@ -73,7 +74,11 @@ class McpServer:
             async with asyncio.timeout(self.config.start_seconds + 5.0):
                 connection = await self._opening
         except (McpError, TimeoutError) as error:
-            self._fail(error if isinstance(error, McpError) else McpError("timeout", "it did not start in time"))
+            self._fail(
+                error
+                if isinstance(error, McpError)
+                else McpError("timeout", "it did not start in time")
+            )
             raise McpError("start", self.error) from None
         except asyncio.CancelledError:
             if self._closing.is_set():
@@ -87,7 +92,9 @@ class McpServer:
         try:
             return await self._connect(self._era)
         except McpError as error:
-            if self._era == "handshake" and error.code == UNSUPPORTED_VERSION:  # it has been renewed meanwhile
+            if (
+                self._era == "handshake" and error.code == UNSUPPORTED_VERSION
+            ):  # it has been renewed meanwhile
                 self._era = None
                 return await self._connect(None)
             # Some old servers end when their first message is not the handshake.
@@ -97,9 +104,13 @@ class McpServer:
 
     async def _connect(self, era: Era | None) -> McpConnection:
         wire = self._wire()
-        connection = McpConnection(wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor)
+        connection = McpConnection(
+            wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor
+        )
         try:
-            hello = await connection.open(self.config.start_seconds, "handshake" if self.config.kind == "sse" else era)
+            hello = await connection.open(
+                self.config.start_seconds, "handshake" if self.config.kind == "sse" else era
+            )
             self._era = hello.era
             await self._list(connection)
         except McpError as error:
@@ -134,10 +145,14 @@ class McpServer:
         return self._redactor.clean(f"{text}. It said last: {tail}" if tail else text)
 
     def _fail(self, error: McpError) -> None:
-        """Each failure in a row doubles the wait before the next try; after the last one there is none."""
+        """Each failure in a row doubles the wait before the next try; after the last one there is
+        none."""
         self.error = str(error)
         self._n_failures += 1
-        pause = min(self.limits.backoff_seconds * 2 ** (self._n_failures - 1), self.limits.backoff_seconds_most)
+        pause = min(
+            self.limits.backoff_seconds * 2 ** (self._n_failures - 1),
+            self.limits.backoff_seconds_most,
+        )
         self._not_before = asyncio.get_running_loop().time() + pause
         self.state = "dead" if self._n_failures <= self.limits.restarts else "failed"
 
@@ -153,7 +168,9 @@ class McpServer:
             async with asyncio.timeout(self.config.start_seconds):
                 found = await connection.tools(self.config.start_seconds) if has_tools else []
         except TimeoutError:
-            raise McpError("timeout", f"it did not list its tools within {self.config.start_seconds:g} s") from None
+            raise McpError(
+                "timeout", f"it did not list its tools within {self.config.start_seconds:g} s"
+            ) from None
         named: dict[str, dict[str, Any]] = {}
         for definition in found[: self.limits.tools]:
             name = definition.get("name")
@@ -191,16 +208,23 @@ class McpServer:
             elif error.fault == "refused":
                 self._n_failures = 0
             raise McpError(
-                error.fault, self._words(str(error), connection.wire), is_open=error.is_open, code=error.code
+                error.fault,
+                self._words(str(error), connection.wire),
+                is_open=error.is_open,
+                code=error.code,
             ) from None
         self._n_failures = 0
         return result
 
-    async def _rounds(self, connection: McpConnection, tool: str, args: Mapping[str, Any]) -> Answer:
-        """Ask until the result is whole. A server of the new versions may answer that it needs to know something first;
-        what we can tell it, it is told."""
+    async def _rounds(
+        self, connection: McpConnection, tool: str, args: Mapping[str, Any]
+    ) -> Answer:
+        """Ask until the result is whole. A server of the new versions may answer that it needs to
+        know something first; what we can tell it, it is told."""
         params: dict[str, Any] = {"name": tool, "arguments": dict(args)}
-        headers = argument_headers(self._headers.get(tool, {}), args) if self._era == "modern" else {}
+        headers = (
+            argument_headers(self._headers.get(tool, {}), args) if self._era == "modern" else {}
+        )
         more: dict[str, Any] = {}
         for n in range(INPUT_ROUNDS):
             result = await connection.request(
@@ -210,11 +234,21 @@ class McpServer:
             if kind == "complete":
                 return answer(result, self.limits)
             if kind != "input_required":
-                raise McpError("protocol", f"its result is of a kind that was not offered: {kind!r:.60}", is_open=True)
+                raise McpError(
+                    "protocol",
+                    f"its result is of a kind that was not offered: {kind!r:.60}",
+                    is_open=True,
+                )
             responses = self._responses(result.get("inputRequests"))
             if responses is None:
-                text = "The server needs an answer that cannot be given through the protocol, and has not done it:\n"
-                hint = "\nIf its arguments can say it, call it again with them; else ask whoever gave you the task."
+                text = (
+                    "The server needs an answer that cannot be given through the protocol, and "
+                    "has not done it:\n"
+                )
+                hint = (
+                    "\nIf its arguments can say it, call it again with them; else ask whoever "
+                    "gave you the task."
+                )
                 return Answer(text=text + asked(result) + hint, error=True)
             more = {"inputResponses": responses} if responses else {}
             state = result.get("requestState")
@@ -226,13 +260,16 @@ class McpServer:
     def _responses(self, requests: Any) -> dict[str, Any] | None:
         if not isinstance(requests, dict):
             return {}
-        is_known = all(isinstance(r, dict) and r.get("method") == "roots/list" for r in requests.values())
+        is_known = all(
+            isinstance(r, dict) and r.get("method") == "roots/list" for r in requests.values()
+        )
         if not is_known or (requests and not self._roots) or len(requests) > 10:
             return None
         return {key: {"roots": [{"uri": uri} for uri in self._roots]} for key in requests}
 
     async def _usable(self) -> McpConnection:
-        """The connection, made anew if the last one is gone: at once the first time, then after growing pauses."""
+        """The connection, made anew if the last one is gone: at once the first time, then after
+        growing pauses."""
         async with self._starting:
             connection = self.connection
             if self.state == "ready" and connection is not None:
@@ -240,11 +277,16 @@ class McpServer:
                     return connection
                 await self._drop(connection)
             if self.state != "dead":
-                raise McpError("closed" if self.state == "closed" else "start", self.error or f"it is {self.state}")
+                raise McpError(
+                    "closed" if self.state == "closed" else "start",
+                    self.error or f"it is {self.state}",
+                )
             pause = self._not_before - asyncio.get_running_loop().time()
             if pause > 0 and self._n_failures > 1:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), min(pause, self.limits.backoff_seconds_most))
+                    await asyncio.wait_for(
+                        self._closing.wait(), min(pause, self.limits.backoff_seconds_most)
+                    )
                     raise McpError("closed", "it was closed")
             await self._start()
             assert self.connection is not None

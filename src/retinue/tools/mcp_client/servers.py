@@ -1,4 +1,5 @@
-"""All the servers of a runtime: started together, their tools named, filtered and held against what was approved."""
+"""All the servers of a runtime: started together, their tools named, filtered and held against what
+was approved."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ AT_ONCE = 8
 
 
 class Withheld(Value):
-    """A tool that is not offered. `offered` and `approved` are its definition now and as it was approved, made safe to
-    be shown."""
+    """A tool that is not offered. `offered` and `approved` are its definition now and as it was
+    approved, made safe to be shown."""
 
     tool: str
     reason: str
@@ -38,8 +39,8 @@ class Withheld(Value):
 
 
 class _Looked:
-    """A definition that was looked at: its hash, and the schema of its arguments, or why there is none. A large list
-    of tools is asked about for each run, and changes seldom."""
+    """A definition that was looked at: its hash, and the schema of its arguments, or why there is
+    none. A large list of tools is asked about for each run, and changes seldom."""
 
     def __init__(self, definition: Mapping[str, Any], limits: ServerLimits) -> None:
         self.definition, self.print = definition, fingerprint(definition)
@@ -52,12 +53,15 @@ class _Looked:
         words = definition.get("description")
         # What is taken out of a text is bounded too: several times what is kept of it is looked at.
         most = limits.description_chars
-        self.description = clip(several_lines(words[: 4 * most]), most) if isinstance(words, str) else ""
+        self.description = (
+            clip(several_lines(words[: 4 * most]), most) if isinstance(words, str) else ""
+        )
 
 
 class ServerStatus(Value):
-    """How a server is. `reason` says why it is not ready; `notes` what is odd about it. `instructions` are the server's
-    words for a model: data, which is shown to people and put into no prompt."""
+    """How a server is. `reason` says why it is not ready; `notes` what is odd about it.
+    `instructions` are the server's words for a model: data, which is shown to people and put into
+    no prompt."""
 
     name: str
     state: str
@@ -74,12 +78,13 @@ class ServerStatus(Value):
 
 
 class McpServers:
-    """`pins` is the file of approvals; without it they last as long as this object. The tools that a server has when it
-    is seen for the first time are approved with it, unless `approve_first` is False: its user has just chosen to run
-    it. `workspace` is the directory that servers start in and are told as their root. `environ` is where the few
-    variables come from that every server may see. `skipped` are complaints about configuration, shown by `status`.
-    `redactor` takes secrets out of everything that servers say; it learns those of their configuration. All of it
-    belongs to the loop that it was started on."""
+    """`pins` is the file of approvals; without it they last as long as this object. The tools that
+    a server has when it is seen for the first time are approved with it, unless `approve_first` is
+    False: its user has just chosen to run it. `workspace` is the directory that servers start in
+    and are told as their root. `environ` is where the few variables come from that every server may
+    see. `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets
+    out of everything that servers say; it learns those of their configuration. All of it belongs to
+    the loop that it was started on."""
 
     def __init__(
         self,
@@ -128,13 +133,17 @@ class McpServers:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     async def start(self) -> None:
-        """Start all that are not disabled, a few at a time. One that fails is told by `status`; ConfigError if it was
-        `required`. A server whose configuration is not the approved one is not started."""
+        """Start all that are not disabled, a few at a time. One that fails is told by `status`;
+        ConfigError if it was `required`. A server whose configuration is not the approved one is
+        not started."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(server: McpServer) -> None:
@@ -143,27 +152,41 @@ class McpServers:
                     if self._is_as_approved(server):
                         await server.start()
 
-        for wrong in await asyncio.gather(*map(one, self._servers.values()), return_exceptions=True):
+        for wrong in await asyncio.gather(
+            *map(one, self._servers.values()), return_exceptions=True
+        ):
             if wrong is not None:
                 raise wrong
-        missing = [s for s in self._servers.values() if s.config.required and s.state not in ("ready", "disabled")]
+        missing = [
+            s
+            for s in self._servers.values()
+            if s.config.required and s.state not in ("ready", "disabled")
+        ]
         if missing:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
             raise ConfigError(f"a required MCP server could not be used: {reasons}")
 
     def _is_as_approved(self, server: McpServer) -> bool:
         pinned = self._pins.server(server.config.name)
-        if pinned is None or pinned.identity == server.config.identity or server.state == "disabled":
+        if (
+            pinned is None
+            or pinned.identity == server.config.identity
+            or server.state == "disabled"
+        ):
             return True
         server.state = "changed"
-        server.error = "its configuration is not the one that was approved; approve the server to start it"
+        server.error = (
+            "its configuration is not the one that was approved; approve the server to start it"
+        )
         return False
 
     # tools
 
     def _listed(self, server: McpServer) -> None:
         if self._pins.server(server.config.name) is None and self._approve_first:
-            self._pins.approve(server.config.name, server.config.identity, *server.definitions, whole=True)
+            self._pins.approve(
+                server.config.name, server.config.identity, *server.definitions, whole=True
+            )
 
     def _withheld(self, server: str, tool: str) -> str:
         """Why a tool may not be called now, "" if it may."""
@@ -175,7 +198,11 @@ class McpServers:
         state = self._pins.state(server, tool, self._look(server, found).print)
         if state == "approved":
             return ""
-        return "its definition has changed since it was approved" if state == "changed" else "it was not approved yet"
+        return (
+            "its definition has changed since it was approved"
+            if state == "changed"
+            else "it was not approved yet"
+        )
 
     def _look(self, server: str, definition: Mapping[str, Any]) -> _Looked:
         key = (server, definition["name"])
@@ -204,8 +231,8 @@ class McpServers:
         return [tool for _, tool in sorted(self._made().items())]
 
     def resolve(self, pattern: str) -> list[McpTool]:
-        """The tools that a word in an agent's list of tools means: `mcp__server__tool`, `mcp__server`, `server/tool`,
-        `server/*`, or an alias; `*` and `?` as in a shell."""
+        """The tools that a word in an agent's list of tools means: `mcp__server__tool`,
+        `mcp__server`, `server/tool`, `server/*`, or an alias; `*` and `?` as in a shell."""
         made = self._made()
         keys = {name: key for key, name in self._names().items()}
         return [made[n] for n in sorted(made) if names.is_named(pattern, keys[n], n)]
@@ -218,16 +245,20 @@ class McpServers:
             looked = self._look(server, definition)
             if looked.unusable is not None or self._withheld(server, tool):
                 continue
-            schema = ToolSchema(name=name, description=looked.description, parameters=looked.parameters)
-            risk, restart = effects(definition.get("annotations"), found.config.kind, found.config.trust)
+            schema = ToolSchema(
+                name=name, description=looked.description, parameters=looked.parameters
+            )
+            risk, restart = effects(
+                definition.get("annotations"), found.config.kind, found.config.trust
+            )
             made[name] = McpTool(found, schema, tool, risk, restart)
         return made
 
     # approvals
 
     async def approve(self, server: str, tool: str = "") -> None:
-        """Approve one tool as it is offered now; without `tool`, the server as it is configured and all its tools. One
-        that was not started for want of approval is started."""
+        """Approve one tool as it is offered now; without `tool`, the server as it is configured and
+        all its tools. One that was not started for want of approval is started."""
         found = self._server(server)
         if tool:
             definition = found.named.get(tool)
@@ -249,13 +280,19 @@ class McpServers:
     # looking after them
 
     def status(self) -> list[ServerStatus]:
-        """How each server is, and those that were left out of the configuration, with the reason."""
+        """How each server is, and those that were left out of the configuration, with the
+        reason."""
         known = self._names()
         out = [self._status(server, known) for server in self._servers.values()]
         for complaint in self._skipped:
             if complaint.fatal and complaint.server:
                 out.append(
-                    ServerStatus(name=complaint.server, state="skipped", reason=str(complaint), source=complaint.file)
+                    ServerStatus(
+                        name=complaint.server,
+                        state="skipped",
+                        reason=str(complaint),
+                        source=complaint.file,
+                    )
                 )
         return out
 
@@ -269,11 +306,18 @@ class McpServers:
                 continue
             reason = self._withheld(config.name, tool)
             if (wrong := self._look(config.name, definition).unusable) is not None:
-                withheld.append(Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {wrong}"))
+                withheld.append(
+                    Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {wrong}")
+                )
                 continue
             if reason:
                 approved = pinned.shown.get(tool, "") if pinned else ""
-                what = Withheld(tool=reveal(tool, keep=""), reason=reason, offered=page(definition), approved=approved)
+                what = Withheld(
+                    tool=reveal(tool, keep=""),
+                    reason=reason,
+                    offered=page(definition),
+                    approved=approved,
+                )
                 withheld.append(what)
             else:
                 offered.append(known[config.name, tool])
@@ -301,7 +345,9 @@ class McpServers:
         config = server.config
         tools = [d["name"] for d in server.definitions]
         patterns = [*(config.include or ()), *config.exclude, *config.aliases]
-        idle = [p for p in patterns if tools and not any(names.is_wanted(t, (p,), ()) for t in tools)]
+        idle = [
+            p for p in patterns if tools and not any(names.is_wanted(t, (p,), ()) for t in tools)
+        ]
         notes = [f"{one_line(p)!r} in its configuration matches none of its tools" for p in idle]
         if len(tools) >= self._limits.tools:
             notes.append(f"only the first {self._limits.tools} of its tools are looked at")
@@ -324,4 +370,6 @@ class McpServers:
 
     async def close(self) -> None:
         """End all servers, at once, and leave nothing of them behind."""
-        await asyncio.gather(*(server.stop() for server in self._servers.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(server.stop() for server in self._servers.values()), return_exceptions=True
+        )

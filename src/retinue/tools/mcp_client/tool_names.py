@@ -1,4 +1,5 @@
-"""What a tool of a server is called here, `mcp__server__tool`, unique and always the same; and which are wanted."""
+"""What a tool of a server is called here, `mcp__server__tool`, unique and always the same; and
+which are wanted."""
 
 from __future__ import annotations
 
@@ -31,11 +32,15 @@ def _with_hash(name: str, server: str, tool: str) -> str:
 
 
 def names(keys: Iterable[Key], aliases: Mapping[Key, str]) -> dict[Key, str]:
-    """A name for each tool. When two would have the same, neither gets it: both end in a hash, so that no server can
-    take over a name by inventing a tool, and the order in which servers are known does not matter."""
+    """A name for each tool. When two would have the same, neither gets it: both end in a hash, so
+    that no server can take over a name by inventing a tool, and the order in which servers are
+    known does not matter."""
     wanted = {key: aliases.get(key) or plain_name(*key) for key in keys}
     n = Counter(wanted.values())
-    return {key: name if n[name] == 1 else _with_hash(plain_name(*key), *key) for key, name in wanted.items()}
+    return {
+        key: name if n[name] == 1 else _with_hash(plain_name(*key), *key)
+        for key, name in wanted.items()
+    }
 
 
 def is_wanted(tool: str, include: Sequence[str] | None, exclude: Sequence[str]) -> bool:
@@ -46,8 +51,8 @@ def is_wanted(tool: str, include: Sequence[str] | None, exclude: Sequence[str]) 
 
 
 def is_named(pattern: str, key: Key, name: str) -> bool:
-    """Whether an agent's list of tools means this one: by its name here (with `*`), `mcp__server` for all of a server,
-    or `server/tool` and `server/*`."""
+    """Whether an agent's list of tools means this one: by its name here (with `*`), `mcp__server`
+    for all of a server, or `server/tool` and `server/*`."""
     if fnmatchcase(name, pattern):
         return True
     server, tool = key

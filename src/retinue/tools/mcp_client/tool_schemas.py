@@ -1,7 +1,8 @@
-"""The schema of a tool's arguments as every provider takes it: an object at its root, no references, no unknown words.
+"""The schema of a tool's arguments as every provider takes it: an object at its root, no
+references, no unknown words.
 
-One schema that a provider refuses costs the whole request, and with it every turn of the run; so only what is known to
-be understood is copied, and a tool that cannot be described so is left out.
+One schema that a provider refuses costs the whole request, and with it every turn of the run; so
+only what is known to be understood is copied, and a tool that cannot be described so is left out.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ MAX_DEPTH = 24
 MAX_NODES = 4_000
 MAX_TEXT = 1_024
 COPIED = 4
-"""How many times the size of the result may be copied on the way to it: references can name one large part again and
-again, and what they would grow to is not made first and measured afterwards."""
+"""How many times the size of the result may be copied on the way to it: references can name one
+large part again and again, and what they would grow to is not made first and measured
+afterwards."""
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -71,7 +73,8 @@ PLAIN: dict[str, Callable[[Any], bool]] = {
 
 
 def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
-    """`Unusable` when a required argument has a name that no provider takes, or the whole is too large."""
+    """`Unusable` when a required argument has a name that no provider takes, or the whole is too
+    large."""
     copier = _Copier(schema if isinstance(schema, dict) else {}, COPIED * max_bytes)
     root = copier.copy(schema, 0) if isinstance(schema, dict) else {}
     for word in ("allOf", "anyOf", "oneOf"):
@@ -90,8 +93,8 @@ def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
 
 
 def _merged(root: dict[str, Any], word: str) -> dict[str, Any]:
-    """Alternatives at the root, which providers refuse, become one object: with `allOf` everything is required that any
-    part requires, else only what all of them do."""
+    """Alternatives at the root, which providers refuse, become one object: with `allOf` everything
+    is required that any part requires, else only what all of them do."""
     parts = root.pop(word, None)
     if not parts:
         return root
@@ -102,12 +105,17 @@ def _merged(root: dict[str, Any], word: str) -> dict[str, Any]:
     for part in parts:
         for key, value in part.get("properties", {}).items():
             properties.setdefault(key, value)
-    return {**root, "properties": properties, "required": [*required, *sorted(more - set(required))]}
+    return {
+        **root,
+        "properties": properties,
+        "required": [*required, *sorted(more - set(required))],
+    }
 
 
 class _Copier:
-    """Copies a schema node by node, following references inside it until they come back to themselves. All that is
-    copied counts, however often it is met: a small definition costs no more than a small definition may."""
+    """Copies a schema node by node, following references inside it until they come back to
+    themselves. All that is copied counts, however often it is met: a small definition costs no more
+    than a small definition may."""
 
     def __init__(self, root: Mapping[str, Any], max_bytes: int) -> None:
         self._root = root
@@ -129,8 +137,11 @@ class _Copier:
         if type_ is not None:
             out["type"] = type_
         for word in ("title", "description"):
-            # What is taken out of a text is bounded too: several times what is kept of it is looked at.
-            if isinstance(told := node.get(word), str) and (text := several_lines(told[: 4 * MAX_TEXT])[:MAX_TEXT]):
+            # What is taken out of a text is bounded too: several times what is kept of it is looked
+            # at.
+            if isinstance(told := node.get(word), str) and (
+                text := several_lines(told[: 4 * MAX_TEXT])[:MAX_TEXT]
+            ):
                 out[word] = text
                 self._take(len(text))
         for word, is_right in PLAIN.items():
@@ -161,7 +172,11 @@ class _Copier:
             return {}
         found: Any = self._root
         for part in ref[1:].strip("/").split("/") if ref not in ("#", "#/") else ():
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+            found = (
+                found.get(part.replace("~1", "/").replace("~0", "~"))
+                if isinstance(found, dict)
+                else None
+            )
         return found if isinstance(found, dict) else {}
 
     def _inner(self, node: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -172,15 +187,23 @@ class _Copier:
             self._take(sum(map(len, kept)))
             out["properties"] = {k: self.copy(v, depth + 1) for k, v in kept.items()}
             required = node.get("required")
-            named = [k for k in required if isinstance(k, str) and k in kept] if isinstance(required, list) else []
+            named = (
+                [k for k in required if isinstance(k, str) and k in kept]
+                if isinstance(required, list)
+                else []
+            )
             out |= {"required": list(dict.fromkeys(named))} if named else {}
         if "items" in node:
             items = node["items"]
-            out["items"] = self.copy(items[0] if isinstance(items, list) and items else items, depth + 1)
+            out["items"] = self.copy(
+                items[0] if isinstance(items, list) and items else items, depth + 1
+            )
         elif out.get("type", _type(node)) == "array":
             out["items"] = {}
         for word in ("anyOf", "oneOf", "allOf"):
-            if isinstance(node.get(word), list) and (parts := [v for v in node[word] if isinstance(v, dict)]):
+            if isinstance(node.get(word), list) and (
+                parts := [v for v in node[word] if isinstance(v, dict)]
+            ):
                 out[word] = [self.copy(v, depth + 1) for v in parts]
         extra = node.get("additionalProperties")
         if isinstance(extra, bool):
@@ -195,13 +218,21 @@ def _type(node: Mapping[str, Any]) -> Any:
     named = node.get("type")
     if isinstance(named, str) and named in TYPES:
         return named
-    if isinstance(named, list) and (known := [t for t in named if isinstance(t, str) and t in TYPES]):
+    if isinstance(named, list) and (
+        known := [t for t in named if isinstance(t, str) and t in TYPES]
+    ):
         return list(dict.fromkeys(known))
     if isinstance(node.get("properties"), dict):
         return "object"
     if "items" in node:
         return "array"
-    values = node.get("enum") if isinstance(node.get("enum"), list) else [node["const"]] if "const" in node else []
+    values = (
+        node.get("enum")
+        if isinstance(node.get("enum"), list)
+        else [node["const"]]
+        if "const" in node
+        else []
+    )
     kinds = {_kind(v) for v in values or ()}
     return kinds.pop() if len(kinds) == 1 else None
 

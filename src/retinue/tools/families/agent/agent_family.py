@@ -1,6 +1,5 @@
-"""The family `agent`: children that work in the background. Their parent goes on, is told of every end by mail, and can
-look, write, wait, cancel and let one go on.
-"""
+"""The family `agent`: children that work in the background. Their parent goes on, is told of every
+end by mail, and can look, write, wait, cancel and let one go on."""
 
 from __future__ import annotations
 
@@ -32,13 +31,25 @@ class AgentFamily(Family):
         settings = self.settings
         kept, more_keys = settings.finished_kept, settings.more_keys
         status = StatusTool(kept, more_keys=more_keys)
-        five = (AgentSpawnTool(settings), ForkTool(settings), status, CancelTool(kept), AgentListTool(kept))
+        five = (
+            AgentSpawnTool(settings),
+            ForkTool(settings),
+            status,
+            CancelTool(kept),
+            AgentListTool(kept),
+        )
         if settings.more_tools:
-            return (*five, AgentSendTool(settings), WaitTool(kept, more_keys=more_keys), ResumeTool(settings))
+            return (
+                *five,
+                AgentSendTool(settings),
+                WaitTool(kept, more_keys=more_keys),
+                ResumeTool(settings),
+            )
         return (*five, AgentSendTool(settings)) if settings.enable_comms else five
 
     def helper_tools(self) -> Sequence[Tool]:
-        """With comms a child can write to its parent. Spawn tools are given only where nesting is wired on purpose."""
+        """With comms a child can write to its parent. Spawn tools are given only where nesting is
+        wired on purpose."""
         if self.settings.grant_spawn_tools:
             return self.tools()
         return (AgentSendTool(self.settings),) if self.settings.enable_comms else ()

@@ -1,6 +1,5 @@
-"""The settings of the family `agent`, and which provider and model a child gets: the first that is given counts, and
-what is not on the provider's list is refused.
-"""
+"""The settings of the family `agent`, and which provider and model a child gets: the first that is
+given counts, and what is not on the provider's list is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +23,14 @@ ALIASES = {
     "gemini": "gemini",
     "google": "gemini",
 }
-PREFIXES = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
+PREFIXES = {
+    "claude": "anthropic",
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "gemini": "gemini",
+}
 INHERIT = "inherit"
 
 
@@ -38,14 +44,14 @@ class Concurrency(Value, forbid_unknown_fields=True):
 
 
 class AgentSettings(FamilySettings):
-    """`[sub_agents]`. A provider or model of `inherit` is the parent's; a model of None is the first on the provider's
-    list. `allowed_models` are those lists: each model on them is looked up by its provider and name. Without lists any
-    model that the runtime knows may be asked for.
+    """`[sub_agents]`. A provider or model of `inherit` is the parent's; a model of None is the
+    first on the provider's list. `allowed_models` are those lists: each model on them is looked up
+    by its provider and name. Without lists any model that the runtime knows may be asked for.
 
-    `allow_nested_spawn` is a permission, not the wiring: children spawn only where `grant_spawn_tools` gives them the
-    tools as well, which is off. `more_tools`: `agent_send`, `agent_wait` and `agent_resume` beside the five.
-    `more_keys`: `note` and `tokens_estimated` in a status.
-    """
+    `allow_nested_spawn` is a permission, not the wiring: children spawn only where
+    `grant_spawn_tools` gives them the tools as well, which is off. `more_tools`: `agent_send`,
+    `agent_wait` and `agent_resume` beside the five. `more_keys`: `note` and `tokens_estimated` in a
+    status."""
 
     default_provider: str = INHERIT
     default_model: str | None = INHERIT
@@ -69,17 +75,23 @@ class AgentSettings(FamilySettings):
     def __post_init__(self) -> None:
         name = self.default_provider
         if name not in (*PROVIDERS, INHERIT):
-            raise ValueError(f"sub_agents.default_provider {name!r} is none of {', '.join(PROVIDERS)}, {INHERIT}")
+            raise ValueError(
+                f"sub_agents.default_provider {name!r} is none of {', '.join(PROVIDERS)}, {INHERIT}"
+            )
         if self.allowed_models is None:
             return
         for provider in PROVIDERS:
             if not self.allowed_models.get(provider):
-                raise ValueError(f"sub_agents.allowed_models.{provider} must be there and not be empty")
+                raise ValueError(
+                    f"sub_agents.allowed_models.{provider} must be there and not be empty"
+                )
         for provider, models in self.allowed_models.items():
             if provider not in PROVIDERS:
                 raise ValueError(f"sub_agents.allowed_models.{provider}: there is no such provider")
             if "*" in models:
-                raise ValueError(f"sub_agents.allowed_models.{provider}: `*` is not taken; name the models")
+                raise ValueError(
+                    f"sub_agents.allowed_models.{provider}: `*` is not taken; name the models"
+                )
         self._check_default()
 
     def _check_default(self) -> None:
@@ -87,7 +99,11 @@ class AgentSettings(FamilySettings):
         if not self.is_default_named:
             return
         lists = self.allowed_models or {}
-        allowed = lists.get(provider, ()) if provider != INHERIT else [m for known in lists.values() for m in known]
+        allowed = (
+            lists.get(provider, ())
+            if provider != INHERIT
+            else [m for known in lists.values() for m in known]
+        )
         if model not in allowed:
             raise ValueError(f"sub_agents.default_model {model!r} is not on the list of {provider}")
 
@@ -114,7 +130,8 @@ def bare(model: str) -> str:
 def resolve(
     settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
 ) -> tuple[str, str, str]:
-    """The provider and the model of a child, and the name by which the runtime knows it, or a `CallComplaint`.
+    """The provider and the model of a child, and the name by which the runtime knows it, or a
+    `CallComplaint`.
 
     `parents` is the parent's model, by the name that the runtime has for it.
     """
@@ -122,7 +139,9 @@ def resolve(
     if settings.allowed_models is None:
         name, chosen = _unlisted(settings, provider, model, parents, look)
     else:
-        mine = look.resolved(parents).partition(" | ")[0]  # of several that stand in for each other, the first
+        mine = look.resolved(parents).partition(" | ")[
+            0
+        ]  # of several that stand in for each other, the first
         name, chosen = _listed(settings, settings.allowed_models, provider, model, mine)
         if chosen == bare(mine) and provider_of(mine) == name:
             return name, chosen, parents
@@ -133,7 +152,9 @@ def resolve(
             raise CallComplaint(f"Failed to create LLM client: {why}")
     if real is None:
         there = ", ".join(known)
-        raise CallComplaint(f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})")
+        raise CallComplaint(
+            f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})"
+        )
     return name, chosen, real
 
 
@@ -143,7 +164,9 @@ def _unlisted(
     def of(name: str) -> str | None:
         return provider_of(look.resolved(name))
 
-    wanted = provider or (None if settings.default_provider == INHERIT else settings.default_provider)
+    wanted = provider or (
+        None if settings.default_provider == INHERIT else settings.default_provider
+    )
     default = settings.default_model if settings.is_default_named else None
     if default is not None and wanted is not None and of(default) not in (None, wanted):
         default = None
@@ -151,10 +174,14 @@ def _unlisted(
     if chosen is None and wanted is not None and of(parents) != wanted:
         chosen = next((m for m in look.models() if of(m) == wanted), None)
         if chosen is None:
-            raise CallComplaint(f"Failed to create LLM client: no model of provider '{wanted}' is known here")
+            raise CallComplaint(
+                f"Failed to create LLM client: no model of provider '{wanted}' is known here"
+            )
     chosen = chosen or parents
     if wanted is not None and of(chosen) not in (None, wanted):
-        raise CallComplaint(f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'")
+        raise CallComplaint(
+            f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'"
+        )
     return wanted or any_provider_of(look.resolved(chosen)), chosen
 
 
@@ -172,7 +199,8 @@ def _listed(
         found = _listing(lists, named) or provider_of(named) if named else provider_of(parents)
         if found is None:
             raise CallComplaint(
-                f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does not tell it. "
+                f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does "
+                "not tell it. "
                 f"Name one of {', '.join(PROVIDERS)}."
             )
         name = found
@@ -184,7 +212,9 @@ def _listed(
     chosen = model or default or allowed[0]
     if chosen not in allowed:
         listed = ", ".join(allowed)
-        raise CallComplaint(f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}")
+        raise CallComplaint(
+            f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}"
+        )
     return name, chosen
 
 

@@ -1,4 +1,5 @@
-"""The tools that look after children that are already there: status, list, cancel; and beyond: send, wait, resume."""
+"""The tools that look after children that are already there: status, list, cancel; and beyond:
+send, wait, resume."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ _ID = {"type": "string", "description": "The agent_id that agent_spawn or agent_
 
 
 class _Watcher(AgentTool):
-    """Reads the caller's own children, whichever family started them. Of those that have ended only the newest are
-    shown; the log keeps all."""
+    """Reads the caller's own children, whichever family started them. Of those that have ended only
+    the newest are shown; the log keeps all."""
 
     def __init__(self, kept: int = 256, *, more_keys: bool = True) -> None:
         self.kept, self.more_keys = kept, more_keys
@@ -61,7 +62,9 @@ class _Watcher(AgentTool):
         children = list(await caller.children())
         if caller.woken:  # Who was waited for is found also if it would not be shown any more.
             return children
-        ended = sorted((e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None)
+        ended = sorted(
+            (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
+        )
         gone = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
         return [kin for kin in children if kin[0].id not in gone]
 
@@ -88,7 +91,8 @@ def started(kin: Kin) -> int:
 
 
 def status_of(kin: Kin, now: int, *, more_keys: bool = True) -> dict[str, Any]:
-    """Keys that do not apply are absent. `more_keys`: with those that the document does not have."""
+    """Keys that do not apply are absent. `more_keys`: with those that the document does not
+    have."""
     spec, run = kin
     ending, state = ending_of(run), agent_state(run)
     out: dict[str, Any] = {"agent_id": spec.id, "state": state}
@@ -112,7 +116,8 @@ def status_of(kin: Kin, now: int, *, more_keys: bool = True) -> dict[str, Any]:
 class StatusTool(_Watcher):
     schema = ToolSchema(
         name="agent_status",
-        description="How one sub-agent is doing, and its output or error once it has ended. You are told of every "
+        description="How one sub-agent is doing, and its output or error once it has ended. You "
+        "are told of every "
         "end, so there is no need to ask repeatedly.",
         parameters=object_schema({"agent_id": _ID}, ("agent_id",)),
     )
@@ -125,7 +130,8 @@ class StatusTool(_Watcher):
 class CancelTool(_Watcher):
     schema = ToolSchema(
         name="agent_cancel",
-        description="Stop a running sub-agent and everything it has started. Nothing is spent on it afterwards.",
+        description="Stop a running sub-agent and everything it has started. Nothing is spent on "
+        "it afterwards.",
         parameters=object_schema({"agent_id": _ID}, ("agent_id",)),
     )
 
@@ -136,18 +142,23 @@ class CancelTool(_Watcher):
             message = f"Only running agents can be cancelled; this one is {state}"
             return Answer(text=_cancelled(spec.id, state, message, success=False))
         done = _cancelled(spec.id, state, "Sub-agent cancelled successfully", success=True)
-        late = _cancelled(spec.id, state, "It ended before it could be cancelled; see agent_status", success=False)
+        late = _cancelled(
+            spec.id, state, "It ended before it could be cancelled; see agent_status", success=False
+        )
         return Orders(cancels=(spec.id,), answer=done, refusals={"cancel": late})
 
 
 def _cancelled(id: str, state: str, message: str, *, success: bool) -> str:
-    return as_json({"success": success, "previous_state": state, "message": message, "agent_id": id})
+    return as_json(
+        {"success": success, "previous_state": state, "message": message, "agent_id": id}
+    )
 
 
 class AgentListTool(_Watcher):
     schema = ToolSchema(
         name="agent_list",
-        description="All your sub-agents with their states, and how many are running, completed and failed.",
+        description="All your sub-agents with their states, and how many are running, completed "
+        "and failed.",
         parameters=object_schema({}),
     )
 
@@ -181,16 +192,24 @@ class AgentSendTool(_Watcher):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings.finished_kept)
         self.comms = settings.enable_comms
-        whom = "a running sub-agent, or to the agent that started you" if self.comms else "a running sub-agent"
+        whom = (
+            "a running sub-agent, or to the agent that started you"
+            if self.comms
+            else "a running sub-agent"
+        )
         self.schema = ToolSchema(
             name=SEND,
-            description=f"Write to {whom}. It is read at the next turn; with `steer` the current turn is broken off "
+            description=f"Write to {whom}. It is read at the next turn; with `steer` the current "
+            "turn is broken off "
             "for it.",
             parameters=object_schema(
                 {
                     "agent_id": {"type": "string", "description": "Whom to write to."},
                     "message": {"type": "string"},
-                    "steer": {"type": "boolean", "description": "Break off what it is doing (false)."},
+                    "steer": {
+                        "type": "boolean",
+                        "description": "Break off what it is doing (false).",
+                    },
                 },
                 ("agent_id", "message"),
             ),
@@ -203,26 +222,42 @@ class AgentSendTool(_Watcher):
         to = uuid_of(asked.agent_id)
         if to == caller.spec.parent:
             if not self.comms:
-                raise CallComplaint("Writing to the agent that started you requires comms to be enabled for sub-agents")
+                raise CallComplaint(
+                    "Writing to the agent that started you requires comms to be enabled for "
+                    "sub-agents"
+                )
         else:
             ((_, run),) = await self.find(caller, to)
             if ending_of(run) is not None:
-                raise CallComplaint(f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it go on")
-        gone = f"{to} cannot be written to now: it has ended, or has too many unread messages from you"
+                raise CallComplaint(
+                    f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it "
+                    "go on"
+                )
+        gone = (
+            f"{to} cannot be written to now: it has ended, or has too many unread messages from you"
+        )
         reply = as_json({"success": True, "agent_id": to, "message": "Delivered to its mailbox"})
         return Orders(
-            sends=(Send(to=to, text=asked.message, steer=asked.steer),), answer=reply, refusals={"comms": gone}
+            sends=(Send(to=to, text=asked.message, steer=asked.steer),),
+            answer=reply,
+            refusals={"comms": gone},
         )
 
 
 class WaitTool(_Watcher):
     schema = ToolSchema(
         name="agent_wait",
-        description="Wait until all of the named sub-agents have ended, or any of them, or the time is over; returns "
+        description="Wait until all of the named sub-agents have ended, or any of them, or the "
+        "time is over; returns "
         "how each is doing. Waiting takes nothing away: you are told of every end as well.",
         parameters=object_schema(
             {
-                "agent_ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_IDS},
+                "agent_ids": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "minItems": 1,
+                    "maxItems": MAX_IDS,
+                },
                 "mode": {"type": "string", "enum": ["all", "any"]},
                 "timeout_seconds": {
                     "type": "number",
@@ -239,17 +274,22 @@ class WaitTool(_Watcher):
         asked = self.read(args, Several, "agent_ids")
         if not 1 <= len(asked.agent_ids) <= MAX_IDS:
             raise CallComplaint(
-                f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not {len(asked.agent_ids)}"
+                f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not "
+                f"{len(asked.agent_ids)}"
             )
         if not 0 <= asked.timeout_seconds <= MAX_WAIT:
-            raise CallComplaint(f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}")
+            raise CallComplaint(
+                f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
+            )
         kin = await self.find(caller, *asked.agent_ids)
         live = [spec.id for spec, run in kin if ending_of(run) is None]
         over = not live or (asked.mode == "any" and len(live) < len(kin))
         if over or caller.woken or not asked.timeout_seconds:
             return self._report(kin, caller.at, over=over)
         timeout_ms = round(asked.timeout_seconds * 1000)
-        wait = Wait(runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args))
+        wait = Wait(
+            runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args)
+        )
         return Orders(wait=wait)
 
     def _report(self, kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
@@ -264,16 +304,22 @@ class ResumeTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         self.watcher = _Watcher(settings.finished_kept)
-        amounts = object_schema({f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__})
+        amounts = object_schema(
+            {f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}
+        )
         self.schema = ToolSchema(
             name="agent_resume",
-            description="Let a sub-agent that has ended go on: a new one with its whole conversation and your prompt. "
+            description="Let a sub-agent that has ended go on: a new one with its whole "
+            "conversation and your prompt. "
             "Returns at once with the new agent_id; you are told when it ends.",
             parameters=object_schema(
                 {
                     "agent_id": _ID,
                     "prompt": {"type": "string", "description": "What it is to do now."},
-                    "budget": {**amounts, "description": "What it may use at most; as much as before if left out."},
+                    "budget": {
+                        **amounts,
+                        "description": "What it may use at most; as much as before if left out.",
+                    },
                 },
                 ("agent_id", "prompt"),
             ),
@@ -300,8 +346,12 @@ class ResumeTool(Starter):
             access=before.access,
             instructions=before.instructions,
             budget=Budget(
-                tokens=before.budget.tokens if budget.max_tokens is None else self.cap(budget.max_tokens),
-                calls=before.budget.calls if budget.max_tool_calls is None else amount(budget.max_tool_calls),
+                tokens=before.budget.tokens
+                if budget.max_tokens is None
+                else self.cap(budget.max_tokens),
+                calls=before.budget.calls
+                if budget.max_tool_calls is None
+                else amount(budget.max_tool_calls),
             ),
             share=before.share if budget.max_tokens is None and before.share == DRAWN else "",
             max_turns=before.max_turns if budget.max_turns is None else amount(budget.max_turns),

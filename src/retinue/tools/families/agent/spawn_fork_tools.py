@@ -1,4 +1,5 @@
-"""`agent_spawn` and `agent_fork`: a child with a clean context, or with all that was said. Both return at once."""
+"""`agent_spawn` and `agent_fork`: a child with a clean context, or with all that was said. Both
+return at once."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from retinue.core.spawn import fork_point
 from retinue.core.spec import DRAWN, Context, Lane, Order, Orders
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned
-from retinue.tools.families.agent.agent_settings import ALIASES, INHERIT, PROVIDERS, AgentSettings, resolve
+from retinue.tools.families.agent.agent_settings import (
+    ALIASES,
+    INHERIT,
+    PROVIDERS,
+    AgentSettings,
+    resolve,
+)
 from retinue.tools.families.agent.agent_tool import (
     FORK,
     MOST,
@@ -60,9 +67,12 @@ class ForkArgs(Value, forbid_unknown_fields=True):
     budget_policy: str | None = None
 
 
-def access_of(asked: ToolAccess | None, settings: AgentSettings, caller: Caller, level: int) -> Capabilities:
-    """What the model asked for. Tools to start children are lent only where nesting is wired, and an allow list has to
-    name them like any other; with comms the tool to write to the parent is always there."""
+def access_of(
+    asked: ToolAccess | None, settings: AgentSettings, caller: Caller, level: int
+) -> Capabilities:
+    """What the model asked for. Tools to start children are lent only where nesting is wired, and
+    an allow list has to name them like any other; with comms the tool to write to the parent is
+    always there."""
     nests = settings.grant_spawn_tools and settings.allow_nested_spawn
     nests = nests and level + 1 < settings.concurrency_limits.max_depth
     talk = (SEND,) if settings.enable_comms else ()
@@ -81,7 +91,8 @@ NOT_NESTED = {
     SPAWN: "Nested spawning is not allowed at this depth",
     FORK: "Nested forking is not allowed at this depth",
 }
-"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not there."""
+"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not
+there."""
 
 
 def amount(asked: int | None) -> int | None:
@@ -102,13 +113,17 @@ class Starter(AgentTool):
             self.words = replace(WORDS, refused=WITHHELD if nests else NOT_NESTED)
 
     def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
-        """A policy that does not fit its list is not guessed at: the child could hold more than was meant."""
+        """A policy that does not fit its list is not guessed at: the child could hold more than was
+        meant."""
         if asked is not None and asked.policy == "inherit" and asked.tools:
             raise CallComplaint(
-                f"{self.invalid}: tool_access.tools is read only with the policy allow_list or deny_list"
+                f"{self.invalid}: tool_access.tools is read only with the policy allow_list or "
+                "deny_list"
             )
         if asked is not None and asked.policy != "inherit" and asked.tools is None:
-            raise CallComplaint(f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it")
+            raise CallComplaint(
+                f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it"
+            )
         return asked
 
     async def check_limits(self, caller: Caller, verb: str, noun: str) -> None:
@@ -123,19 +138,25 @@ class Starter(AgentTool):
             raise CallComplaint(f"Nested {noun} is not allowed at this depth")
 
     def room(self, caller: Caller) -> int:
-        """How many runs there may be below the root: operations of all kinds share one number, and calls of tools that
-        start nobody are operations too."""
+        """How many runs there may be below the root: operations of all kinds share one number, and
+        calls of tools that start nobody are operations too."""
         most: int = self.settings.concurrency_limits.max_concurrent_ops
         return max(0, most - looking(caller).n_calls(caller.spec.root))
 
     def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
-        """An order with the same numbers for the machine, which counts them again when it is taken. Nothing comes from
-        the defaults of the parent's agent: a child neither announces nor hosts because its parent does.
+        """An order with the same numbers for the machine, which counts them again when it is taken.
+        Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts
+        because its parent does.
 
-        A parent stays for its children, who report to it; one that lives for messages ends with its parent.
-        """
+        A parent stays for its children, who report to it; one that lives for messages ends with its
+        parent."""
         limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
-        lane = Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse", scope="tree")
+        lane = Lane(
+            name=f"agents of {root}",
+            size=limits.max_concurrent_agents,
+            on_full="refuse",
+            scope="tree",
+        )
         deepest = caller.spec.depth - level_of(caller, self) + limits.max_depth
         most = Limits(depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller))
         return Order(
@@ -154,9 +175,13 @@ class Starter(AgentTool):
     def refusals(self, verb: str, failed: str) -> dict[str, str]:
         full = f"Cannot {verb}: concurrency or depth limit reached"
         out = dict.fromkeys(("depth", "running", "children"), full)
-        out["budget"] = failed + ": it would get more than is left of your own budget ({why}); ask for less"
+        out["budget"] = (
+            failed + ": it would get more than is left of your own budget ({why}); ask for less"
+        )
         out["tools"] = f"{failed}: none of the tools that were asked for can be lent"
-        out["breaker"] = f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
+        out["breaker"] = (
+            f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
+        )
         out["model"] = f"{failed}: you may not use that model"
         out["agent"] = f"{failed}: you may not start sub-agents of this kind"
         return out
@@ -169,9 +194,18 @@ class Starter(AgentTool):
         settings = self.settings
         lists, default = settings.allowed_models, settings.default_model
         if lists is None:
-            return f"The model to use; left out, {default if settings.is_default_named else 'your own'}."
+            return (
+                f"The model to use; left out, "
+                f"{default if settings.is_default_named else 'your own'}."
+            )
         listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
-        left_out = "the first of its provider" if default is None else "your own" if default == "inherit" else default
+        left_out = (
+            "the first of its provider"
+            if default is None
+            else "your own"
+            if default == "inherit"
+            else default
+        )
         return f"The model to use. Allowed models by provider: {listed}. Left out: {left_out}."
 
     def cap(self, tokens: int) -> int:
@@ -181,7 +215,8 @@ class Starter(AgentTool):
 
 _ACCESS = {
     "description": (
-        'Which tools it may use: {"policy": "inherit"} (all of yours, the default), {"policy": "allow_list", "tools": '
+        'Which tools it may use: {"policy": "inherit"} (all of yours, the default), {"policy": '
+        '"allow_list", "tools": '
         '[...]} or {"policy": "deny_list", "tools": [...]}. May be given as a string of JSON.'
     ),
     "anyOf": [
@@ -202,17 +237,24 @@ class AgentSpawnTool(Starter):
         super().__init__(settings)
         default = settings.default_budget
         left_out = "no limit of tokens" if default is None else f"{default} tokens"
-        providers = f"The model's provider: {', '.join(PROVIDERS)}. Left out: {self.provider_note()}."
+        providers = (
+            f"The model's provider: {', '.join(PROVIDERS)}. Left out: {self.provider_note()}."
+        )
         properties: dict[str, Any] = {
             "prompt": {"type": "string", "description": "The whole task: it sees nothing else."},
             "provider": {"type": "string", "description": providers},
             "model": {"type": "string", "description": self.model_note()},
             "tool_access": _ACCESS,
             "budget": {
-                **object_schema({f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}),
+                **object_schema(
+                    {f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}
+                ),
                 "description": f"What it may use at most; {left_out} if left out.",
             },
-            "system_prompt": {"type": "string", "description": "Instructions for it, instead of yours."},
+            "system_prompt": {
+                "type": "string",
+                "description": "Instructions for it, instead of yours.",
+            },
         }
         if settings.enable_comms:
             note = "Keep it alive for messages after its first answer (false)."
@@ -220,7 +262,8 @@ class AgentSpawnTool(Starter):
         self.schema = ToolSchema(
             name=SPAWN,
             description=(
-                "Start a sub-agent with a clean context on an independent task. Returns at once with its agent_id; you "
+                "Start a sub-agent with a clean context on an independent task. Returns at once "
+                "with its agent_id; you "
                 "are told when it ends."
             ),
             parameters=object_schema(properties, ("prompt",)),
@@ -255,10 +298,19 @@ class AgentSpawnTool(Starter):
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _order(self, caller: Caller, asked: AgentSpawnArgs, access: ToolAccess | None, name: str, model: str) -> Order:
+    def _order(
+        self,
+        caller: Caller,
+        asked: AgentSpawnArgs,
+        access: ToolAccess | None,
+        name: str,
+        model: str,
+    ) -> Order:
         settings, budget = self.settings, asked.budget or SpawnBudget()
         is_default = budget.max_tokens is None
-        tokens = settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
+        tokens = (
+            settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
+        )
         task = asked.prompt
         if settings.enable_comms:
             task = with_comms(task, caller.id, host=asked.host_mode)
@@ -268,7 +320,9 @@ class AgentSpawnTool(Starter):
             task,
             label=name,
             access=access_of(access, settings, caller, level_of(caller, self)),
-            instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(caller),
+            instructions=asked.system_prompt
+            if asked.system_prompt is not None
+            else self._inherited(caller),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
             share=DRAWN if is_default else "",
             max_turns=amount(budget.max_turns),
@@ -277,8 +331,9 @@ class AgentSpawnTool(Starter):
         )
 
     def _inherited(self, caller: Caller) -> str | None:
-        """Helpers are defined with the instructions of their parent's agent. What its run was told instead counts more,
-        but not what it was told about tools that helpers do not have. "" stands for none."""
+        """Helpers are defined with the instructions of their parent's agent. What its run was told
+        instead counts more, but not what it was told about tools that helpers do not have. ""
+        stands for none."""
         if not self.settings.inherit_system_prompt:
             return ""
         told = caller.spec.order.instructions
@@ -296,13 +351,18 @@ class ForkTool(Starter):
         self.schema = ToolSchema(
             name=FORK,
             description=(
-                "Start a sub-agent that knows everything said so far and goes on with the prompt you give. Use it to "
-                "try alternatives side by side, or for work that needs this conversation. Returns at once with its "
+                "Start a sub-agent that knows everything said so far and goes on with the prompt "
+                "you give. Use it to "
+                "try alternatives side by side, or for work that needs this conversation. Returns "
+                "at once with its "
                 "agent_id; you are told when it ends."
             ),
             parameters=object_schema(
                 {
-                    "prompt": {"type": "string", "description": "What it is to do, added to the conversation so far."},
+                    "prompt": {
+                        "type": "string",
+                        "description": "What it is to do, added to the conversation so far.",
+                    },
                     "provider": provider,
                     "model": {"type": "string", "description": self.model_note()},
                     "tool_access": _ACCESS,
@@ -319,7 +379,9 @@ class ForkTool(Starter):
         if not asked.prompt.strip():
             raise CallComplaint("Fork prompt cannot be empty")
         look = looking(caller)
-        provider, model, real = resolve(self.settings, asked.provider, asked.model, caller.spec.model, look)
+        provider, model, real = resolve(
+            self.settings, asked.provider, asked.model, caller.spec.model, look
+        )
         id, comms = caller.child_id(), self.settings.enable_comms
         name = f"fork-{short(id)}"
         tokens, share = self._allowance(asked.budget_policy, caller)
@@ -351,11 +413,11 @@ class ForkTool(Starter):
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
     def _allowance(self, policy: str | None, caller: Caller) -> tuple[int | None, str]:
-        """Tokens, and the way to share. What cannot be read counts as `equal`, and so does `proportional`.
+        """Tokens, and the way to share. What cannot be read counts as `equal`, and so does
+        `proportional`.
 
-        With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so that the parent can
-        go on as well. A parent without a budget has no remainder.
-        """
+        With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so
+        that the parent can go on as well. A parent without a budget has no remainder."""
         kind, _, n = (policy or "equal").strip().partition(":")
         if kind == "fixed" and n.isascii() and n.isdecimal():
             n = n.lstrip("0") or "0"

@@ -1,7 +1,7 @@
-"""What is running and what it may cost: the background groups of an agent, and the tokens that sub-agents took in the
-last hour, over all trees of a runtime. What a call was granted counts from the moment at which it is granted: a claim
-stands for it until its runs are on record, so that two calls never get the same rest.
-"""
+"""What is running and what it may cost: the background groups of an agent, and the tokens that
+sub-agents took in the last hour, over all trees of a runtime. What a call was granted counts from
+the moment at which it is granted: a claim stands for it until its runs are on record, so that two
+calls never get the same rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from retinue.tools.families.family_states import ending_of
 NAME = "delegate"
 HOUR_MS = 3_600_000
 CLAIM_SECONDS = 60.0
-"""Far longer than an order takes from its tool to the log; what the machine refused is free again after it."""
+"""Far longer than an order takes from its tool to the log; what the machine refused is free again
+after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,23 @@ class Tally:
     at: int
 
     def n_groups(self, agent: str) -> int:
-        """How many background groups of an agent are at work, whichever of its runs has started them."""
+        """How many background groups of an agent are at work, whichever of its runs has started
+        them."""
         groups = {(c.run, c.group) for c in self.claims if c.agent == agent and c.group}
         for spec, run in self.rows:
             order = spec.order
-            if order.agent == agent and order.group_kind == NAME and order.group and ending_of(run) is None:
+            if (
+                order.agent == agent
+                and order.group_kind == NAME
+                and order.group
+                and ending_of(run) is None
+            ):
                 groups.add((spec.parent, order.group))
         return len(groups)
 
     def n_tokens(self) -> int:
-        """What the last hour counts: an open task with what it was granted, one that has ended with what it used. What
-        a nested task takes is part of what the task above it was granted."""
+        """What the last hour counts: an open task with what it was granted, one that has ended with
+        what it used. What a nested task takes is part of what the task above it was granted."""
         by_id = {spec.id: (spec, run) for spec, run in self.rows if is_task(spec)}
         total = sum(c.tokens for c in self.claims)
         for spec, run in by_id.values():
@@ -86,7 +93,8 @@ def _is_covered(spec: Spec, by_id: dict[str, Kin]) -> bool:
 
 
 async def tally(caller: Caller, since: int) -> Tally:
-    """What is on record since then, and what was claimed meanwhile. Claim before you wait for anything else."""
+    """What is on record since then, and what was claimed meanwhile. Claim before you wait for
+    anything else."""
     look = looking(caller)
     rows = await look.started(since)
     claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()

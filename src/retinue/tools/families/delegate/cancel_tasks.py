@@ -1,6 +1,6 @@
-"""`cancel_tasks`: background work that is not wanted any more is really stopped. Cancelling twice changes nothing.
-`list_tasks` shows what there is, also of the runs that went before in the same conversation.
-"""
+"""`cancel_tasks`: background work that is not wanted any more is really stopped. Cancelling twice
+changes nothing. `list_tasks` shows what there is, also of the runs that went before in the same
+conversation."""
 
 from __future__ import annotations
 
@@ -34,11 +34,15 @@ class CancelTasks(FamilyTool):
         description=CANCEL_DESCRIPTION,
         parameters=object_schema(
             {
-                "group_id": {"type": "string", "description": "The group that delegate_tasks named in its answer."},
+                "group_id": {
+                    "type": "string",
+                    "description": "The group that delegate_tasks named in its answer.",
+                },
                 "task_ids": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Only these tasks; without group_id, tasks of whichever group they are in.",
+                    "description": "Only these tasks; without group_id, tasks of whichever group "
+                    "they are in.",
                 },
             }
         ),
@@ -54,12 +58,18 @@ class CancelTasks(FamilyTool):
         parts = []
         if live:
             parts.append(f"Cancelled: {', '.join(_name(s.order.label) for s in live)}.")
-        if ended := [f"{_name(s.order.label)} ({STATES[e.state]})" for s, run in chosen if (e := ending_of(run))]:
+        if ended := [
+            f"{_name(s.order.label)} ({STATES[e.state]})"
+            for s, run in chosen
+            if (e := ending_of(run))
+        ]:
             parts.append(f"Ended before: {', '.join(ended)}.")
         text = " ".join(parts)
         if not live:
             return Answer(text=f"Nothing was cancelled. {text}")
-        late = "One of these tasks ended just now, so nothing was cancelled. Call cancel_tasks again."
+        late = (
+            "One of these tasks ended just now, so nothing was cancelled. Call cancel_tasks again."
+        )
         return Orders(cancels=tuple(s.id for s in live), answer=text, refusals={"cancel": late})
 
 
@@ -69,7 +79,9 @@ class ListTasks(FamilyTool):
     schema = ToolSchema(
         name=LIST,
         description=LIST_DESCRIPTION,
-        parameters=object_schema({"group_id": {"type": "string", "description": "Only this group."}}),
+        parameters=object_schema(
+            {"group_id": {"type": "string", "description": "Only this group."}}
+        ),
     )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
@@ -84,19 +96,28 @@ class ListTasks(FamilyTool):
 
 def _listed(group: str, tasks: Sequence[Kin]) -> str:
     states = [STATES[e.state] if (e := ending_of(run)) else "running" for _, run in tasks]
-    lines = [f"- {_name(s.order.label)} {state}" for (s, _), state in zip(tasks, states, strict=True)]
+    lines = [
+        f"- {_name(s.order.label)} {state}" for (s, _), state in zip(tasks, states, strict=True)
+    ]
     return "\n".join([f"{group} ({states.count('running')} of {len(tasks)} running)", *lines])
 
 
 async def _tasks(caller: Caller) -> list[Kin]:
     """The background tasks of this run, oldest first."""
-    return [(s, r) for s, r in await caller.children() if s.order.group and s.slot and s.slot.tool == DELEGATE]
+    return [
+        (s, r)
+        for s, r in await caller.children()
+        if s.order.group and s.slot and s.slot.tool == DELEGATE
+    ]
 
 
 def _choose(tasks: Sequence[Kin], which: Which) -> list[Kin]:
     mine = [(s, r) for s, r in tasks if which.group_id in (None, "", s.order.group)]
     if which.group_id and not mine:
-        raise CallComplaint(f"You have started no task group '{which.group_id}'. Running: {_groups(tasks) or 'none'}")
+        raise CallComplaint(
+            f"You have started no task group '{which.group_id}'. Running: "
+            f"{_groups(tasks) or 'none'}"
+        )
     if not which.task_ids:
         return mine
     return [_find(mine, id) for id in dict.fromkeys(which.task_ids)]
@@ -108,9 +129,13 @@ def _find(tasks: Sequence[Kin], id: str) -> Kin:
     live = [(s, r) for s, r in named if ending_of(r) is None]
     if not named:
         running = ", ".join(_name(s.order.label) for s, r in tasks if ending_of(r) is None)
-        raise CallComplaint(f"There is no background task {_name(id)}. Running: {running or 'none'}")
+        raise CallComplaint(
+            f"There is no background task {_name(id)}. Running: {running or 'none'}"
+        )
     if len(live) > 1:
-        raise CallComplaint(f"Task {_name(id)} is running in several groups: {_groups(live)}. Give 'group_id' too.")
+        raise CallComplaint(
+            f"Task {_name(id)} is running in several groups: {_groups(live)}. Give 'group_id' too."
+        )
     return (live or named)[-1]
 
 

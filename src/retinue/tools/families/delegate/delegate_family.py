@@ -1,6 +1,6 @@
-"""`delegate_tasks`: a list of tasks, each done by a sub-agent that knows its prompt and a summary, nothing else. Either
-the results are the answer, or it goes on in the background and every end is announced on the channel that asked.
-"""
+"""`delegate_tasks`: a list of tasks, each done by a sub-agent that knows its prompt and a summary,
+nothing else. Either the results are the answer, or it goes on in the background and every end is
+announced on the channel that asked."""
 
 from __future__ import annotations
 
@@ -24,8 +24,21 @@ from retinue.tools.families.base import (
     looking,
     object_schema,
 )
-from retinue.tools.families.delegate.background_usage import HOUR_MS, NAME, Tally, claim, is_task, tally
-from retinue.tools.families.delegate.cancel_tasks import CANCEL, DELEGATE, LIST, CancelTasks, ListTasks
+from retinue.tools.families.delegate.background_usage import (
+    HOUR_MS,
+    NAME,
+    Tally,
+    claim,
+    is_task,
+    tally,
+)
+from retinue.tools.families.delegate.cancel_tasks import (
+    CANCEL,
+    DELEGATE,
+    LIST,
+    CancelTasks,
+    ListTasks,
+)
 from retinue.tools.families.delegate.delegate_texts import (
     DELEGATE_DESCRIPTION,
     DEPTH,
@@ -47,11 +60,10 @@ MIN_TOKENS = 2_000
 class DelegateSettings(FamilySettings):
     """What the table `[orchestrator]` of a configuration sets.
 
-    `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None is no limit.
-    `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how many levels of sub-agents there
-    may then be. `more_tools`: `cancel_tasks` and `list_tasks` beside it. `task_fields`: fields of a task beyond the
-    document's.
-    """
+    `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None
+    is no limit. `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how
+    many levels of sub-agents there may then be. `more_tools`: `cancel_tasks` and `list_tasks`
+    beside it. `task_fields`: fields of a task beyond the document's."""
 
     max_concurrent_subtasks: int = 5
     max_subtasks_per_request: int = 10
@@ -77,7 +89,8 @@ class DelegateSettings(FamilySettings):
 
     @property
     def longest_ms(self) -> int:
-        """Longer than any task can be open: at worst the tasks of a call run one after the other."""
+        """Longer than any task can be open: at worst the tasks of a call run one after the
+        other."""
         seconds = max(self.parallel_timeout_secs, self.background_timeout_secs)
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
@@ -113,18 +126,25 @@ class DelegateTasks(FamilyTool):
 
     def __init__(self, settings: DelegateSettings) -> None:
         self.settings = self._settings = settings
-        self.schema = ToolSchema(name=DELEGATE, description=DELEGATE_DESCRIPTION, parameters=_parameters(settings))
+        self.schema = ToolSchema(
+            name=DELEGATE, description=DELEGATE_DESCRIPTION, parameters=_parameters(settings)
+        )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         helper = helper_name(caller.spec.order.agent, NAME)
         if caller.look is None or not caller.look.defaults(helper):
             raise CallComplaint("Orchestrator registry not initialized")
-        mode, tasks = read_call(args, self._settings.max_subtasks_per_request, self._settings.task_fields)
+        mode, tasks = read_call(
+            args, self._settings.max_subtasks_per_request, self._settings.task_fields
+        )
         access = [self._access(caller, helper, task) for task in tasks]
         _check_models(caller, tasks)
         group, tokens = await self._reserve(caller, helper, mode, len(tasks))
         shared = self._shared(caller, group, tokens, len(tasks))
-        spawns = tuple(_order(caller, helper, task, *held, shared) for task, held in zip(tasks, access, strict=True))
+        spawns = tuple(
+            _order(caller, helper, task, *held, shared)
+            for task, held in zip(tasks, access, strict=True)
+        )
         return self._orders(caller, spawns, group)
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
@@ -148,7 +168,8 @@ class DelegateTasks(FamilyTool):
         told = (
             "The user will be notified on the original channel as tasks complete."
             if caller.spec.origin.channel
-            else "There is no channel to notify: you will be told as tasks complete, or when this conversation goes on."
+            else "There is no channel to notify: you will be told as tasks complete, or when this "
+            "conversation goes on."
         )
         told = " ".join([told, *(f"Task '{o.label}' {o.remark}" for o in spawns if o.remark)])
         names = ", ".join(f"'{o.label}'" for o in spawns)
@@ -166,24 +187,34 @@ class DelegateTasks(FamilyTool):
             "max_turns": MAX_TURNS,
             "timeout_ms": max(1, round(1000 * seconds)),
             "clock": "start",
-            "lanes": (Lane(name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks, scope="tree"),),
-            "limits": Limits(per_call=s.max_subtasks_per_request, groups=s.max_background_groups if group else None),
+            "lanes": (
+                Lane(
+                    name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks, scope="tree"
+                ),
+            ),
+            "limits": Limits(
+                per_call=s.max_subtasks_per_request,
+                groups=s.max_background_groups if group else None,
+            ),
         }
         if tokens is not None:
             fields["budget"] = Budget(tokens=tokens)
         if not group:
             return {**fields, "join": "call", "compose": True, "results": "input"}
-        # A sub-agent is not done before those whom it has started: what they spend is part of what it was granted.
+        # A sub-agent is not done before those whom it has started: what they spend is part of what
+        # it was granted.
         bond = "wait" if is_task(caller.spec) else "keep"
         news = not caller.spec.origin.channel
         own = {"group": group, "group_kind": NAME, "group_size": n}
         return {**fields, **own, "join": "none", "bond": bond, "announce": True, "news": news}
 
     def _access(self, caller: Caller, helper: str, task: DelegateTask) -> tuple[Capabilities, str]:
-        """Only the tools that are listed; those of this family only while there are levels left for them. What there is
-        not is left out, and whoever reads the result is told."""
+        """Only the tools that are listed; those of this family only while there are levels left for
+        them. What there is not is left out, and whoever reads the result is told."""
         held = caller.run.access or caller.spec.capabilities
-        depth = self._settings.levels if held.depth is None else min(held.depth, self._settings.levels)
+        depth = (
+            self._settings.levels if held.depth is None else min(held.depth, self._settings.levels)
+        )
         withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
         known = [t for t in looking(caller).tools(helper) if allows(held, t) and t not in withheld]
         wanted = sorted({t for t in task.tools if t not in withheld})
@@ -193,7 +224,9 @@ class DelegateTasks(FamilyTool):
 
     # what a call may take
 
-    async def _reserve(self, caller: Caller, helper: str, mode: str, n: int) -> tuple[str, int | None]:
+    async def _reserve(
+        self, caller: Caller, helper: str, mode: str, n: int
+    ) -> tuple[str, int | None]:
         """The id of a background group and the tokens of each task, claimed at once."""
         s, background = self._settings, mode == "background"
         budgeted = s.hourly_token_budget is not None and not is_task(caller.spec)
@@ -212,27 +245,34 @@ class DelegateTasks(FamilyTool):
         return group, tokens
 
     def _grant(self, caller: Caller, children: Sequence[Kin], known: Tally, n: int) -> int:
-        """What one task may use: what it would get if the call were as large as it may be, so that others get theirs.
-        Never more than the caller's own budget can give."""
+        """What one task may use: what it would get if the call were as large as it may be, so that
+        others get theirs. Never more than the caller's own budget can give."""
         s = self._settings
         most = s.hourly_token_budget or 0
         left = max(0, most - known.n_tokens())
         each = max(MIN_TOKENS, left // s.max_subtasks_per_request)
         if each * n > left:
             raise CallComplaint(
-                f"Hourly token budget exhausted: {left} of {most} tokens left, too few for {n} tasks. "
+                f"Hourly token budget exhausted: {left} of {most} tokens left, too few for {n} "
+                "tasks. "
                 "Do the work yourself, ask for fewer tasks, or try again later."
             )
         own = _own_rest(caller, children)
         if own is not None and (each := min(each, own // (n + 1))) < MIN_TOKENS:
             raise CallComplaint(
-                f"Your own token budget has {own} tokens left, too few for {n} tasks. Do the work yourself."
+                f"Your own token budget has {own} tokens left, too few for {n} tasks. Do the work "
+                "yourself."
             )
         return each
 
 
 def _order(
-    caller: Caller, helper: str, task: DelegateTask, access: Capabilities, remark: str, shared: dict[str, Any]
+    caller: Caller,
+    helper: str,
+    task: DelegateTask,
+    access: Capabilities,
+    remark: str,
+    shared: dict[str, Any],
 ) -> Order:
     return caller.order(
         helper,
@@ -251,7 +291,9 @@ def _check_models(caller: Caller, tasks: Sequence[DelegateTask]) -> None:
     known = [m for m in looking(caller).models() if held.models is None or m in held.models]
     for i, task in enumerate(tasks):
         if task.model and task.model not in known:
-            raise CallComplaint(f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(known)}")
+            raise CallComplaint(
+                f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(known)}"
+            )
 
 
 def _own_rest(caller: Caller, children: Sequence[Kin]) -> int | None:
@@ -267,7 +309,9 @@ def _own_rest(caller: Caller, children: Sequence[Kin]) -> int | None:
 
 def _group_id(caller: Caller, children: Sequence[Kin], known: Tally) -> str:
     """The same for the same call, and no other group of this run has it."""
-    taken = {spec.order.group for spec, _ in (*children, *known.rows)} | {c.group for c in known.claims}
+    taken = {spec.order.group for spec, _ in (*children, *known.rows)} | {
+        c.group for c in known.claims
+    }
     n = 0
     while (id := f"bg-{digest(caller.child_id(), n)[:6]}") in taken:
         n += 1
@@ -285,18 +329,29 @@ def _parameters(s: DelegateSettings) -> dict[str, Any]:
     text = {"type": "string"}
     task = object_schema(
         {
-            "task_id": {**text, "description": "A short name, used in results; no two tasks of a call share one."},
+            "task_id": {
+                **text,
+                "description": "A short name, used in results; no two tasks of a call share one.",
+            },
             "prompt": {**text, "description": "What to do, complete in itself."},
-            "context_summary": {**text, "description": "What the sub-agent must know of this conversation."},
+            "context_summary": {
+                **text,
+                "description": "What the sub-agent must know of this conversation.",
+            },
             "tools": {
                 "type": "array",
                 "items": text,
-                "description": "Names of your tools that the sub-agent may use; an empty list means none.",
+                "description": "Names of your tools that the sub-agent may use; an empty list "
+                "means none.",
             },
             **{name: {**text, "description": _BEYOND[name]} for name in s.task_fields},
         },
         ("task_id", "prompt", "tools"),
     )
-    modes = {**text, "enum": list(MODES), "description": "parallel waits for all results; background does not."}
+    modes = {
+        **text,
+        "enum": list(MODES),
+        "description": "parallel waits for all results; background does not.",
+    }
     tasks = {"type": "array", "items": task, "minItems": 1, "maxItems": s.max_subtasks_per_request}
     return object_schema({"mode": modes, "tasks": tasks}, ("mode", "tasks"))

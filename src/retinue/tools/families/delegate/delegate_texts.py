@@ -1,4 +1,5 @@
-"""The words of the delegate family: what a sub-agent is told, and how others are told of its end."""
+"""The words of the delegate family: what a sub-agent is told, and how others are told of its
+end."""
 
 from __future__ import annotations
 
@@ -53,12 +54,16 @@ def guide(has_more: bool) -> str:
 
 
 def not_given(names: Sequence[str], known: Sequence[str]) -> str:
-    """What is said of a task that asked for tools that there are not; "" when it got all of them."""
+    """What is said of a task that asked for tools that there are not; "" when it got all of
+    them."""
     if not names:
         return ""
     some = ", ".join(f"'{clip(name, 100)}'" for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"was not given {some}{more}: there is no such tool here. Available: {', '.join(known) or 'none'}"
+    return (
+        f"was not given {some}{more}: there is no such tool here. Available: "
+        f"{', '.join(known) or 'none'}"
+    )
 
 
 DELEGATE_DESCRIPTION = """\
@@ -74,7 +79,8 @@ already stay as they are. Use it when the work is not wanted any more, not to fi
 
 
 def instructions(prompt: str, summary: str) -> str:
-    """The whole system prompt of a sub-agent: no persona, no memory, no conversation of its parent."""
+    """The whole system prompt of a sub-agent: no persona, no memory, no conversation of its
+    parent."""
     context = summary.strip() or "Nothing beyond the task itself."
     return (
         "You are a sub-agent with one task to carry out.\n\n"
@@ -88,7 +94,9 @@ def results(outcomes: Sequence[ChildOutcome], before: str = "") -> LayoutPage:
     """What became of the tasks, in the order in which they were given."""
     ordered = sorted(outcomes, key=lambda o: o.item)
     parts = tuple(
-        LayoutPart(f"### {o.label} ({DELEGATE[o.ending.state]})", _remarked(o), DELEGATE[o.ending.state])
+        LayoutPart(
+            f"### {o.label} ({DELEGATE[o.ending.state]})", _remarked(o), DELEGATE[o.ending.state]
+        )
         for o in ordered
     )
     return LayoutPage(f"{before}## Results", parts)

@@ -1,5 +1,5 @@
-"""The arguments of `delegate_tasks`, checked one by one in the order and words of the document; then what it leaves
-open, in ours."""
+"""The arguments of `delegate_tasks`, checked one by one in the order and words of the document;
+then what it leaves open, in ours."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ class DelegateTask(Value, forbid_unknown_fields=True):
     model: str = ""
 
 
-def read_call(args: dict[str, Any], most: int, beyond: Collection[str] = BEYOND) -> tuple[str, list[DelegateTask]]:
-    """The mode and the tasks, at most `most` of them, with these fields beyond those of the document."""
+def read_call(
+    args: dict[str, Any], most: int, beyond: Collection[str] = BEYOND
+) -> tuple[str, list[DelegateTask]]:
+    """The mode and the tasks, at most `most` of them, with these fields beyond those of the
+    document."""
     mode, raw = args.get("mode"), args.get("tasks")
     if not isinstance(mode, str):
         raise CallComplaint("Missing 'mode' parameter")
@@ -75,10 +78,13 @@ def _check_ids(tasks: list[DelegateTask]) -> None:
     for i, task in enumerate(tasks):
         id = task.task_id
         if not id.isprintable() or len(id) > MAX_ID:
-            raise CallComplaint(f"Task {i}: 'task_id' must be one line of at most {MAX_ID} characters")
+            raise CallComplaint(
+                f"Task {i}: 'task_id' must be one line of at most {MAX_ID} characters"
+            )
         if id in first:
             raise CallComplaint(
-                f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of its own."
+                f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of "
+                "its own."
             )
         first[id] = i
 

@@ -33,7 +33,8 @@ def parameters(settings: ToolTexts) -> dict[str, Any]:
     known = {
         "task": {
             "type": "string",
-            "description": "The whole assignment: the sub-agent sees nothing of your conversation. Say what to "
+            "description": "The whole assignment: the sub-agent sees nothing of your "
+            "conversation. Say what to "
             "do, where to look and what to report.",
         },
         "cwd": {"type": "string", "description": "Its working directory; yours unless given."},
@@ -41,26 +42,34 @@ def parameters(settings: ToolTexts) -> dict[str, Any]:
             "type": "string",
             "enum": list(MODES),
             "default": EXPLORE,
-            "description": "explore only looks. work may also change things: at most one such task in a call, and "
+            "description": "explore only looks. work may also change things: at most one such "
+            "task in a call, and "
             "one at a time.",
         },
-        "model": {"type": "string", "description": "The model to use; left out, one is chosen for it."},
+        "model": {
+            "type": "string",
+            "description": "The model to use; left out, one is chosen for it.",
+        },
         "max_turns": {
             "type": "integer",
             "minimum": 1,
             "maximum": MOST_TURNS,
-            "description": f"Turns it may take, {turns} unless given. At the limit it is asked once to hand in "
+            "description": f"Turns it may take, {turns} unless given. At the limit it is asked "
+            "once to hand in "
             "what it has.",
         },
         "read_first": {
             "type": "array",
             "items": {"type": "string"},
             "maxItems": settings.read_first_files,
-            "description": "Exact paths of text files whose contents it is given with its task. One that cannot be "
+            "description": "Exact paths of text files whose contents it is given with its task. "
+            "One that cannot be "
             "read fails the whole call.",
         },
     }
-    offered = {name: told for name, told in known.items() if name in ("task", "cwd", *settings.task_fields)}
+    offered = {
+        name: told for name, told in known.items() if name in ("task", "cwd", *settings.task_fields)
+    }
     task = object_schema(offered, ["task"])
     tasks = {
         "type": "array",
@@ -73,11 +82,16 @@ def parameters(settings: ToolTexts) -> dict[str, Any]:
 
 
 DESCRIPTION = (
-    "Hand tasks to sub-agents that work side by side, each in a conversation of its own, and get all their results "
-    "back together. Good for a review from several points of view, for getting to know parts of a codebase, for "
-    "research that falls into independent questions, and for one long search whose details you need not keep. The "
-    'call answers when every sub-agent has ended: {"sub_agent_results": [{agent_id, task, outcome}]}, where outcome '
-    "is a success with a result or a failure with an error and its error_kind. Either all tasks are started or none."
+    "Hand tasks to sub-agents that work side by side, each in a conversation of its own, and get "
+    "all their results "
+    "back together. Good for a review from several points of view, for getting to know parts of a "
+    "codebase, for "
+    "research that falls into independent questions, and for one long search whose details you "
+    "need not keep. The "
+    'call answers when every sub-agent has ended: {"sub_agent_results": [{agent_id, task, '
+    "outcome}]}, where outcome "
+    "is a success with a result or a failure with an error and its error_kind. Either all tasks "
+    "are started or none."
 )
 
 _GUIDE = """\
@@ -94,7 +108,10 @@ nothing to wait for by other means.%s
 the same task again without changing what made it fail."""
 _FILES = " Name files that must be read in read_first."
 _TOGETHER = " The results of all calls of a turn stand together in the answer to the last of them."
-_MODES = "\n- Leave mode at explore unless something must be changed; only one sub-agent may write at a time."
+_MODES = (
+    "\n- Leave mode at explore unless something must be changed; only one sub-agent may "
+    "write at a time."
+)
 
 
 def guide(settings: ToolTexts) -> str:

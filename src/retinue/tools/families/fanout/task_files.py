@@ -1,6 +1,6 @@
-"""Which files a sub-agent is handed before it starts. A model names them, so they are confined to what whoever started
-its run has set: the run's working directory, the roots that it may read, and its rules.
-"""
+"""Which files a sub-agent is handed before it starts. A model names them, so they are confined to
+what whoever started its run has set: the run's working directory, the roots that it may read, and
+its rules."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from retinue.tools.file_rules import hidden
 ANY_SIZE = 1 << 62
 
 
-def contents(caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str) -> str:
-    """The files as one text, each between fences that its author could not know; `CallComplaint` names the first that
-    is bad.
+def contents(
+    caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str
+) -> str:
+    """The files as one text, each between fences that its author could not know; `CallComplaint`
+    names the first that is bad.
 
-    A file must lie in the child's directory and where its parent may read, by what is really opened there, and its
-    content must be such as may be shown to the parent.
-    """
+    A file must lie in the child's directory and where its parent may read, by what is really opened
+    there, and its content must be such as may be shown to the parent."""
     out = []
     for n, path in enumerate(paths):
         try:
@@ -33,13 +34,15 @@ def contents(caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: 
         except (OSError, ValueError, Refused, NotFound) as error:
             why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             raise CallComplaint(
-                f"{where}.read_first: cannot read {path!r}: {why}. Nothing was spawned; correct or leave out the path."
+                f"{where}.read_first: cannot read {path!r}: {why}. Nothing was spawned; correct "
+                "or leave out the path."
             ) from None
     return "\n\n".join(out)
 
 
 def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
-    """At most `cap` bytes, never half a character. Only plain files: a pipe or a device could block, or never end."""
+    """At most `cap` bytes, never half a character. Only plain files: a pipe or a device could
+    block, or never end."""
     if not path:
         raise ValueError("the path is empty")
     if not cwd or (not caller.cwd and caller.held.read is None):
@@ -49,13 +52,17 @@ def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
     if b"\0" in data:
         raise ValueError("it is not a text file")
     cut = len(data) > cap
-    stream = caller.redactor.byte_stream()  # where the file is cut off, the beginning of a secret goes too
+    stream = (
+        caller.redactor.byte_stream()
+    )  # where the file is cut off, the beginning of a secret goes too
     data = stream.feed(data[:cap]) + (b"" if cut else stream.close())
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
     return f"{text}\n[cut: only the first {cap} of {size} bytes are shown]" if cut else text
 
 
-def _opened(caller: Caller, holding: OpenDirectory, cwd: str, path: str, cap: int) -> tuple[bytes, int]:
+def _opened(
+    caller: Caller, holding: OpenDirectory, cwd: str, path: str, cap: int
+) -> tuple[bytes, int]:
     tops = (caller.cwd,) if caller.held.read is None else caller.held.read
     rest = strip(checked_text(path), cwd) if path.startswith("/") else checked_text(path)
     if rest is None:

@@ -1,4 +1,5 @@
-"""The other session tools: list and read sessions, write to one, and end the turn until there is news."""
+"""The other session tools: list and read sessions, write to one, and end the turn until there is
+news."""
 
 from __future__ import annotations
 
@@ -15,15 +16,29 @@ from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
 from retinue.tools.families.family_states import ending_of, session_state
-from retinue.tools.families.sessions.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
-from retinue.tools.families.sessions.sessions_spawn import NOTE, SessionsSpawnTool, is_announcing, words_of
+from retinue.tools.families.sessions.sessions_settings import (
+    SESSION,
+    SessionsSettings,
+    SessionTool,
+    run_in,
+    status,
+)
+from retinue.tools.families.sessions.sessions_spawn import (
+    NOTE,
+    SessionsSpawnTool,
+    is_announcing,
+    words_of,
+)
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
 LONGEST, LONGEST_STEER = 32_000, 4_000
 BETWEEN_STEERS_MS = 2_000
 Steered = dict[tuple[str, str], int]
 """When a run has last steered which session of its own."""
-QUIET = "Their results are announced in the chat; a session that is kept can be read with sessions_history."
+QUIET = (
+    "Their results are announced in the chat; a session that is kept can be read with "
+    "sessions_history."
+)
 
 
 class SessionsListArgs(Value, forbid_unknown_fields=True, rename="camel"):
@@ -56,17 +71,24 @@ class _Sessions(SessionTool):
         self.settings = settings
 
     def spawned(self, children: Sequence[Kin], now: int) -> dict[str, Kin]:
-        """The last run of each session by its key, the session that was last at work last; without archived ones."""
+        """The last run of each session by its key, the session that was last at work last; without
+        archived ones."""
         found: dict[str, Kin] = {}
         for spec, run in children:
             key = self.settings.key_of(spec)
             found.pop(key, None)
             found[key] = (spec, run)
         put_away = self.settings.is_archived
-        return {key: kin for key, kin in found.items() if not put_away(kin[0], ending_of(kin[1]), now)}
+        return {
+            key: kin for key, kin in found.items() if not put_away(kin[0], ending_of(kin[1]), now)
+        }
 
     async def find(self, caller: Caller, key: str) -> Kin:
-        own = {self.settings.key_of(caller.spec), "current", *(() if caller.spec.parent else ("main",))}
+        own = {
+            self.settings.key_of(caller.spec),
+            "current",
+            *(() if caller.spec.parent else ("main",)),
+        }
         id = run_in(key)
         if key in own or id == caller.id:
             return caller.spec, caller.run
@@ -82,21 +104,30 @@ class _Sessions(SessionTool):
             if id in (spec.id, run_in(name)):
                 minutes = self.settings.archive_after_minutes
                 raise CallComplaint(
-                    f"session '{clip(key, 200)}' is archived: it ended more than {minutes:g} minutes ago"
+                    f"session '{clip(key, 200)}' is archived: it ended more than {minutes:g} "
+                    "minutes ago"
                 )
-        raise CallComplaint(f"session '{clip(key, 200)}' was not found among those that you have spawned")
+        raise CallComplaint(
+            f"session '{clip(key, 200)}' was not found among those that you have spawned"
+        )
 
     async def labelled(self, caller: Caller, label: str) -> Kin:
         spawned = self.spawned(await caller.children(), caller.at)
         found = [kin for kin in spawned.values() if kin[0].order.label == label]
         if len(found) != 1:
-            why = "names no session" if not found else f"names {len(found)} sessions; use the session key"
+            why = (
+                "names no session"
+                if not found
+                else f"names {len(found)} sessions; use the session key"
+            )
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return found[0]
 
     async def said(self, caller: Caller, kin: Kin, *, tools: bool) -> list[dict[str, Any]]:
         messages = await looking(caller).messages(*kin)
-        return [shown for message in messages if (shown := _plain(message, tools=tools)) is not None]
+        return [
+            shown for message in messages if (shown := _plain(message, tools=tools)) is not None
+        ]
 
 
 def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
@@ -104,10 +135,17 @@ def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
         case Assistant():
             out: dict[str, Any] = {"role": "assistant", "text": Long(message.text, most=MAX_TEXT)}
             if tools and message.calls:
-                out["toolCalls"] = [{"name": c.name, "arguments": Long(c.args, most=MAX_TEXT)} for c in message.calls]
+                out["toolCalls"] = [
+                    {"name": c.name, "arguments": Long(c.args, most=MAX_TEXT)}
+                    for c in message.calls
+                ]
             return out if message.text or "toolCalls" in out else None
         case Result():
-            return {"role": "tool", "name": message.name, "text": Long(message.text, most=MAX_TEXT)} if tools else None
+            return (
+                {"role": "tool", "name": message.name, "text": Long(message.text, most=MAX_TEXT)}
+                if tools
+                else None
+            )
         case _:
             return {"role": "user", "text": Long(message.text, most=MAX_TEXT)}
 
@@ -115,11 +153,21 @@ def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
 class SessionsListTool(_Sessions):
     schema = ToolSchema(
         name="sessions_list",
-        description="Your own session and those that you have spawned, newest first, with their states.",
+        description="Your own session and those that you have spawned, newest first, with their "
+        "states.",
         parameters=object_schema(
             {
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_SESSIONS, "description": "At most (50)."},
-                "activeMinutes": {"type": "number", "minimum": 0, "description": "Only those that changed since."},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_SESSIONS,
+                    "description": "At most (50).",
+                },
+                "activeMinutes": {
+                    "type": "number",
+                    "minimum": 0,
+                    "description": "Only those that changed since.",
+                },
                 "messageLimit": {
                     "type": "integer",
                     "minimum": 0,
@@ -154,9 +202,13 @@ class SessionsListTool(_Sessions):
             if spec.order.label:
                 row["label"] = Long(spec.order.label)
             if asked.message_limit:
-                row["messages"] = (await self.said(caller, (spec, run), tools=False))[-asked.message_limit :]
+                row["messages"] = (await self.said(caller, (spec, run), tools=False))[
+                    -asked.message_limit :
+                ]
             rows.append(row)
-        return Sheet({"count": len(rows), "sessions": rows}, "sessions", lambda row: str(row["status"]))
+        return Sheet(
+            {"count": len(rows), "sessions": rows}, "sessions", lambda row: str(row["status"])
+        )
 
 
 class HistoryTool(_Sessions):
@@ -165,9 +217,20 @@ class HistoryTool(_Sessions):
         description="The last messages of a session that you have spawned, or of your own.",
         parameters=object_schema(
             {
-                "sessionKey": {"type": "string", "description": "As sessions_spawn gave it, or `current`."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "description": "At most (50)."},
-                "includeTools": {"type": "boolean", "description": "Also tool calls and their results (false)."},
+                "sessionKey": {
+                    "type": "string",
+                    "description": "As sessions_spawn gave it, or `current`.",
+                },
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_MESSAGES,
+                    "description": "At most (50).",
+                },
+                "includeTools": {
+                    "type": "boolean",
+                    "description": "Also tool calls and their results (false).",
+                },
             },
             ("sessionKey",),
         ),
@@ -179,22 +242,32 @@ class HistoryTool(_Sessions):
         shown = await self.said(caller, kin, tools=asked.include_tools)
         key = self.settings.key_of(kin[0])
         messages = shown[-asked.limit :]
-        return Sheet({"sessionKey": key, "messages": messages}, "messages", lambda row: str(row["role"]), newest=True)
+        return Sheet(
+            {"sessionKey": key, "messages": messages},
+            "messages",
+            lambda row: str(row["role"]),
+            newest=True,
+        )
 
 
 class SessionsSendTool(_Sessions):
     schema = ToolSchema(
         name="sessions_send",
-        description="Write to a session that you have spawned. One that is running reads it at its next turn; one "
+        description="Write to a session that you have spawned. One that is running reads it at "
+        "its next turn; one "
         "that has ended and is kept goes on with it, and announces again when it is done.",
         parameters=object_schema(
             {
                 "message": {"type": "string", "description": f"At most {LONGEST} characters."},
                 "sessionKey": {"type": "string", "description": "As sessions_spawn gave it."},
-                "label": {"type": "string", "description": "Instead of the key, if it names one session."},
+                "label": {
+                    "type": "string",
+                    "description": "Instead of the key, if it names one session.",
+                },
                 "steer": {
                     "type": "boolean",
-                    "description": f"Break off its current turn for it (false); at most {LONGEST_STEER} characters.",
+                    "description": f"Break off its current turn for it (false); at most "
+                    f"{LONGEST_STEER} characters.",
                 },
             },
             ("message",),
@@ -232,7 +305,9 @@ class SessionsSendTool(_Sessions):
             text = "it was steered less than 2 s ago; wait a moment, and say it in one message"
             return Answer(text=status("rate_limited", text), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
-        gone = status("error", f"{key} cannot be written to now: it has ended, or has too much unread mail")
+        gone = status(
+            "error", f"{key} cannot be written to now: it has ended, or has too much unread mail"
+        )
         send = Send(to=spec.id, text=message, steer=steer)
         return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
 
@@ -246,8 +321,8 @@ class SessionsSendTool(_Sessions):
         return False
 
     def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
-        """An ended session is taken up by a new run with the same conversation. One that is to be deleted is not: it
-        may be gone before the run starts."""
+        """An ended session is taken up by a new run with the same conversation. One that is to be
+        deleted is not: it may be gone before the run starts."""
         spec, run = kin
         old = spec.order
         if old.group_kind != SESSION or old.retention != "keep":
@@ -266,17 +341,27 @@ class SessionsSendTool(_Sessions):
             "continues": spec.id,
             "note": NOTE,
         }
-        return Orders(spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent))
+        return Orders(
+            spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent)
+        )
 
 
 class YieldTool(SessionTool):
     def __init__(self, settings: SessionsSettings) -> None:
-        to_chat = "you go on when your sub-agents have ended; what they report is announced in the chat"
-        next_ = "what your sub-agents report is your next message" if settings.announce == "requester" else to_chat
+        to_chat = (
+            "you go on when your sub-agents have ended; what they report is announced in the chat"
+        )
+        next_ = (
+            "what your sub-agents report is your next message"
+            if settings.announce == "requester"
+            else to_chat
+        )
         self.schema = ToolSchema(
             name="sessions_yield",
             description=f"End your turn and wait: {next_}.",
-            parameters=object_schema({"message": {"type": "string", "description": "What you wait for, for people."}}),
+            parameters=object_schema(
+                {"message": {"type": "string", "description": "What you wait for, for people."}}
+            ),
         )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:

@@ -1,6 +1,6 @@
-"""The settings of the family `sessions`, how its tools read their arguments, and how sessions are named: a session is
-called after its first run, and the runs that go on in it are a group of that name.
-"""
+"""The settings of the family `sessions`, how its tools read their arguments, and how sessions are
+named: a session is called after its first run, and the runs that go on in it are a group of that
+name."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class SessionsSettings(FamilySettings):
-    """`agent.subagents`. `timeout_means`: what `timeoutSeconds` limits, the spawner's wait or the child's run.
-    `announce`: who is told, the chat (in a last turn of the child's own) or the session that spawned it.
-    `default_deny` is what no child gets whatever the file says in `tools`; `run_timeout_seconds` 0 is no limit.
-    `control` adds the tool `subagents`. A session without a thread of its own is archived `archive_after_minutes` after
-    its end (0: never): it is not listed, read or taken up any more; what was said stays on record.
-    """
+    """`agent.subagents`. `timeout_means`: what `timeoutSeconds` limits, the spawner's wait or the
+    child's run. `announce`: who is told, the chat (in a last turn of the child's own) or the
+    session that spawned it. `default_deny` is what no child gets whatever the file says in `tools`;
+    `run_timeout_seconds` 0 is no limit. `control` adds the tool `subagents`. A session without a
+    thread of its own is archived `archive_after_minutes` after its end (0: never): it is not
+    listed, read or taken up any more; what was said stays on record."""
 
     max_concurrent: int = 1
     tools_allow: tuple[str, ...] | None = None
@@ -57,14 +57,19 @@ class SessionsSettings(FamilySettings):
         if self.max_children_per_agent is not None and not 1 <= self.max_children_per_agent <= 20:
             raise ValueError("agent.subagents.maxChildrenPerAgent must be between 1 and 20")
         if not 0 <= self.run_timeout_seconds <= MOST_SECONDS:
-            raise ValueError(f"agent.subagents.runTimeoutSeconds must be between 0 and {MOST_SECONDS}")
+            raise ValueError(
+                f"agent.subagents.runTimeoutSeconds must be between 0 and {MOST_SECONDS}"
+            )
         if not 0 <= self.archive_after_minutes < math.inf:
             raise ValueError("agent.subagents.archiveAfterMinutes must be 0 or more, and finite")
 
     def is_archived(self, spec: Spec, ending: Ending | None, now: int) -> bool:
-        """Whether a session has ended too long ago. One with a thread of its own is not put away."""
+        """Whether a session has ended too long ago. One with a thread of its own is not put
+        away."""
         minutes = self.archive_after_minutes
-        return bool(minutes and ending and not spec.order.origin and now >= ending.at + minutes * 60_000)
+        return bool(
+            minutes and ending and not spec.order.origin and now >= ending.at + minutes * 60_000
+        )
 
     def key(self, id: str, agent: str) -> str:
         return f"subagent:{id}" if self.keys == "plain" else f"agent:{agent}:subagent:{id}"
@@ -98,17 +103,21 @@ class SessionTool(FamilyTool):
     dialect = "sessions"
 
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
-        """The arguments as a value. A null is an argument left out; a field that there is not is named, with those
-        that there are."""
+        """The arguments as a value. A null is an argument left out; a field that there is not is
+        named, with those that there are."""
         known = self.schema.parameters["properties"]
         for name in args:
             if name not in known:
                 names = ", ".join(known)
-                raise CallComplaint(f"{self.invalid}: there is no parameter '{clip(name, 80)}'; there is: {names}")
+                raise CallComplaint(
+                    f"{self.invalid}: there is no parameter '{clip(name, 80)}'; there is: {names}"
+                )
         try:
             return super().read({k: v for k, v in args.items() if v is not None}, type_, *objects)
         except CallComplaint as complaint:
             inside = re.search(r"unknown field .* at `\$\.(\w+)`", str(complaint))
             if inside is None:
                 raise
-            raise CallComplaint(f"{complaint}; there is: {', '.join(known[inside[1]]['properties'])}") from None
+            raise CallComplaint(
+                f"{complaint}; there is: {', '.join(known[inside[1]]['properties'])}"
+            ) from None

@@ -1,7 +1,6 @@
-"""`subagents`: look after the sessions that one has spawned: list them, wait for some, steer one, kill one with all
-that it has started. Waiting and listing read the record; what is announced or brought is announced or brought all the
-same.
-"""
+"""`subagents`: look after the sessions that one has spawned: list them, wait for some, steer one,
+kill one with all that it has started. Waiting and listing read the record; what is announced or
+brought is announced or brought all the same."""
 
 from __future__ import annotations
 
@@ -42,8 +41,10 @@ class ControlTool(SessionsSendTool):
     schema = ToolSchema(
         name=CONTROL,
         description=(
-            "The sub-agents that you have spawned. list shows the active and the recent ones; wait returns when all "
-            "named runs have ended or the time is over, and takes nothing away from what is brought to you; steer "
+            "The sub-agents that you have spawned. list shows the active and the recent ones; "
+            "wait returns when all "
+            "named runs have ended or the time is over, and takes nothing away from what is "
+            "brought to you; steer "
             "breaks off one's turn with a message; kill ends one and everything below it."
         ),
         parameters=object_schema(
@@ -55,10 +56,14 @@ class ControlTool(SessionsSendTool):
                 },
                 "target": {
                     "type": "string",
-                    "description": "For steer and kill: number in the list, label, session key, run id or its "
+                    "description": "For steer and kill: number in the list, label, session key, "
+                    "run id or its "
                     "beginning; for kill also `all`.",
                 },
-                "message": {"type": "string", "description": f"For steer: at most {LONGEST_STEER} characters."},
+                "message": {
+                    "type": "string",
+                    "description": f"For steer: at most {LONGEST_STEER} characters.",
+                },
                 "runIds": {
                     "type": "array",
                     "items": {"type": "string"},
@@ -71,7 +76,11 @@ class ControlTool(SessionsSendTool):
                     "maximum": MOST_SECONDS,
                     "description": f"For wait ({USUAL_SECONDS}); 0 only looks.",
                 },
-                "recentMinutes": {"type": "number", "minimum": 0, "description": f"For list ({RECENT_MINUTES})."},
+                "recentMinutes": {
+                    "type": "number",
+                    "minimum": 0,
+                    "description": f"For list ({RECENT_MINUTES}).",
+                },
             }
         ),
     )
@@ -91,7 +100,8 @@ class ControlTool(SessionsSendTool):
                 return await self._kill(caller, asked)
 
     async def _own(self, caller: Caller) -> list[Kin]:
-        """The last run of each session that is not archived, newest first: their places are the numbers in the list."""
+        """The last run of each session that is not archived, newest first: their places are the
+        numbers in the list."""
         return [*reversed(self.spawned(await caller.children(), caller.at).values())]
 
     async def _list(self, caller: Caller, asked: ControlArgs) -> Laid:
@@ -106,7 +116,8 @@ class ControlTool(SessionsSendTool):
                 "label": Long(spec.order.label),
                 "task": clip(spec.order.task.rsplit("[Task] ", 1)[-1], 200),
                 "status": session_state(run),
-                "runtimeMs": (caller.at if ending is None else ending.at) - (run.started_at or spec.created_at),
+                "runtimeMs": (caller.at if ending is None else ending.at)
+                - (run.started_at or spec.created_at),
                 "model": run.model_used or spec.model,
                 "totalTokens": run.usage.tokens,
                 "pendingDescendants": len(await _live_below(caller, spec.id)),
@@ -122,14 +133,27 @@ class ControlTool(SessionsSendTool):
 
     async def _wait(self, caller: Caller, asked: ControlArgs) -> Returned | Laid:
         own = await self._own(caller)
-        ids = list(dict.fromkeys(asked.run_ids)) or [spec.id for spec, run in own if ending_of(run) is None]
+        ids = list(dict.fromkeys(asked.run_ids)) or [
+            spec.id for spec, run in own if ending_of(run) is None
+        ]
         if len(ids) > MOST_IDS:
-            return _error(f"at most {MOST_IDS} runs are waited for in one call, not {len(ids)}; name some in runIds")
+            return _error(
+                f"at most {MOST_IDS} runs are waited for in one call, not {len(ids)}; name some "
+                "in runIds"
+            )
         known = {spec.id: run for spec, run in await caller.children()}
         open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
-        if not asked.timeout_seconds or not open_ or _reason(ids, known, {}) in ("attention", "unavailable"):
+        if (
+            not asked.timeout_seconds
+            or not open_
+            or _reason(ids, known, {}) in ("attention", "unavailable")
+        ):
             return await self._shown(caller, ids)
-        wait = Wait(runs=tuple(open_), timeout_ms=round(asked.timeout_seconds * 1_000), then=as_json({"runs": ids}))
+        wait = Wait(
+            runs=tuple(open_),
+            timeout_ms=round(asked.timeout_seconds * 1_000),
+            then=as_json({"runs": ids}),
+        )
         return Orders(wait=wait)
 
     async def _shown(self, caller: Caller, ids: Sequence[str]) -> Laid:
@@ -137,14 +161,21 @@ class ControlTool(SessionsSendTool):
         known = {spec.id: run for spec, run in await caller.children()}
         back = {o.id: o for o in caller.back}
         rows = [_row(id, known.get(id), back.get(id)) for id in ids]
-        reply = {"status": "ok", "action": "wait", "reason": _reason(ids, known, back), "runs": rows}
+        reply = {
+            "status": "ok",
+            "action": "wait",
+            "reason": _reason(ids, known, back),
+            "runs": rows,
+        }
         return Sheet(reply, "runs", lambda row: str(row["status"]))
 
     # steering and killing
 
     async def _steer(self, caller: Caller, asked: ControlArgs) -> Returned:
         if not asked.message.strip() or len(asked.message) > LONGEST_STEER:
-            raise CallComplaint(f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters")
+            raise CallComplaint(
+                f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters"
+            )
         kin = await self._target(caller, asked.target)
         return self.deliver(caller, kin, asked.message, steer=True)
 
@@ -157,7 +188,9 @@ class ControlTool(SessionsSendTool):
         live = [spec for spec, run in chosen if ending_of(run) is None]
         if not live:
             note = "None of them is active." if asked.target == "all" else "It has ended."
-            return Answer(text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note}))
+            return Answer(
+                text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note})
+            )
         below = [id for spec in live for id in await _live_below(caller, spec.id)]
         reply = {
             "status": "ok",
@@ -168,13 +201,19 @@ class ControlTool(SessionsSendTool):
             "labels": [spec.order.label for spec in live],
         }
         gone = status("error", "it has just ended, or is ending")
-        return Orders(cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": gone})
+        return Orders(
+            cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": gone}
+        )
 
     async def _target(self, caller: Caller, target: str) -> Kin:
-        """By its number in the list, its label, its key, its run id or the beginning of that: exactly one."""
+        """By its number in the list, its label, its key, its run id or the beginning of that:
+        exactly one."""
         own, target = await self._own(caller), target.strip()
         if not target:
-            raise CallComplaint(f"{self.invalid}: target is missing: a number of the list, a label, a key or a run id")
+            raise CallComplaint(
+                f"{self.invalid}: target is missing: a number of the list, a label, a key or a "
+                "run id"
+            )
         if target.isdigit() and len(target) < 5:
             if not 1 <= int(target) <= len(own):
                 raise CallComplaint(f"there is no sub-agent {target}; the list has {len(own)}")
@@ -185,7 +224,11 @@ class ControlTool(SessionsSendTool):
         found = [kin for kin in own if kin[0].order.label == target]
         found = found or [kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)]
         if len(found) != 1:
-            why = "names none of your sub-agents" if not found else f"names {len(found)} of them; use the run id"
+            why = (
+                "names none of your sub-agents"
+                if not found
+                else f"names {len(found)} of them; use the run id"
+            )
             raise CallComplaint(f"'{clip(target, 80)}' {why}")
         return found[0]
 
@@ -205,14 +248,18 @@ def _reason(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutc
 
 
 def _row(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
-    ending: Ending | None = back.ending if back is not None else None if run is None else ending_of(run)
+    ending: Ending | None = (
+        back.ending if back is not None else None if run is None else ending_of(run)
+    )
     if ending is not None:
         return {"runId": id, **result_of(ending)}
     if run is None:
         return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
     if is_announcing(run):
         return {"runId": id, "status": "ok", "reply": Long(run.said)}
-    asks = {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
+    asks = (
+        {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
+    )
     return {"runId": id, "status": session_state(run), **asks}
 
 

@@ -1,6 +1,6 @@
-"""What all children of a kind in one tree may use together: starts, tokens, time. Counted from the record, so that a
-restart forgets nothing; what was granted a moment ago and is not on record yet is remembered here.
-"""
+"""What all children of a kind in one tree may use together: starts, tokens, time. Counted from the
+record, so that a restart forgets nothing; what was granted a moment ago and is not on record yet is
+remembered here."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class _Grant:
 
 @dataclass(slots=True)
 class _Used:
-    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child of a child takes is
-    part of its parent's. `nested`: the caller lives on such a grant itself."""
+    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child
+    of a child takes is part of its parent's. `nested`: the caller lives on such a grant itself."""
 
     executions: int = 0
     first_at: int | None = None
@@ -65,20 +65,23 @@ class _Used:
 class Quotas:
     """The quota of every tree that `tools` start children in.
 
-    Tokens are granted, not only counted: a child gets its part of what is left as its own budget, so that children that
-    run at the same time cannot spend the same rest. A child of a child draws on its parent's grant.
+    Tokens are granted, not only counted: a child gets its part of what is left as its own budget,
+    so that children that run at the same time cannot spend the same rest. A child of a child draws
+    on its parent's grant.
 
-    From the end of `take` to the engine's queue nothing is awaited, and the queue is in order: whoever asks later finds
-    a grant here, or its child on record.
-    """
+    From the end of `take` to the engine's queue nothing is awaited, and the queue is in order:
+    whoever asks later finds a grant here, or its child on record."""
 
     def __init__(self, quota: Quota, tools: tuple[str, ...]) -> None:
         self._quota, self._tools = quota, tools
         self._grants: dict[str, _Grant] = {}
         self._readers = 0
 
-    async def check(self, caller: Caller, complaint: Callable[[str], CallComplaint], asked: int = 1) -> None:
-        """Complain when nothing is left, before anything else is looked at. `asked`: how many are wanted."""
+    async def check(
+        self, caller: Caller, complaint: Callable[[str], CallComplaint], asked: int = 1
+    ) -> None:
+        """Complain when nothing is left, before anything else is looked at. `asked`: how many are
+        wanted."""
         if self._quota.is_open:
             return
         try:
@@ -87,7 +90,8 @@ class Quotas:
             raise complaint(str(spent)) from None
 
     async def take(self, caller: Caller, n: int) -> dict[str, Any]:
-        """What the order of each of `n` new children has to say; `QuotaSpent` when there is not enough."""
+        """What the order of each of `n` new children has to say; `QuotaSpent` when there is not
+        enough."""
         if self._quota.is_open:
             return {}
         askers = _askers(caller, await _turn(caller), self._tools)
@@ -112,7 +116,9 @@ class Quotas:
         for child in () if self._readers else children:
             self._grants.pop(child, None)
 
-    def _left(self, caller: Caller, used: _Used, n: int, asked: int = 0) -> tuple[int | None, int | None]:
+    def _left(
+        self, caller: Caller, used: _Used, n: int, asked: int = 0
+    ) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
             more = f"{asked or n} more asked for"
@@ -142,7 +148,8 @@ class Quotas:
         return _Used(
             executions=len(ours) + len(open_grants),
             first_at=min(starts, default=None),
-            charges=_charges(tree, ours) + [(f"{g.caller.spec.path}/", g.tokens) for g in open_grants],
+            charges=_charges(tree, ours)
+            + [(f"{g.caller.spec.path}/", g.tokens) for g in open_grants],
             nested=_top(caller.id, tree, ours) is not None,
             taken=self._taken(caller, tree, ours, open_grants),
         )
@@ -152,7 +159,8 @@ class Quotas:
         return slot is not None and slot.tool in self._tools
 
     async def _answered(self, caller: Caller) -> set[str]:
-        """The calls with a grant that have their result. Asked before the record: who is not there then was refused."""
+        """The calls with a grant that have their result. Asked before the record: who is not there
+        then was refused."""
         callers = {g.caller.key: g.caller for g in self._granted(caller)}
         return {key for key, one in callers.items() if _is_answered(one, await _turn(caller, one))}
 
@@ -160,25 +168,37 @@ class Quotas:
         """The grants of the caller's tree."""
         return [g for g in self._grants.values() if g.caller.spec.root == caller.spec.root]
 
-    def _open_grants(self, caller: Caller, answered: set[str], tree: dict[str, Kin]) -> list[_Grant]:
-        """Grants whose children are still to come on record. Those that the machine refused are dropped, and those of
-        this same call: an earlier process was given them, and died."""
+    def _open_grants(
+        self, caller: Caller, answered: set[str], tree: dict[str, Kin]
+    ) -> list[_Grant]:
+        """Grants whose children are still to come on record. Those that the machine refused are
+        dropped, and those of this same call: an earlier process was given them, and died."""
         out = []
         for grant in self._granted(caller):
             key, parent = grant.caller.key, tree.get(grant.caller.id)
             if grant.child in tree:
                 continue
-            if key in answered or key == caller.key or (parent is not None and ending_of(parent[1]) is not None):
+            if (
+                key in answered
+                or key == caller.key
+                or (parent is not None and ending_of(parent[1]) is not None)
+            ):
                 del self._grants[grant.child]
             else:
                 out.append(grant)
         return out
 
     @staticmethod
-    def _taken(caller: Caller, tree: dict[str, Kin], ours: set[str], open_grants: list[_Grant]) -> set[int]:
+    def _taken(
+        caller: Caller, tree: dict[str, Kin], ours: set[str], open_grants: list[_Grant]
+    ) -> set[int]:
         """The calls of the caller's turn that have got their part."""
         turn = caller.run.turn
-        taken = {g.caller.index for g in open_grants if g.caller.id == caller.id and g.caller.run.turn == turn}
+        taken = {
+            g.caller.index
+            for g in open_grants
+            if g.caller.id == caller.id and g.caller.run.turn == turn
+        }
         slots = [tree[id][0].slot for id in ours if tree[id][0].parent == caller.id]
         return taken | {slot.index for slot in slots if slot is not None and slot.turn == turn}
 
@@ -227,16 +247,20 @@ def _askers(caller: Caller, turn: Sequence[Message], tools: tuple[str, ...]) -> 
 
 
 def _share(caller: Caller, used: _Used, tokens: int, parts: int) -> int:
-    """An equal part of what is left, also of what the caller's own budget leaves as far as it can be seen from here."""
+    """An equal part of what is left, also of what the caller's own budget leaves as far as it can
+    be seen from here."""
     own = caller.spec.order.budget.tokens
     if own is not None:
-        tokens = min(tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path)))
+        tokens = min(
+            tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path))
+        )
     return tokens // parts
 
 
 def _policy(caller: Caller) -> str:
-    """`equal` cuts a grant to what the caller has really free, where a plain budget would be refused. It divides every
-    amount that has a limit; amounts other than tokens are better drawn from one pool."""
+    """`equal` cuts a grant to what the caller has really free, where a plain budget would be
+    refused. It divides every amount that has a limit; amounts other than tokens are better drawn
+    from one pool."""
     budget = caller.spec.order.budget
     return "equal" if (budget.usd, budget.turns, budget.calls) == (None, None, None) else ""
 
@@ -251,7 +275,8 @@ def _top(id: str, tree: dict[str, Kin], ours: set[str]) -> str | None:
 
 
 def _charges(tree: dict[str, Kin], ours: set[str]) -> list[tuple[str, int]]:
-    """What each grant has cost: all that was spent on it, or the whole of it while it may still be spent."""
+    """What each grant has cost: all that was spent on it, or the whole of it while it may still be
+    spent."""
     spent: dict[str, int] = {}
     for id, (_, run) in tree.items():
         top = _top(id, tree, ours)

@@ -1,6 +1,5 @@
-"""The family `subagent`: one blocking call, a task and then a summary of it; children may nest, and can never regain a
-tool that somebody above them gave up.
-"""
+"""The family `subagent`: one blocking call, a task and then a summary of it; children may nest, and
+can never regain a tool that somebody above them gave up."""
 
 from __future__ import annotations
 
@@ -41,14 +40,16 @@ KEYWORDS = (
     "agent delegation",
     "use agent",
 )
-"""Words of a message, in any case, that turn the tools on where a chat does not have them from the start."""
+"""Words of a message, in any case, that turn the tools on where a chat does not have them from the
+start."""
 UNPAID = ("budget", "tokens_budget")
 MAX_TURNS = 50
 MAX_CONCURRENT = 5
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
 ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
-"""Ends before which the child was asked a second time, after its task: for its summary, or for what it has."""
+"""Ends before which the child was asked a second time, after its task: for its summary, or for what
+it has."""
 
 
 class SubagentTask(Value, forbid_unknown_fields=True):
@@ -67,22 +68,30 @@ class ParallelArgs(Value, forbid_unknown_fields=True):
 
 def task_schema(default_turns: int) -> dict[str, Any]:
     properties = {
-        "label": {"type": "string", "description": "A short name for the task, shown to people and in the result."},
+        "label": {
+            "type": "string",
+            "description": "A short name for the task, shown to people and in the result.",
+        },
         "task_prompt": {
             "type": "string",
             "description": "The whole task. The helper sees nothing of your conversation.",
         },
-        "summary_prompt": {"type": "string", "description": "How the helper is asked to sum up when it has finished."},
+        "summary_prompt": {
+            "type": "string",
+            "description": "How the helper is asked to sum up when it has finished.",
+        },
         "allowed_tools": {
             "type": ["array", "null"],
             "items": {"type": "string"},
-            "description": "The only tools it may use, of those you have. Left out or null: all of them.",
+            "description": "The only tools it may use, of those you have. Left out or null: all "
+            "of them.",
         },
         "max_turns": {
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_TURNS,
-            "description": f"Turns it may take ({default_turns}). What it has by then comes back as incomplete.",
+            "description": f"Turns it may take ({default_turns}). What it has by then comes back "
+            "as incomplete.",
         },
     }
     return object_schema(properties, ("label", "task_prompt"))
@@ -97,7 +106,8 @@ class SubagentFamily(Family):
         super().__init__(settings)
         limits = self.settings
         self.quotas = Quotas(
-            Quota(limits.max_executions, limits.max_total_tokens, limits.max_total_time), tools=(ONE, MANY)
+            Quota(limits.max_executions, limits.max_total_tokens, limits.max_total_time),
+            tools=(ONE, MANY),
         )
 
     @property
@@ -118,10 +128,14 @@ class SubagentFamily(Family):
     @property
     def guide(self) -> str:
         return (
-            f"You can hand a self-contained piece of work to a helper with `{ONE}`, or several at once with `{MANY}`. "
-            "A helper starts with nothing but the prompt you write, works alone and returns one summary. The call ends "
-            "when the work has ended: there is nothing to ask after meanwhile. Use it for work that would fill your "
-            "context with details you do not need afterwards, such as reading many files or logs. Do small things "
+            f"You can hand a self-contained piece of work to a helper with `{ONE}`, or several at "
+            f"once with `{MANY}`. "
+            "A helper starts with nothing but the prompt you write, works alone and returns one "
+            "summary. The call ends "
+            "when the work has ended: there is nothing to ask after meanwhile. Use it for work "
+            "that would fill your "
+            "context with details you do not need afterwards, such as reading many files or logs. "
+            "Do small things "
             "yourself. Give a helper only the tools that it needs."
         )
 
@@ -150,11 +164,16 @@ class _Starter(FamilyTool):
             fields |= await self.family.quotas.take(caller, len(tasks))
         except QuotaSpent as spent:
             raise _spent(str(spent)) from None
-        return Orders(spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks), refusals=refusals)
+        return Orders(
+            spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks),
+            refusals=refusals,
+        )
 
     def refuses(self, caller: Caller) -> str:
         """The depth is looked at first, before the arguments are read."""
-        return self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
+        return (
+            self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
+        )
 
     def too_deep(self, caller: Caller) -> str:
         raise NotImplementedError
@@ -164,13 +183,18 @@ class _Starter(FamilyTool):
         tasks = args.get("tasks")
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
+    def asked(
+        self, caller: Caller, args: dict[str, Any]
+    ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         """The tasks, checked, and what the orders of all of them say."""
         raise NotImplementedError
 
     def _no_model(self, caller: Caller) -> str:
         known = ", ".join(looking(caller).models())
-        return f"Subagent initialization failed: model '{self.settings.model}' cannot be used (there is: {known})"
+        return (
+            f"Subagent initialization failed: model '{self.settings.model}' cannot be used "
+            f"(there is: {known})"
+        )
 
     def check(self, task: SubagentTask, known: Sequence[str]) -> None:
         if not task.task_prompt.strip():
@@ -214,13 +238,19 @@ class _Starter(FamilyTool):
             "compose": True,
             **fields,
         }
-        return caller.order(helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options)
+        return caller.order(
+            helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options
+        )
 
     def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
-        """The arguments that say something. One that is not known is named, beside those that are."""
+        """The arguments that say something. One that is not known is named, beside those that
+        are."""
         for name in args:
             if name not in fields:
-                raise CallComplaint(f"{self.invalid}: {where}unknown field '{name}'. Known fields: {', '.join(fields)}")
+                raise CallComplaint(
+                    f"{self.invalid}: {where}unknown field '{name}'. Known fields: "
+                    f"{', '.join(fields)}"
+                )
         return {name: value for name, value in args.items() if value is not None}
 
 
@@ -230,14 +260,19 @@ class SubagentTool(_Starter):
         self.schema = ToolSchema(
             name=ONE,
             description=(
-                "Let a helper do one self-contained task in a conversation of its own, and wait for its summary. It "
+                "Let a helper do one self-contained task in a conversation of its own, and wait "
+                "for its summary. It "
                 "has your tools, or those you list, and sees only the prompt you give."
             ),
             parameters=task_schema(self.settings.default_max_turns),
         )
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
-        task = self.read(self.known(args, SubagentTask.__struct_fields__), SubagentTask, "allowed_tools")
+    def asked(
+        self, caller: Caller, args: dict[str, Any]
+    ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
+        task = self.read(
+            self.known(args, SubagentTask.__struct_fields__), SubagentTask, "allowed_tools"
+        )
         self.check(task, self.known_tools(caller))
         return (task,), {}
 
@@ -256,12 +291,18 @@ class SubagentTool(_Starter):
 class ParallelTool(_Starter):
     def __init__(self, family: SubagentFamily) -> None:
         super().__init__(family)
-        tasks = {"type": "array", "minItems": 1, "items": task_schema(self.settings.default_max_turns)}
+        tasks = {
+            "type": "array",
+            "minItems": 1,
+            "items": task_schema(self.settings.default_max_turns),
+        }
         self.schema = ToolSchema(
             name=MANY,
             description=(
-                "Let several helpers work on independent tasks at the same time, and wait for all of their summaries. "
-                "They come in the order of the tasks. With fail_fast the first failure stops the others."
+                "Let several helpers work on independent tasks at the same time, and wait for all "
+                "of their summaries. "
+                "They come in the order of the tasks. With fail_fast the first failure stops the "
+                "others."
             ),
             parameters=object_schema(
                 {
@@ -269,15 +310,21 @@ class ParallelTool(_Starter):
                     "max_concurrent": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": f"How many work at a time ({MAX_CONCURRENT}); the others wait.",
+                        "description": f"How many work at a time ({MAX_CONCURRENT}); the others "
+                        "wait.",
                     },
-                    "fail_fast": {"type": "boolean", "description": "Stop the others when one fails (false)."},
+                    "fail_fast": {
+                        "type": "boolean",
+                        "description": "Stop the others when one fails (false).",
+                    },
                 },
                 ("tasks",),
             ),
         )
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
+    def asked(
+        self, caller: Caller, args: dict[str, Any]
+    ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         batch = self._read(args)
         if not batch.tasks:
             raise CallComplaint("At least one task required")
@@ -289,7 +336,11 @@ class ParallelTool(_Starter):
                 self.check(task, known)
             except CallComplaint as complaint:
                 raise CallComplaint(f"tasks[{n}]: {complaint}") from None
-        lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)), scope="tree")
+        lane = Lane(
+            name=f"{MANY} {caller.key}",
+            size=min(batch.max_concurrent, len(batch.tasks)),
+            scope="tree",
+        )
         return batch.tasks, {"lanes": (lane,), "fail_fast": batch.fail_fast}
 
     def _read(self, args: dict[str, Any]) -> ParallelArgs:
@@ -323,11 +374,16 @@ class ParallelTool(_Starter):
             "failed": len(results) - good,
             **_fail_fast(outcomes),
         }
-        return Sheet({"results": results, **counts}, "results", lambda row: "success" if row["success"] else "failure")
+        return Sheet(
+            {"results": results, **counts},
+            "results",
+            lambda row: "success" if row["success"] else "failure",
+        )
 
 
 def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
-    """Whose failure has ended the batch, and who was cancelled because of it, by their places among the tasks."""
+    """Whose failure has ended the batch, and who was cancelled because of it, by their places among
+    the tasks."""
     cancelled = [o for o in outcomes if _is_cut_off(o)]
     if not cancelled:
         return {}
@@ -349,7 +405,8 @@ def _is_cut_off(one: ChildOutcome) -> bool:
 def _words(most: int) -> Words:
     """Whoever is too deep is told so, though it holds neither tool."""
     deep = (
-        f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot spawn nested subagent."
+        f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot "
+        "spawn nested subagent."
     )
     other = "Tool '{tool}' is not available to this subagent"
     return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
@@ -387,7 +444,9 @@ def _line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]
 def _error_of(one: ChildOutcome, *, has_quota: bool) -> str:
     ending = one.ending
     if has_quota and ending.stop in UNPAID and not one.usage.turns:
-        return f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
+        return (
+            f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
+        )
     if _is_cut_off(one):
         return f"Cancelled by fail_fast: {ending.error}"
     return f"Subagent task execution failed: {ending.error or ending.stop}"
@@ -415,4 +474,10 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
     error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
-    return {"success": success, "output": shown, **error, "truncated": WasCut(shown, truncated), "metadata": metadata}
+    return {
+        "success": success,
+        "output": shown,
+        **error,
+        "truncated": WasCut(shown, truncated),
+        "metadata": metadata,
+    }

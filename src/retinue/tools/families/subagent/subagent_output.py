@@ -1,4 +1,5 @@
-"""How an output of the family `subagent` is cut: at a number of bytes, with the mark of the document."""
+"""How an output of the family `subagent` is cut: at a number of bytes, with the mark of the
+document."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ WAS_CUT = re.compile(r"\n\[cut: \d+ of \d+ characters are not shown[^\]]*\]$")
 
 
 def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
-    """At most `size` bytes, never half a character; the mark says where the whole is. What was too long even to be
-    handed on has been cut before: then only the artifact is whole."""
+    """At most `size` bytes, never half a character; the mark says where the whole is. What was too
+    long even to be handed on has been cut before: then only the artifact is whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return text, whole is not None and WAS_CUT.search(text) is not None
@@ -25,5 +26,7 @@ def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
 def mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
     """The document's word at a cut."""
     if whole is not None:
-        return lambda n, total, where: f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
+        return lambda n, total, where: (
+            f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
+        )
     return lambda n, total, where: f"{MARK}\n(the whole is in {where})" if where else MARK

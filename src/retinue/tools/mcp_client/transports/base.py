@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 Receive = Callable[[Any], bool]
-"""Takes one message that came in (an unreadable one as `Unreadable`), and says whether it was of any use."""
+"""Takes one message that came in (an unreadable one as `Unreadable`), and says whether it was of
+any use."""
 Lost = Callable[[str], None]
 """Told once, why nothing will come in any more."""
 
@@ -20,9 +21,10 @@ class Unreadable(Exception):
 
 
 class Transport(Protocol):
-    """Contract: `open` is called once, then `send` any number of times at once, then `close`, which leaves nothing
-    behind and may be called at any time, also twice. Where `is_inline`, `send` returns when the answer to that request
-    has been received; elsewhere it returns when the message is out."""
+    """Contract: `open` is called once, then `send` any number of times at once, then `close`, which
+    leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
+    returns when the answer to that request has been received; elsewhere it returns when the message
+    is out."""
 
     is_inline: bool
 

@@ -1,4 +1,5 @@
-"""The wire of 2024-11-05: one stream of events brings everything in, and its first event names where to POST."""
+"""The wire of 2024-11-05: one stream of events brings everything in, and its first event names
+where to POST."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ class LegacySseTransport(Http):
     is_inline = False
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        environ: Mapping[str, str],
+        limits: ServerLimits,
     ) -> None:
         super().__init__(url, headers, environ=environ, limits=limits)
         self._post: asyncio.Future[str] | None = None
@@ -35,7 +41,9 @@ class LegacySseTransport(Http):
         try:
             async with self.ask("GET", self.url, {"Accept": "text/event-stream"}) as response:
                 if response.status in (401, 403):
-                    raise McpError("auth", f"it refuses us (HTTP {response.status}); check its headers")
+                    raise McpError(
+                        "auth", f"it refuses us (HTTP {response.status}); check its headers"
+                    )
                 if response.status != 200:
                     raise McpError("refused", f"it answered HTTP {response.status}")
                 async for event in self.events(response):
@@ -45,7 +53,10 @@ class LegacySseTransport(Http):
                             raise McpError("refused", "it names another server to send messages to")
                         post.set_result(target)
                     elif event.is_too_large:
-                        reason = f"it is longer than {self._limits.message_bytes} bytes, which is all that is taken"
+                        reason = (
+                            f"it is longer than {self._limits.message_bytes} bytes, which is "
+                            "all that is taken"
+                        )
                         receive(Unreadable(reason, None, is_too_large=True))
                     elif event.data and event.name in ("", "message"):
                         try:
@@ -59,7 +70,9 @@ class LegacySseTransport(Http):
                 post.set_exception(error)
         finally:
             if not post.done():
-                post.set_exception(McpError("start", "its stream ended before it said where to send messages"))
+                post.set_exception(
+                    McpError("start", "its stream ended before it said where to send messages")
+                )
             # Nobody may be waiting for it any more.
             post.exception()
             lost(reason)

@@ -1,4 +1,5 @@
-"""A server as a process of its own: one message a line over its pipes, its last words kept, its end certain."""
+"""A server as a process of its own: one message a line over its pipes, its last words kept, its end
+certain."""
 
 from __future__ import annotations
 
@@ -25,20 +26,35 @@ CHUNK = 1 << 16
 PEEK = 512
 MAX_UNREAD = 4 << 20
 FLOOD_SECONDS = 10.0
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""All that a server is given of our environment unless its configuration names more. A list of what may pass, not of
-what may not: secrets have no common name."""
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+"""All that a server is given of our environment unless its configuration names more. A list of what
+may pass, not of what may not: secrets have no common name."""
 
 
 def environment(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """`own` on top of the few variables that every program may see. (`()` begins an exported shell function.)"""
-    passed = {n: v for n in INHERITED if (v := environ.get(n)) is not None and not v.startswith("()")}
+    """`own` on top of the few variables that every program may see. (`()` begins an exported shell
+    function.)"""
+    passed = {
+        n: v for n in INHERITED if (v := environ.get(n)) is not None and not v.startswith("()")
+    }
     return {**passed, **own}
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines of at most `cap` bytes. What is longer is dropped as it comes; of it only the
-    beginning and the end are kept, to find out whom it was for."""
+    """Cuts a stream of bytes into lines of at most `cap` bytes. What is longer is dropped as it
+    comes; of it only the beginning and the end are kept, to find out whom it was for."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -82,9 +98,10 @@ class LineSplitter:
 
 
 class StdioTransport:
-    """Started by `open`. The server lives in a process group of its own, under `supervisor.py`, which ends it and
-    its descendants when it is told to, or when this process is gone, however that came about. It starts in `cwd`; when
-    that lies `within` the workspace, where commands of a run write, no link may lead out of there."""
+    """Started by `open`. The server lives in a process group of its own, under `supervisor.py`,
+    which ends it and its descendants when it is told to, or when this process is gone, however that
+    came about. It starts in `cwd`; when that lies `within` the workspace, where commands of a run
+    write, no link may lead out of there."""
 
     is_inline = False
 
@@ -99,7 +116,13 @@ class StdioTransport:
         redactor: Redactor,
         within: str = "",
     ) -> None:
-        self._command, self._args, self._env, self._cwd, self._within = command, tuple(args), dict(env), cwd, within
+        self._command, self._args, self._env, self._cwd, self._within = (
+            command,
+            tuple(args),
+            dict(env),
+            cwd,
+            within,
+        )
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1
@@ -139,7 +162,8 @@ class StdioTransport:
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[str]:
-        """Where it starts: a path to what was opened, which nobody can put another directory in the place of."""
+        """Where it starts: a path to what was opened, which nobody can put another directory in the
+        place of."""
         rest = strip(self._cwd, self._within) if self._within else None
         try:
             if rest is None:
@@ -152,7 +176,9 @@ class StdioTransport:
                     os.close(top)
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.ELOOP):
-                raise McpError("start", f"its directory leads out of the workspace by a link: {self._cwd}") from None
+                raise McpError(
+                    "start", f"its directory leads out of the workspace by a link: {self._cwd}"
+                ) from None
             raise McpError("start", f"its directory does not exist: {self._cwd}") from None
         try:
             yield f"/proc/self/fd/{fd}"
@@ -167,13 +193,22 @@ class StdioTransport:
             found = self._on_path()
         if found is None:
             text = f"there is no program {self._command!r} on its PATH"
-            text += " outside of the workspace, where any command could have put it" if self._within else ""
+            text += (
+                " outside of the workspace, where any command could have put it"
+                if self._within
+                else ""
+            )
             raise McpError("start", f"{text}; install it, or give its path")
         return found
 
     def _on_path(self) -> str | None:
-        """A bare name means a program of the machine. PATH may lead into the workspace, where runs can write."""
-        tops = tuple(f"{top.rstrip('/')}/" for top in (self._within, os.path.realpath(self._within)) if self._within)
+        """A bare name means a program of the machine. PATH may lead into the workspace, where runs
+        can write."""
+        tops = tuple(
+            f"{top.rstrip('/')}/"
+            for top in (self._within, os.path.realpath(self._within))
+            if self._within
+        )
         for folder in self._env.get("PATH", os.defpath).split(os.pathsep):
             if os.path.isabs(folder) and not f"{folder}/".startswith(tops):
                 found = shutil.which(self._command, path=folder)
@@ -192,7 +227,11 @@ class StdioTransport:
             self._release()
             if not reason and await ended(process, self._limits.close_seconds):
                 code = process.returncode or 0
-                how = f"by {signal.Signals(code - 128).name}" if 128 < code < 160 else f"with code {code}"
+                how = (
+                    f"by {signal.Signals(code - 128).name}"
+                    if 128 < code < 160
+                    else f"with code {code}"
+                )
                 reason = f"it ended {how}"
         finally:
             self._lost(reason or "it closed its output")
@@ -211,7 +250,10 @@ class StdioTransport:
                 if self._take(line):
                     n_bytes = n_messages = 0
             if n_bytes > self._limits.flood_bytes or n_messages > self._limits.flood_messages:
-                return f"it was ended, for it flooded its output with what nobody had asked for ({n_bytes} bytes)"
+                return (
+                    f"it was ended, for it flooded its output with what nobody had asked for "
+                    f"({n_bytes} bytes)"
+                )
             # A flood leaves something to read at every turn; the others get theirs.
             await asyncio.sleep(0)
         return ""
@@ -222,7 +264,9 @@ class StdioTransport:
         try:
             message = decode(line)
         except ValueError as error:
-            message = Unreadable(f"it is not JSON that can be read: {error}", guess_id(line[:PEEK], line[-PEEK:]))
+            message = Unreadable(
+                f"it is not JSON that can be read: {error}", guess_id(line[:PEEK], line[-PEEK:])
+            )
         return self._receive(message)
 
     async def _listen(self) -> None:

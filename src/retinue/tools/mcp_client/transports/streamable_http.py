@@ -1,6 +1,5 @@
-"""A server behind an address: each message is a POST, its answer JSON or a stream of events. Where a redirect leads is
-looked at first, so that no header goes to another origin.
-"""
+"""A server behind an address: each message is a POST, its answer JSON or a stream of events. Where
+a redirect leads is looked at first, so that no header goes to another origin."""
 
 from __future__ import annotations
 
@@ -12,7 +11,14 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from retinue.errors import ConfigError
 from retinue.formats.sse_events import McpEventParser, ServerSentEvent
-from retinue.tools.mcp_client.protocol import METHOD_NOT_FOUND, McpError, ServerLimits, SessionGone, decode, encode
+from retinue.tools.mcp_client.protocol import (
+    METHOD_NOT_FOUND,
+    McpError,
+    ServerLimits,
+    SessionGone,
+    decode,
+    encode,
+)
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 
 if TYPE_CHECKING:
@@ -28,27 +34,41 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def origin(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
-    return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+    return (
+        parts.scheme,
+        (parts.hostname or "").rstrip("."),
+        parts.port or DEFAULT_PORTS.get(parts.scheme, 0),
+    )
 
 
 def shown(url: str) -> str:
     """An address for a message: without the parts that may hold secrets."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", ""))
+    return urlunsplit(
+        (parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")
+    )
 
 
 def may_follow(old: str, new: str) -> bool:
-    """Whether a redirect stays with the one who was asked: the same origin, or its encrypted twin."""
+    """Whether a redirect stays with the one who was asked: the same origin, or its encrypted
+    twin."""
     a, b = origin(old), origin(new)
-    return a == b or (a[1] == b[1] and (a[0], a[2]) == ("http", 80) and (b[0], b[2]) == ("https", 443))
+    return a == b or (
+        a[1] == b[1] and (a[0], a[2]) == ("http", 80) and (b[0], b[2]) == ("https", 443)
+    )
 
 
 class Http:
     """What both wires over HTTP do: a pool of their own, headers, redirects, capped bodies."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        environ: Mapping[str, str],
+        limits: ServerLimits,
     ) -> None:
         self.url = url
         self._headers = dict(headers)
@@ -61,7 +81,9 @@ class Http:
         try:
             import aiohttp
         except ImportError:
-            raise ConfigError("MCP servers over HTTP need the extra http: pip install 'retinue[http]'") from None
+            raise ConfigError(
+                "MCP servers over HTTP need the extra http: pip install 'retinue[http]'"
+            ) from None
         self._pool = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -87,18 +109,26 @@ class Http:
                         yield response
                         return
                     target = urljoin(url, response.headers.get("Location", ""))
-                    if not may_follow(url, target) or (method == "POST" and response.status not in (307, 308)):
+                    if not may_follow(url, target) or (
+                        method == "POST" and response.status not in (307, 308)
+                    ):
                         raise McpError(
                             "refused",
-                            f"it redirects to {shown(target)}, which is not followed, so that no header goes to "
-                            "another server; if that is right, write that address into its configuration",
+                            f"it redirects to {shown(target)}, which is not followed, so that no "
+                            "header goes to "
+                            "another server; if that is right, write that address into its "
+                            "configuration",
                         )
                     url = target
             raise McpError("refused", "it redirects in a circle")
         except aiohttp.ClientConnectorError as error:
-            raise McpError("start", f"it cannot be reached at {shown(url)}: {error.os_error}") from None
+            raise McpError(
+                "start", f"it cannot be reached at {shown(url)}: {error.os_error}"
+            ) from None
         except ValueError:
-            raise McpError("refused", f"the address it leads to from {shown(url)} cannot be used") from None
+            raise McpError(
+                "refused", f"the address it leads to from {shown(url)} cannot be used"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
             reason = f"the connection to {shown(url)} failed: {type(error).__name__}"
             raise McpError("lost", reason, is_open=True) from None
@@ -115,7 +145,11 @@ class Http:
     async def chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         coding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
-            raise McpError("protocol", f"its answer is packed ({coding[:20]}), which was not asked for", is_open=True)
+            raise McpError(
+                "protocol",
+                f"its answer is packed ({coding[:20]}), which was not asked for",
+                is_open=True,
+            )
         async for chunk in response.content.iter_any():
             yield chunk
 
@@ -126,7 +160,9 @@ class Http:
         async for chunk in self.chunks(response):
             self.n_useless += len(chunk)
             if self.n_useless > self._limits.flood_bytes:
-                raise McpError("protocol", "it floods its stream with what nobody had asked for", is_open=True)
+                raise McpError(
+                    "protocol", "it floods its stream with what nobody had asked for", is_open=True
+                )
             for event in events.feed(chunk):
                 yield event
 
@@ -139,13 +175,19 @@ class Http:
 
 
 class StreamableHttpTransport(Http):
-    """Streamable HTTP. In versions with a handshake the server may give a name (`Mcp-Session-Id`) that all later
-    requests carry, and may break a stream off that goes on when it is asked for by its last event."""
+    """Streamable HTTP. In versions with a handshake the server may give a name (`Mcp-Session-Id`)
+    that all later requests carry, and may break a stream off that goes on when it is asked for by
+    its last event."""
 
     is_inline = True
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        environ: Mapping[str, str],
+        limits: ServerLimits,
     ) -> None:
         super().__init__(url, headers, environ=environ, limits=limits)
         self._session = ""
@@ -157,7 +199,11 @@ class StreamableHttpTransport(Http):
         self.start()
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
-        own = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+        own = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            **headers,
+        }
         own |= {SESSION: self._session} if self._session else {}
         self._version = headers.get("MCP-Protocol-Version", self._version)
         is_request = "id" in message and "method" in message
@@ -167,7 +213,9 @@ class StreamableHttpTransport(Http):
                 await self._failed(message, response, kind, had_session=SESSION in own)
             elif not is_request or response.status == 202:
                 if is_request:
-                    raise McpError("protocol", "it took the request and promised no answer (202)", is_open=True)
+                    raise McpError(
+                        "protocol", "it took the request and promised no answer (202)", is_open=True
+                    )
             else:
                 if message["method"] == "initialize":
                     self._session = response.headers.get(SESSION, "")
@@ -177,19 +225,28 @@ class StreamableHttpTransport(Http):
         if kind == "application/json":
             data = await self.body(response, self._limits.message_bytes)
             if data is None:
-                reason = f"it is longer than {self._limits.message_bytes} bytes, which is all that is taken"
+                reason = (
+                    f"it is longer than {self._limits.message_bytes} bytes, which is all "
+                    "that is taken"
+                )
                 self._receive(Unreadable(reason, id, is_too_large=True))
             else:
                 self._take(data, id)
             return
         if kind != "text/event-stream":
-            raise McpError("protocol", f"it answered with {kind[:60] or 'no content type'}", is_open=True)
+            raise McpError(
+                "protocol", f"it answered with {kind[:60] or 'no content type'}", is_open=True
+            )
         last, retry, is_done = await self._stream(id, response)
         for _ in range(RESUMES):
             if is_done or not last:
                 return
             await asyncio.sleep(min(retry, 30.0))
-            own = {"Accept": "text/event-stream", "Last-Event-ID": last, "MCP-Protocol-Version": self._version}
+            own = {
+                "Accept": "text/event-stream",
+                "Last-Event-ID": last,
+                "MCP-Protocol-Version": self._version,
+            }
             own |= {SESSION: self._session} if self._session else {}
             async with self.ask("GET", self.url, own) as again:
                 if again.status != 200:
@@ -198,14 +255,17 @@ class StreamableHttpTransport(Http):
                 last = newest or last
 
     async def _stream(self, id: int, response: aiohttp.ClientResponse) -> tuple[str, float, bool]:
-        """Take events until the answer to `id` is there. The last event's name, the pause that was asked for, and
-        whether the answer came."""
+        """Take events until the answer to `id` is there. The last event's name, the pause that was
+        asked for, and whether the answer came."""
         last, retry = "", 1.0
         try:
             async for event in self.events(response):
                 last, retry = event.id or last, retry if event.retry is None else event.retry
                 if event.is_too_large:
-                    reason = f"it is longer than {self._limits.message_bytes} bytes, which is all that is taken"
+                    reason = (
+                        f"it is longer than {self._limits.message_bytes} bytes, which is all "
+                        "that is taken"
+                    )
                     self._receive(Unreadable(reason, id, is_too_large=True))
                     return last, retry, True
                 if event.data and event.name in ("", "message") and self._take(event.data, id):
@@ -225,15 +285,24 @@ class StreamableHttpTransport(Http):
         is_answer = False
         for message in found if isinstance(found, list) else [found]:
             self._receive(message)
-            is_answer |= isinstance(message, dict) and "method" not in message and message.get("id") == id
+            is_answer |= (
+                isinstance(message, dict) and "method" not in message and message.get("id") == id
+            )
         return is_answer
 
     async def _failed(
-        self, message: dict[str, Any], response: aiohttp.ClientResponse, kind: str, had_session: bool
+        self,
+        message: dict[str, Any],
+        response: aiohttp.ClientResponse,
+        kind: str,
+        had_session: bool,
     ) -> None:
         status = response.status
         if status in (401, 403):
-            raise McpError("auth", f"it refuses us (HTTP {status}); check its token or headers in the configuration")
+            raise McpError(
+                "auth",
+                f"it refuses us (HTTP {status}); check its token or headers in the configuration",
+            )
         if status == 404 and had_session:
             raise SessionGone
         if "id" not in message or "method" not in message:
@@ -252,7 +321,10 @@ class StreamableHttpTransport(Http):
         if self._session and self._pool is not None:
             headers = {SESSION: self._session, "MCP-Protocol-Version": self._version}
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(self._limits.close_seconds), self.ask("DELETE", self.url, headers):
+                async with (
+                    asyncio.timeout(self._limits.close_seconds),
+                    self.ask("DELETE", self.url, headers),
+                ):
                     pass
             self._session = ""
         await self.stop()
@@ -271,6 +343,8 @@ def _proxy(url: str, environ: Mapping[str, str]) -> str | None:
         return None
     for name in get("no_proxy", "").split(","):
         bare = name.strip().lstrip("*").lstrip(".").lower()
-        if name.strip() == "*" or (bare and (parts.hostname == bare or parts.hostname.endswith(f".{bare}"))):
+        if name.strip() == "*" or (
+            bare and (parts.hostname == bare or parts.hostname.endswith(f".{bare}"))
+        ):
             return None
     return get(f"{parts.scheme}_proxy") or get("all_proxy")

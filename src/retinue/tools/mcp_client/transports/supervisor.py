@@ -1,10 +1,10 @@
-"""A small program that stands between this process and a server: when we are gone, or say so, it ends the server and
-everything that the server has started. Run as a script: `supervisor.py FD COMMAND ARGS...`; FD is the reading end of a
-pipe whose other end only we hold.
+"""A small program that stands between this process and a server: when we are gone, or say so, it
+ends the server and everything that the server has started. Run as a script: `supervisor.py FD
+COMMAND ARGS...`; FD is the reading end of a pipe whose other end only we hold.
 
-A death signal set in the server itself would not do: it is bound to the thread that forked, would have to be set
-between fork and exec in a process with threads, and does not reach the server's own children.
-"""
+A death signal set in the server itself would not do: it is bound to the thread that forked, would
+have to be set between fork and exec in a process with threads, and does not reach the server's own
+children."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants() -> list[int]:
-    """All processes below this one. Whoever loses its parent becomes our child, so none gets away."""
+    """All processes below this one. Whoever loses its parent becomes our child, so none gets
+    away."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if IS_LINUX else ():
         if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+            with (
+                contextlib.suppress(OSError, ValueError, IndexError),
+                open(f"/proc/{name}/stat", "rb") as file,
+            ):
                 parents[int(name)] = int(file.read().rsplit(b")", 1)[1].split()[1])
     found = {os.getpid()}
     while True:
