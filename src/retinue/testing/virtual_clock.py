@@ -57,9 +57,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def elapse(self, seconds: float) -> None:
         self._virtual += seconds
 
-    def run_in_executor(
+    def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
-    ) -> asyncio.Future[T]:  # type: ignore[override]
+    ) -> asyncio.Future[T]:
         future = self.create_future()
         try:
             future.set_result(func(*args))

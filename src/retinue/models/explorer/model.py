@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.models.base import Request
@@ -48,10 +48,10 @@ class ExplorerModel:
         message = answer(request)
         if message.text:
             emit(message.text)
-        stop = "calls" if message.calls else "end"
+        stop: Literal["calls", "end"] = "calls" if message.calls else "end"
         return Reply(
             message=message, usage=measure(request, message), stop=stop, model=request.model
-        )  # type: ignore[arg-type]
+        )
 
 
 def measure(request: Request, message: Assistant) -> Usage:

@@ -128,13 +128,15 @@ def translate(
             server = reader.codex() if source.dialect == "codex" else reader.json()
         except Wrong as error:
             complaints.append(
-                ServerComplaint(text=str(error), field=error.field, kind=error.kind, **where)
-            )  # type: ignore[arg-type]
+                ServerComplaint(  # type: ignore[arg-type]
+                    text=str(error), field=error.field, kind=error.kind, **where
+                )
+            )
             continue
         complaints += [
-            ServerComplaint(text=t, field=f, kind=k, fatal=False, **where)
+            ServerComplaint(text=t, field=f, kind=k, fatal=False, **where)  # type: ignore[arg-type]
             for f, t, k in reader.notes
-        ]  # type: ignore[arg-type]
+        ]
         servers.append(server)
     return servers, complaints
 

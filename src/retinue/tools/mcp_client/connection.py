@@ -18,6 +18,7 @@ from retinue.tools.mcp_client.protocol import (
     MODERN,
     UNSUPPORTED_VERSION,
     Era,
+    Fault,
     McpError,
     ServerLimits,
     SessionGone,
@@ -381,10 +382,10 @@ class McpConnection:
         pending = None if id is None else self._pending.get(id)
         if pending is None or pending.answer.done():
             return False
-        fault = "too_large" if what.is_too_large else "protocol"
+        fault: Fault = "too_large" if what.is_too_large else "protocol"
         pending.answer.set_exception(
             McpError(fault, f"its answer was dropped: {what}", is_open=True)
-        )  # type: ignore[arg-type]
+        )
         return True
 
     def _noted(self, method: str, params: Any) -> bool:
