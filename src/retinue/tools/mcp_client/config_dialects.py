@@ -16,6 +16,7 @@ from retinue.core.ids import digest
 from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import reveal
 from retinue.tools.mcp_client.server_config import (
+    ComplaintKind,
     Kind,
     ServerComplaint,
     ServerConfig,
@@ -45,7 +46,7 @@ DEFINING = (
 
 
 class Wrong(Exception):
-    def __init__(self, field: str, text: str, kind: str = "wrong") -> None:
+    def __init__(self, field: str, text: str, kind: ComplaintKind = "wrong") -> None:
         super().__init__(text)
         self.field, self.kind = field, kind
 
@@ -122,19 +123,19 @@ def translate(
         if isinstance(i, dict) and isinstance(i.get("id"), str)
     }
     for name, entry in found.items():
-        where = {"file": source.file, "server": reveal(name, keep="")[:100]}
+        file, shown = source.file, reveal(name, keep="")[:100]
         try:
             reader = ServerEntry(name, entry, source, Expander(environ, inputs, asked, source))
             server = reader.codex() if source.dialect == "codex" else reader.json()
         except Wrong as error:
             complaints.append(
-                ServerComplaint(  # type: ignore[arg-type]
-                    text=str(error), field=error.field, kind=error.kind, **where
+                ServerComplaint(
+                    text=str(error), field=error.field, kind=error.kind, file=file, server=shown
                 )
             )
             continue
         complaints += [
-            ServerComplaint(text=t, field=f, kind=k, fatal=False, **where)  # type: ignore[arg-type]
+            ServerComplaint(text=t, field=f, kind=k, fatal=False, file=file, server=shown)
             for f, t, k in reader.notes
         ]
         servers.append(server)
@@ -194,7 +195,7 @@ class ServerEntry:
             raise Wrong("", "its name must have 1 to 128 characters")
         self._name, self._entry, self._source, self._expand = name, dict(entry), source, expand
         self._known: set[str] = set()
-        self.notes: list[tuple[str, str, str]] = []
+        self.notes: list[tuple[str, str, ComplaintKind]] = []
 
     def json(self) -> ServerConfig:
         """All the dialects in JSON at once; their keys do not contradict each other, except for a

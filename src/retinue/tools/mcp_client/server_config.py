@@ -78,6 +78,11 @@ class ServerConfig(Value):
         )
 
 
+ComplaintKind = Literal[
+    "unreadable", "wrong", "unset", "unknown_key", "untrusted", "shadowed", "doubtful"
+]
+
+
 class ServerComplaint(Value):
     """Something about a configuration that its writer should know. One that is `fatal` cost the
     server, or the file."""
@@ -86,9 +91,7 @@ class ServerComplaint(Value):
     file: str = ""
     server: str = ""
     field: str = ""
-    kind: Literal[
-        "unreadable", "wrong", "unset", "unknown_key", "untrusted", "shadowed", "doubtful"
-    ] = "wrong"
+    kind: ComplaintKind = "wrong"
     fatal: bool = True
 
     def __str__(self) -> str:
