@@ -11,7 +11,7 @@ from typing import Any
 from retinue.tools.base import Tool
 from retinue.tools.families.profiles import FAMILIES, family
 
-PAGES = Path(__file__).parent / "families"
+PAGES = Path(__file__).parent / "guides" / "families"
 SHOWN_AS = {"sessions": "openclaw"}
 """The profile that has all tools of a family, where its own defaults do not."""
 TABLES = re.compile(r"(<!-- tools -->\n).*?(<!-- end of tools -->)", re.DOTALL)

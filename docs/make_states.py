@@ -1,5 +1,5 @@
-"""Prints docs/states.md by asking the machine: for each state and each event, is it taken, and
-where does it lead?"""
+"""Prints docs/reference/states.md by asking the machine: for each state and each event, is it
+taken, and where does it lead?"""
 
 from __future__ import annotations
 
@@ -196,5 +196,5 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("states.md").write_text(page())
+    (Path(__file__).parent / "reference" / "states.md").write_text(page())
     sys.stdout.write(page())

@@ -23,14 +23,14 @@ def maker(name: str) -> Any:
 
 
 def test_the_table_of_states_is_what_the_machine_says() -> None:
-    assert (DOCS / "states.md").read_text() == maker("make_states").page()
+    assert (DOCS / "reference" / "states.md").read_text() == maker("make_states").page()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tools_on_a_family_s_page_are_those_that_it_has(family: str) -> None:
     made = maker("make_families").page(family)
     assert "| parameter | type | needed | meaning |" in made
-    assert (DOCS / "families" / f"{family}.md").read_text() == made
+    assert (DOCS / "guides" / "families" / f"{family}.md").read_text() == made
 
 
 def test_every_link_between_the_pages_leads_somewhere() -> None:

@@ -139,11 +139,11 @@ def test_the_budget_of_the_example_is_not_exceeded() -> None:
     ("page", "says"),
     [
         ("README.md", "All pages are fine. ['completed', 'completed']"),
-        ("docs/api.md", "completed All pages are fine."),
-        ("docs/testing.md", "differs in message 1 of 1"),
-        ("docs/tools.md", "Both are short."),
-        ("docs/families.md", "The house is empty."),
-        *((f"docs/families/{name}.md", "The house is empty.") for name in FAMILIES),
+        ("docs/reference/api.md", "completed All pages are fine."),
+        ("docs/guides/testing.md", "differs in message 1 of 1"),
+        ("docs/guides/tools.md", "Both are short."),
+        ("docs/guides/families.md", "The house is empty."),
+        *((f"docs/guides/families/{name}.md", "The house is empty.") for name in FAMILIES),
     ],
 )
 def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:

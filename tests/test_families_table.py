@@ -1,5 +1,5 @@
-"""docs/family_proofs.md says which test shows what: every test that it names is there, and no
-family is missing."""
+"""docs/reference/family_proofs.md says which test shows what: every test that it names is there,
+and no family is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from retinue.tools.families.profiles import FAMILIES
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "family_proofs.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "family_proofs.md").read_text()
 
 
 def known_tests() -> set[str]:

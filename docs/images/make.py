@@ -34,12 +34,12 @@ THEME = TerminalTheme(
 # As rich's own template, without fonts from elsewhere.
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <style>
-.{unique_id}-matrix {{ font-family: "DejaVu Sans Mono", Menlo, Consolas, ui-monospace, monospace; white-space: pre;
-  font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-matrix {{ font-family: "DejaVu Sans Mono", Menlo, Consolas, ui-monospace, monospace;
+  white-space: pre; font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
-</clipPath>{lines}</defs>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>{lines}</defs>
 <rect width="{width}" height="{height}" rx="8" fill="#16181d"/>
 <g transform="translate({terminal_x}, 14)" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}

@@ -221,7 +221,7 @@ async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_writte
 
 @run_async
 async def test_the_code_on_the_page_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "channels.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-W", "error", "-c", program]

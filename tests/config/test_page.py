@@ -1,4 +1,4 @@
-"""The table of settings in docs/configuration.md is made from their declarations."""
+"""The table of settings in docs/reference/configuration.md is made from their declarations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from retinue.config.setting_list import every_setting, is_mapping
 from retinue.config.toml_edit import literal
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
 
 
 def table() -> list[str]:

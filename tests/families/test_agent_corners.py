@@ -296,7 +296,7 @@ async def test_where_nesting_is_wired_the_permission_is_enough_by_itself() -> No
 def test_the_settings_say_what_nesting_needs_beside_the_permission() -> None:
     told = family("agent").settings.__doc__ or ""
     assert "grant_spawn_tools" in told and "allow_nested_spawn" in told
-    page = (Path(__file__).parents[2] / "docs" / "families.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/families.md").read_text(encoding="utf-8")
     (line,) = [
         line for line in page.splitlines() if line.startswith("| `allow_nested_spawn` (true)")
     ]

@@ -16,7 +16,7 @@ from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
 from retinue.tools.families.setting_meanings import ALL, MEANINGS, fields_of, page
 from tests.api.house import on_virtual_time
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "family_settings.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "family_settings.md"
 
 
 def wrong(name: str, **settings: Any) -> str:
@@ -188,7 +188,7 @@ def test_a_run_can_be_told_in_words_that_work() -> None:
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
-    command = "python -m retinue.tools.families.setting_meanings docs/family_settings.md"
+    command = "python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md"
     assert PAGE.read_text() == page(), f"write it anew: {command}"
 
 

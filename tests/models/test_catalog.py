@@ -492,7 +492,7 @@ def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_a
 
 
 def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "models.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(block, "models.md", "exec"), {})
     promised = re.findall(r"print\(.*\)  # (.+)", block)

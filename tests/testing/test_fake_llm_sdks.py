@@ -296,11 +296,11 @@ def test_official_clients_raise_their_own_errors_for_faults() -> None:
 
 
 def test_the_page_about_the_fake_runs() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "fake_llm.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/fake_llm.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert blocks
     for block in blocks:
-        exec(compile(block, "docs/fake_llm.md", "exec"), {"__name__": "page"})
+        exec(compile(block, "docs/reference/fake_llm.md", "exec"), {"__name__": "page"})
 
 
 def test_an_official_client_tries_again_and_succeeds() -> None:

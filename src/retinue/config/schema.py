@@ -81,7 +81,7 @@ class ModelsSection(Value):
 
 
 class Permissions(Value):
-    """Which calls are made, asked about, or denied (docs/permissions.md)."""
+    """Which calls are made, asked about, or denied (docs/guides/permissions.md)."""
 
     mode: Annotated[
         str, About("the permission mode", flag="--permission-mode", check=checks.mode)
@@ -177,7 +177,7 @@ class ToolsSection(Value):
 
 class Mcp(Value):
     """Where servers of tools are configured, beside `mcp_servers` and the project's own files
-    (docs/mcp_client.md)."""
+    (docs/guides/mcp_servers.md)."""
 
     files: Annotated[
         Names, About("more files", flag="--mcp-config", splits="paths", scope="user")
@@ -189,7 +189,7 @@ class Mcp(Value):
 
 
 class Agents(Value):
-    """Which agents there are (docs/library.md)."""
+    """Which agents there are (docs/guides/agent_files.md)."""
 
     default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
     directories: Annotated[
@@ -206,7 +206,7 @@ class StoreSection(Value):
 
 
 class RetentionSection(Value):
-    """What is kept of runs that have ended (docs/store.md). Left out, everything is."""
+    """What is kept of runs that have ended (docs/explanation/store.md). Left out, everything is."""
 
     age: Annotated[
         float | str | None,
@@ -280,7 +280,7 @@ class Configuration(Value):
         Names | None, About("families by their names or their profiles'", flag="--family")
     ] = None
     families: Annotated[
-        dict[str, dict[str, Any]], About("settings of families (docs/families.md)")
+        dict[str, dict[str, Any]], About("settings of families (docs/guides/families.md)")
     ] = _NONE
 
 

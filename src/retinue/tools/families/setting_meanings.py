@@ -1,5 +1,5 @@
 """What each setting of each family means, and the page that is made of it:
-`python -m retinue.tools.families.setting_meanings docs/family_settings.md` writes it anew.
+`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md` writes it anew.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ _HEAD = """\
 # family settings
 
 Every setting of every family. In Python: `family("sessions", max_concurrent=4)`; in a file: `[families.sessions]`, or
-the section that the family's document names ([families.md](families.md)). `sessions` takes the spelling of its document
+the section that the family's document names ([families.md](../guides/families.md)). `sessions` takes the spelling of its document
 too: `maxConcurrent`, `tools.deny`. A profile is a family with other defaults. This page is written by
-`python -m retinue.tools.families.setting_meanings docs/family_settings.md`; a test compares it.
+`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`; a test compares it.
 
 | setting of every family | type | default | meaning |
 |---|---|---|---|
