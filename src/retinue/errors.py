@@ -16,8 +16,8 @@ RetinueError
     StoreCorrupt       a row or page is not what was written
     StoreTooNew        written by a newer version
     StoreFull          no space, or the file may not be written; the batch is kept and tried again
-  SandboxMissing       execution was asked for and nothing can contain it Defect               a
-  mistake of Retinue's own; the tree that met it is set aside, all others go on
+  SandboxMissing       no sandbox is available to run a command in
+  Defect               a bug in Retinue; the run that met it is set aside, all others continue
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ class RetinueError(Exception):
 
 
 class ConfigError(RetinueError):
-    """A setting or a definition is wrong; the message says which and what to write instead."""
+    """A setting or a definition is wrong. `problem` says what is wrong and `fix` what to do; a
+    message that was not given in two parts is all `problem`."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(f"{problem}. {fix}" if fix else problem)
+        self.problem, self.fix = problem, fix
 
 
 class NoKey(ConfigError):
-    """A provider cannot be asked: `problem` says what it lacks, `fix` what to set."""
-
-    def __init__(self, problem: str, fix: str = "") -> None:
-        super().__init__(f"{problem}: {fix}" if fix else problem)
-        self.problem, self.fix = problem, fix
+    """A provider cannot be used: it has no API key, or no base URL."""
 
 
 class NotFound(RetinueError):
@@ -119,7 +120,12 @@ class StoreFull(StoreError):
 
 
 class SandboxMissing(RetinueError):
-    """Nothing on this machine can contain the execution that was asked for."""
+    """No sandbox is available to run the command in. `problem` says why and `fix` what to do;
+    nothing was run."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(" ".join(filter(None, (f"{problem}.", fix, "Nothing was run."))))
+        self.problem, self.fix = problem, fix
 
 
 class Defect(RetinueError):

@@ -153,7 +153,7 @@ WRONG = [
     (("get", "a b"), "is not a key"),
     (("get", "models.aliases.nobody"), "is not set"),
     (("set", "models.default", "anthropc:x"), "Did you mean 'anthropic'?"),
-    (("set", "models.default", "nonsense"), "there is no model 'nonsense'"),
+    (("set", "models.default", "nonsense"), "Unknown model 'nonsense'"),
     (("set", "models.default", "ofline/explorer"), "Did you mean 'offline/explorer'?"),
     (("set", "models.keys.openai", SECRET), "the name of an environment variable"),
     (("set", "models.keys", "X"), "say which, as in models.keys.NAME"),

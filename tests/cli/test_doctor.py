@@ -140,7 +140,7 @@ def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: House) -> N
     code, found = findings(home, "--offline", env=env)
     texts = [f"{check['state']} {check['text']}" for check in found["providers"]]
     assert code == 1 and any(
-        "broken openai: OPENAI_API_KEY holds characters" in text for text in texts
+        "broken openai: OPENAI_API_KEY contains characters" in text for text in texts
     ), texts
     assert any("ok groq: GROQ_API_KEY is set" in text for text in texts), texts
     assert "two words" not in json.dumps(found)
@@ -162,10 +162,10 @@ def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
 @pytest.mark.parametrize(
     ("model", "says", "fix"),
     [
-        ("openai:gpt-5.2", "no key for openai", "set OPENAI_API_KEY"),
-        ("claude-sonnet-4-5", "no key for anthropic", "set ANTHROPIC_API_KEY"),
-        ("nonsense", "there is no model 'nonsense'", "retinue config set models.default"),
-        ("azure:x", "no key for azure", "AZURE_OPENAI_API_KEY"),
+        ("openai:gpt-5.2", "No API key for openai", "Set OPENAI_API_KEY"),
+        ("claude-sonnet-4-5", "No API key for anthropic", "Set ANTHROPIC_API_KEY"),
+        ("nonsense", "Unknown model 'nonsense'", "retinue config set models.default"),
+        ("azure:x", "No API key for azure", "AZURE_OPENAI_API_KEY"),
     ],
 )
 def test_a_model_that_cannot_be_asked_is_broken(

@@ -345,7 +345,7 @@ def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
 
 
 WRONG = [
-    (("run", "--model", "nosuch", "x"), 2, "there is no model 'nosuch'"),
+    (("run", "--model", "nosuch", "x"), 2, "Unknown model 'nosuch'. Use PROVIDER:MODEL"),
     (("run", "--model", "opnai:gpt", "x"), 2, "Did you mean 'openai'"),
     (("run", "--model", "anthropic:claude-x", "x"), 6, "set ANTHROPIC_API_KEY"),
     (("run", "--permission-mode", "wild", "x"), 2, "no permission mode 'wild'"),

@@ -85,7 +85,7 @@ def test_each_end_has_its_exit_code(
     ("error", "code"),
     [
         (errors.ConfigError("wrong"), 2),
-        (errors.NoKey("no key for openai", "set OPENAI_API_KEY"), 6),
+        (errors.NoKey("No API key for openai", "Set OPENAI_API_KEY."), 6),
         (errors.NoProvider("none"), 6),
         (errors.NotFound("no run"), 2),
         (errors.Refused("open", "it is open"), 1),

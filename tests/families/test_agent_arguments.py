@@ -55,8 +55,8 @@ ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "model": "claude-sonnet-4-5", "tool_access": NOTHING},
-        "Failed to create LLM client: no key for anthropic: "
-        "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in the environment",
+        "Failed to create LLM client: No API key for anthropic. "
+        "Set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN.",
     ),
     (
         {},
@@ -95,8 +95,7 @@ FORK_ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "provider": "gemini"},
-        "Failed to create LLM client: no key for gemini: set GEMINI_API_KEY or GOOGLE_API_KEY in "
-        "the environment",
+        "Failed to create LLM client: No API key for gemini. Set GEMINI_API_KEY or GOOGLE_API_KEY.",
     ),
     (
         {},

@@ -114,7 +114,7 @@ def test_a_provider_without_a_key_is_said_to_have_none(
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     outcome = run_sync(lead(), "Go.")
     assert outcome.text.startswith(
-        "Error: Failed to create LLM client: no key for anthropic: set ANTHROPIC_API_KEY"
+        "Error: Failed to create LLM client: No API key for anthropic. Set ANTHROPIC_API_KEY"
     )
     assert not outcome.children
 

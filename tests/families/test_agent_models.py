@@ -190,10 +190,7 @@ async def test_a_model_on_the_list_that_nobody_has_cannot_be_had_without_a_key(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     told = await refusal(spawn("say x", provider="openai"), profile="meerkat", model=ANTHROPIC[0])
-    assert (
-        told
-        == "Failed to create LLM client: no key for openai: set OPENAI_API_KEY in the environment"
-    )
+    assert told == "Failed to create LLM client: No API key for openai. Set OPENAI_API_KEY."
 
 
 @on_virtual_time

@@ -342,7 +342,7 @@ def test_a_program_of_the_project_is_not_taken_for_bwrap(
             "1;; esac",
             "no namespaces",
         ),
-        ("exit 3", "cannot make a sandbox"),
+        ("exit 3", "cannot create a sandbox"),
     ],
 )
 def test_a_bwrap_that_cannot_do_it_is_refused_with_the_reason(
@@ -387,7 +387,7 @@ def test_a_bwrap_that_vanishes_later_is_noticed(tmp_path: Path, workspace: Path)
     sandbox = find_sandbox(path=str(folder))
     assert run_in(workspace, "true", sandbox=sandbox)[0].code == 0
     (folder / "bwrap").unlink()
-    with pytest.raises(SandboxMissing, match="is gone"):
+    with pytest.raises(SandboxMissing, match="no longer exists"):
         run_in(workspace, "touch ran", sandbox=sandbox)
     assert list(workspace.iterdir()) == []
 
@@ -436,8 +436,8 @@ def test_bare_must_be_said_aloud_and_still_ends_what_it_started(workspace: Path)
     assert processes_with(tag) == []
 
 
-def test_the_promises_say_what_holds_here() -> None:
-    words = " ".join(find_sandbox().promises)
+def test_the_guarantees_say_what_holds_here() -> None:
+    words = " ".join(guarantee.text for guarantee in find_sandbox().guarantees)
     assert "processes end with the command" in words
     assert ("limit on all processes" in words) == (find_groups().pids is not None)
 

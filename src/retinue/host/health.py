@@ -12,6 +12,7 @@ import apsw
 
 from retinue.core.state import Thinking, account_refusal
 from retinue.errors import SandboxMissing
+from retinue.sandbox.base import Guarantee
 from retinue.sandbox.regular_file import read_small
 from retinue.sandbox.trusted_programs import find
 from retinue.store.sqlite.database_file import APPLICATION_ID, connect, migrations
@@ -83,12 +84,13 @@ def store_holder(path: str) -> int:
 
 @dataclass(frozen=True)
 class SandboxHealth:
-    """`program` contains commands and keeps these `promises`; or `missing` says why there is
-    none."""
+    """The sandbox `program` and what it guarantees; or the `problem` that there is none, and its
+    `fix`."""
 
     program: str = ""
-    promises: tuple[str, ...] = ()
-    missing: str = ""
+    guarantees: tuple[Guarantee, ...] = ()
+    problem: str = ""
+    fix: str = ""
 
 
 def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
@@ -98,9 +100,9 @@ def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
     try:
         found = find_sandbox(path=os.path.dirname(program))
     except SandboxMissing as error:
-        text = " ".join(filter(None, (str(error).removesuffix(" Nothing was run."), refused)))
-        return SandboxHealth(missing=text)
-    return SandboxHealth(program=program, promises=tuple(found.promises))
+        fix = " ".join(filter(None, (error.fix, refused)))
+        return SandboxHealth(problem=error.problem, fix=fix)
+    return SandboxHealth(program=program, guarantees=found.guarantees)
 
 
 def find_program(name: str, environ: Mapping[str, str], root: str) -> tuple[str, str]:

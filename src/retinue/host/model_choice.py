@@ -24,6 +24,7 @@ DEFAULTS = {
 looked for."""
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
 PROBE_SECONDS = 0.15
+LIST_PROVIDERS = "Run `retinue models list` to list providers."
 SHORT = {
     "sonnet": "anthropic:claude-sonnet-4-5",
     "opus": "anthropic:claude-opus-4-5",
@@ -99,9 +100,9 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         if not family:
             hint = did_you_mean(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()])
             raise ConfigError(
-                f"there is no model {name!r}.{hint} Write PROVIDER:MODEL, as in "
-                "anthropic:claude-sonnet-4-5; "
-                "`retinue models list` shows the providers."
+                f"Unknown model {name!r}",
+                f"{hint} Use PROVIDER:MODEL, for example anthropic:{DEFAULTS['anthropic']}. "
+                f"{LIST_PROVIDERS}".lstrip(),
             )
         name = f"{family}:{name}"
     return _with_key(name, environ)
@@ -114,19 +115,19 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     wanted = head.lower()
     provider = PROVIDERS.get(ALIASES.get(wanted, wanted))
     if provider is None or not model:
+        if provider is not None:
+            raise ConfigError(f"{name!r} names no model", f"Use {head}:MODEL. {LIST_PROVIDERS}")
         hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES])
-        what = f"no provider {head!r}.{hint}" if provider is None else f"no model in {name!r}."
-        raise ConfigError(f"there is {what} `retinue models list` shows the providers.")
+        raise ConfigError(f"Unknown provider {head!r}", f"{hint} {LIST_PROVIDERS}".lstrip())
     if provider.keys and not provider.key(environ):
         raise NoProvider(
-            f"no key for {provider.name}",
-            f"set {' or '.join(provider.keys)} in the environment, or use --model {OFFLINE}, "
-            "which needs none.",
+            f"No API key for {provider.name}",
+            f"Set {' or '.join(provider.keys)}, or use --model {OFFLINE}, which needs no key.",
         )
     if not provider.base_url(environ):
         raise NoProvider(
-            f"no address for {provider.name}",
-            f"set {' or '.join(provider.urls)} in the environment.",
+            f"No base URL for {provider.name}",
+            f"Set {' or '.join(provider.urls)}.",
         )
     return f"{provider.name}:{model}"
 

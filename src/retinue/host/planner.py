@@ -105,7 +105,7 @@ def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[st
                 configured.refuse_model(found, value.models.allow)
                 models[spec.model] = found
             except ConfigError as error:
-                why = str(error).split(": ")[0].split(". ")[0].rstrip(".")
+                why = error.problem.rstrip(".")
                 without.setdefault((spec.model, why), []).append(spec.name)
     return models, [_instead(names, model, why) for (model, why), names in without.items()]
 
@@ -126,12 +126,8 @@ def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], l
 
 def _instead(names: Sequence[str], model: str, why: str) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    who = (
-        f"agent {names[0]} works"
-        if len(names) == 1
-        else f"agents {', '.join(names[:3])}{more} work"
-    )
-    return f"{who} with the run's model instead of {model}: {why}"
+    who = f"Agent {names[0]}" if len(names) == 1 else f"Agents {', '.join(names[:3])}{more}"
+    return f"{who}: model {model} is not available ({why}); using the run's model."
 
 
 def _files(project: Project, trusted: bool) -> Any:

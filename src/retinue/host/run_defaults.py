@@ -145,5 +145,6 @@ def refuse_model(model: str, allow: Mapping[str, tuple[str, ...]]) -> None:
             and not any(fnmatchcase(name, pattern) for pattern in allow[head])
         ):
             raise ConfigError(
-                f"the configuration does not allow {part.strip()}: models.allow.{head} has others"
+                f"The configuration does not allow {part.strip()}",
+                f"Use a model that `models.allow.{head}` lists, or add this one to it.",
             )

@@ -237,14 +237,14 @@ class Catalog:
         key = provider.key(self._environ)
         if provider.keys and not key:
             raise NoKey(
-                f"no key for {provider.name}",
-                f"set {' or '.join(provider.keys)} in the environment",
+                f"No API key for {provider.name}",
+                f"Set {' or '.join(provider.keys)}.",
             )
         url = provider.base_url(self._environ)
         if not url:
             raise NoKey(
-                f"no address for {provider.name}",
-                f"set {' or '.join(provider.urls)} in the environment",
+                f"No base URL for {provider.name}",
+                f"Set {' or '.join(provider.urls)}.",
             )
         # Governors are told apart by account; the key itself is kept only where it is sent.
         account = (provider.name, digest(key, url), model)

@@ -35,7 +35,8 @@ class Provider:
         name, key = _first(self.keys, environ)
         if not key.isprintable() or " " in key:
             raise ConfigError(
-                f"{name} holds characters that no key has: copy the key again, as one line"
+                f"{name} contains characters that are not valid in a key",
+                "Copy the key again, on one line.",
             )
         return key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -74,6 +74,14 @@ class Running(Protocol):
         """Kill all of it, at once; `wait` tells when that is done."""
 
 
+class Guarantee(NamedTuple):
+    """One thing that a sandbox guarantees, as text for users. `is_weak`: another machine could
+    offer more."""
+
+    text: str
+    is_weak: bool = False
+
+
 class Sandbox(Protocol):
     """Contract: `start` either runs the command contained or raises `SandboxMissing` or `Refused`
     (nothing was run); it is called on the loop's own thread. Output goes to `sink` as it comes,
@@ -83,7 +91,7 @@ class Sandbox(Protocol):
     def name(self) -> str: ...
 
     @property
-    def promises(self) -> tuple[str, ...]:
-        """What holds on this machine, one sentence each, for people."""
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """What the sandbox guarantees on this machine."""
 
     async def start(self, command: Command, sink: Sink) -> Running: ...

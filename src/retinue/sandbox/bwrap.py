@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from retinue.errors import Refused, SandboxMissing
 from retinue.sandbox import protected_paths as protected
 from retinue.sandbox import seccomp
 from retinue.sandbox import trusted_programs as programs
-from retinue.sandbox.base import Command, CommandLimits, Sink
+from retinue.sandbox.base import Command, CommandLimits, Guarantee, Sink
 from retinue.sandbox.kept_aside import KeptAside
 from retinue.sandbox.mount_check import inspect
 from retinue.sandbox.mount_watch import MountWatch
@@ -44,20 +45,12 @@ ISOLATE = (
 # /proc read-only as a whole: root needs no capability to write most of /proc/sys, and bwrap does
 # not cover that.
 CLOSE = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
-FIXES = {
-    "missing": "bubblewrap (bwrap) is not installed or not on PATH. Install the package "
-    "bubblewrap.",
-    "old": "bubblewrap {version} is too old: 0.8 or newer is needed. Install a newer package "
-    "bubblewrap.",
-    "failed": (
-        "bubblewrap is here but cannot make a sandbox ({detail}). Usually user namespaces are "
-        "disabled: allow them "
-        "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, "
-        "kernel.apparmor_restrict_unprivileged_userns=0); in a container, start it with a seccomp "
-        "profile that permits "
-        "them."
-    ),
-}
+INSTALL = "Install the package bubblewrap."
+ALLOW_NAMESPACES = (
+    "Usually user namespaces are disabled. Allow them (sysctl user.max_user_namespaces, "
+    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0). In a "
+    "container, use a seccomp profile that allows them."
+)
 
 
 class Bwrap:
@@ -83,23 +76,24 @@ class Bwrap:
         self._etc = etc_files()
 
     @property
-    def promises(self) -> tuple[str, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         groups = find_groups()
+        if groups.pids:
+            processes = Guarantee("a limit on all processes, by control group")
+        elif is_bound():
+            processes = Guarantee("a limit on processes, by RLIMIT_NPROC")
+        else:
+            text = "no limit on processes: running as root without a control group"
+            processes = Guarantee(text, is_weak=True)
         return (
-            "processes end with the command and with this process",
-            "a limit on all processes, by control group"
-            if groups.pids
-            else (
-                "a limit on processes, by RLIMIT_NPROC"
-                if is_bound()
-                else "no limit on processes: root, and no control group"
-            ),
-            "a limit on memory, by control group"
+            Guarantee("processes end with the command and with this process"),
+            processes,
+            Guarantee("a limit on memory, by control group")
             if groups.memory
-            else "a limit on the memory of each process only",
-            "a filter of system calls"
+            else Guarantee("a limit on the memory of each process only", is_weak=True),
+            Guarantee("a system call filter")
             if self._filter
-            else "no filter of system calls: no table for this architecture",
+            else Guarantee("no system call filter for this architecture", is_weak=True),
         )
 
     async def start(self, command: Command, sink: Sink) -> ProcessTree:
@@ -185,12 +179,10 @@ class Bwrap:
         another."""
         write = roots(command.write, write=True)
         if not os.access(self.program, os.X_OK):
-            raise SandboxMissing(
-                f"{self.program} is gone. Install the package bubblewrap. Nothing was run."
-            )
+            raise SandboxMissing(f"{self.program} no longer exists", INSTALL)
         if beneath(os.path.realpath(self.program), write):
             raise SandboxMissing(
-                f"{self.program} lies where the command may write, so it is not trusted."
+                f"{self.program} is in a directory that the command can write, so it is not trusted"
             )
         for path in {os.path.realpath(p) for p in (*command.write, *command.read, command.cwd)}:
             self._private.refuse(path)
@@ -249,13 +241,12 @@ def find_sandbox(
             "",
         )
     if not found:
-        raise SandboxMissing(
-            " ".join(filter(None, (FIXES["missing"], refused, "Nothing was run.")))
-        )
-    trouble, by_fd = _probe(found)
-    if trouble:
-        raise SandboxMissing(f"{trouble} Nothing was run.")
-    return Bwrap(found, by_fd=by_fd, private=private, aside=aside, readable=readable)
+        problem = "bubblewrap (bwrap) is not installed or not on PATH"
+        raise SandboxMissing(problem, " ".join(filter(None, (INSTALL, refused))))
+    probe = _probe(found)
+    if probe.problem:
+        raise SandboxMissing(probe.problem, probe.fix)
+    return Bwrap(found, by_fd=probe.by_fd, private=private, aside=aside, readable=readable)
 
 
 def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, ...]:
@@ -274,16 +265,23 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
     return (*notes, *(note for shield in shields for note in shield.release()))
 
 
+class _Probe(NamedTuple):
+    """Why a program cannot be used, and the fix; or whether it takes directories by descriptor."""
+
+    problem: str = ""
+    fix: str = ""
+    by_fd: bool = False
+
+
 @lru_cache(maxsize=8)
-def _probe(program: str) -> tuple[str, bool]:
-    """Why it cannot be used, or ""; and whether it takes directories by descriptor."""
+def _probe(program: str) -> _Probe:
     try:
         version = _output(program, "--version").strip()
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:3])
         if numbers < OLDEST:
-            return FIXES["old"].format(
-                version=version.removeprefix("bubblewrap ") or "of unknown version"
-            ), False
+            number = version.removeprefix("bubblewrap ") or "of unknown version"
+            problem = f"bubblewrap {number} is too old: 0.8 or newer is needed"
+            return _Probe(problem, "Install a newer package bubblewrap.")
         isolate = [
             *ISOLATE,
             "--unshare-net",
@@ -297,11 +295,12 @@ def _probe(program: str) -> tuple[str, bool]:
             *CLOSE[:4],
         ]
         _output(program, *isolate, "--", "/bin/sh", "-c", ":")
-        return "", "--bind-fd" in _output(program, "--help")
+        return _Probe(by_fd="--bind-fd" in _output(program, "--help"))
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "output", None) or b""
         words = said.decode("utf-8", "replace").split() or str(error).split()
-        return FIXES["failed"].format(detail=" ".join(words)[:300]), False
+        detail = " ".join(words)[:300]
+        return _Probe(f"bubblewrap cannot create a sandbox ({detail})", ALLOW_NAMESPACES)
 
 
 def _name(tag: str) -> str:

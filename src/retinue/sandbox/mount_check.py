@@ -31,10 +31,9 @@ def inspect(pid: int, mounts: Iterable[Mount], opened: Mapping[str, int]) -> Non
         return
     except OSError as error:
         raise SandboxMissing(
-            f"what is mounted in the sandbox cannot be checked ({error.strerror}); nothing was "
-            "run. A bwrap with the "
-            "setuid bit does not let anybody look: install it without, where user namespaces are "
-            "allowed."
+            f"the mounts of the sandbox cannot be checked ({error.strerror})",
+            "A bwrap with the setuid bit does not allow the check: install it without, where user "
+            "namespaces are allowed.",
         ) from None
     outside = {mount.same[0] for mount in mounts}
     with (
@@ -61,9 +60,7 @@ def _stands(pid: int) -> bool:
         if held and not int(held, 16):
             return True
         if time.monotonic() > until:
-            raise SandboxMissing(
-                f"the sandbox was not ready after {SECONDS:g} seconds; nothing was run. Try again."
-            )
+            raise SandboxMissing(f"the sandbox was not ready after {SECONDS:g} s", "Try again.")
         time.sleep(PAUSE)
 
 

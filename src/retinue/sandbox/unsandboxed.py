@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 
 from retinue.errors import ConfigError
-from retinue.sandbox.base import Command, Sink
+from retinue.sandbox.base import Command, Guarantee, Sink
 from retinue.sandbox.process import TAG, ProcessTree
 from retinue.sandbox.resource_limits import find_groups
 
@@ -16,10 +16,12 @@ class Unsandboxed:
     """Only with `unsafe_bare=True`; nothing in Retinue passes that by itself."""
 
     name = "none"
-    promises = (
-        "NO SANDBOX: a command may read, write and connect to everything that this user may",
-        "processes that carry their tag are killed with the command, and when the next runtime "
-        "starts",
+    guarantees = (
+        Guarantee(
+            "NO SANDBOX: commands have all permissions of this user, on files and network",
+            is_weak=True,
+        ),
+        Guarantee("tagged processes are killed with the command, and at the next start"),
     )
 
     def __init__(self, *, unsafe_bare: bool = False) -> None:

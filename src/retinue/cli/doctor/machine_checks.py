@@ -88,24 +88,19 @@ def sandbox(door: CommandContext) -> Iterator[Finding]:
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
     found = look_at_sandbox(door.environ, door.places.root)
-    if found.missing:
-        what, _, fix = found.missing.partition(". ")
-        yield Finding(
-            name="sandbox",
-            state="degraded",
-            text=f"{what}; shell and git are refused; {'; '.join(more)}",
-            fix=fix or "install the package bubblewrap",
-        )
+    if found.problem:
+        text = f"{found.problem}. The shell and git tools are disabled; {'; '.join(more)}"
+        yield Finding(name="sandbox", state="degraded", text=text, fix=found.fix)
         return
-    weak = [p for p in found.promises if p.startswith("no ") or "only" in p]
-    text = "; ".join([_version(found.program), *found.promises, *more])
-    fix = (
-        "run as a user of your own, or where control groups can be made, for limits on all of a "
-        "command"
-        if weak
-        else ""
-    )
-    yield Finding(name="sandbox", state="degraded" if weak else "ok", text=text, fix=fix)
+    text = "; ".join([_version(found.program), *(g.text for g in found.guarantees), *more])
+    if any(g.is_weak for g in found.guarantees):
+        fix = (
+            "run as a non-root user, or where cgroups are available, so that limits cover whole "
+            "commands"
+        )
+        yield Finding(name="sandbox", state="degraded", text=text, fix=fix)
+    else:
+        yield Finding(name="sandbox", state="ok", text=text)
 
 
 def _namespaces() -> str:

@@ -85,8 +85,8 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         try:
             p.key(environ)
         except ConfigError as error:
-            text, _, fix = str(error).partition(": ")
-            yield Finding(name="providers", state="broken", text=f"{p.name}: {text}", fix=fix)
+            text = f"{p.name}: {error.problem}"
+            yield Finding(name="providers", state="broken", text=text, fix=error.fix)
             continue
         if (key or p.name in used) and (url := p.base_url(environ)):
             wanted.setdefault(url, []).append((p.name, key))
