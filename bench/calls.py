@@ -24,7 +24,8 @@ from typing import Any
 import aiohttp
 
 from retinue.core.history import Conversation, History
-from retinue.core.values import ModelInfo, User
+from retinue.core.messages import User
+from retinue.core.values import ModelInfo
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.base import Request
 from retinue.models.http import ConnectionPool, HttpModel

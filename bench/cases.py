@@ -18,9 +18,10 @@ from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss,
 from retinue import Agent, Budget, Caller, Orders, Retinue, Rules, tool
 from retinue.core.events import CancelAsked, Described, Registered, Replied, Requested
 from retinue.core.history import Conversation, view
+from retinue.core.messages import Assistant, Call, Reply, User
 from retinue.core.spec import Order
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Call, Definition, ModelInfo, Reply, User
+from retinue.core.values import Definition, ModelInfo
 from retinue.models.base import Request
 from retinue.testing import Scripted
 

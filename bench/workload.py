@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 from retinue import Agent, Caller, Limits, Orders, Retinue, Rules, tool
-from retinue.core.values import Assistant, Call, Message, Reply, Result, Usage
+from retinue.core.messages import Assistant, Call, Message, Reply, Result
+from retinue.core.values import Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted
 

@@ -38,21 +38,19 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.permissions import question_id
 from retinue.core.spec import Lane, Order, Orders
 from retinue.core.state import Ended
 from retinue.core.tree import Changes
 from retinue.core.trees import Trees
 from retinue.core.values import (
-    Assistant,
     Budget,
-    Call,
     Capabilities,
     Definition,
     Grant,
     Mail,
     ModelInfo,
-    Reply,
     Rules,
     Usage,
 )

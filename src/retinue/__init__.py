@@ -15,26 +15,21 @@ if TYPE_CHECKING:
     from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
+    from retinue.core.messages import Assistant, Call, Image, Reply, Result, User
     from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
     from retinue.core.values import (
         Artifact,
-        Assistant,
         Budget,
-        Call,
         Capabilities,
         Delivery,
         Helpers,
-        Image,
         Limits,
         Lost,
         ModelInfo,
         Origin,
-        Reply,
-        Result,
         Rules,
         ToolSchema,
         Usage,
-        User,
     )
     from retinue.errors import (
         ConfigError,
@@ -87,25 +82,20 @@ _HOMES = {
         "Send",
         "Wait",
     ),
+    "retinue.core.messages": ("Assistant", "Call", "Image", "Reply", "Result", "User"),
     "retinue.core.values": (
         "Artifact",
-        "Assistant",
         "Budget",
-        "Call",
         "Capabilities",
         "Delivery",
         "Helpers",
-        "Image",
         "Limits",
         "Lost",
         "ModelInfo",
         "Origin",
-        "Reply",
-        "Result",
         "Rules",
         "ToolSchema",
         "Usage",
-        "User",
     ),
     "retinue.agent": ("Agent",),
     "retinue.errors": (

@@ -17,11 +17,12 @@ from retinue.config import environment_secrets, own_places
 from retinue.core.events import Narrowed, Posted, Requested, Woke
 from retinue.core.history import complete_turns
 from retinue.core.ids import run_id
+from retinue.core.messages import Message
 from retinue.core.redaction import Redactor
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.spec import Base, Order
 from retinue.core.state import Ended, account_refusal
-from retinue.core.values import Capabilities, Mail, Message, Rules, checked
+from retinue.core.values import Capabilities, Mail, Rules, checked
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.maintenance import Retention
 from retinue.models.base import Model, ModelCatalog

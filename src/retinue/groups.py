@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from retinue.budgets import Budgets
 from retinue.core.events import CancelAsked
+from retinue.core.messages import User
 from retinue.core.spec import Spec
 from retinue.core.state import Ended
 from retinue.core.unheard_results import unheard
-from retinue.core.values import Mail, User, Value, Who
+from retinue.core.values import Mail, Value, Who
 from retinue.errors import NotFound
 from retinue.outcomes import ChildEnd, child_end, state_word
 from retinue.store.base import Row

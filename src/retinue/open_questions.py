@@ -16,10 +16,11 @@ from retinue.core import permissions as permits
 from retinue.core.account import DIMENSIONS, limits_of
 from retinue.core.budget_shares import written
 from retinue.core.events import Answered, Decided, LimitChanged
+from retinue.core.messages import Assistant, Call, Message
 from retinue.core.spec import Order
 from retinue.core.state import calls_of, questions_of
 from retinue.core.trees import Trees
-from retinue.core.values import NANOS_PER_USD, Assistant, Budget, Call, Guard, Message
+from retinue.core.values import NANOS_PER_USD, Budget, Guard
 from retinue.errors import NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget
-from retinue.core.values import ModelInfo, Reply, Usage
+from retinue.core.messages import Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted
 from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings

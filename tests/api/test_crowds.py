@@ -28,7 +28,7 @@ from retinue import (
     Usage,
     tool,
 )
-from retinue.core.values import Assistant, Call
+from retinue.core.messages import Assistant, Call
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, VirtualClock
 from tests.api.house import ended, on_virtual_time

@@ -26,7 +26,7 @@ from retinue import (
     Usage,
     tool,
 )
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from tests.api.house import agent, ended, hiring, last, lead_of, on_virtual_time

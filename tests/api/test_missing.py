@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Orders, Origin, tool
+from retinue.core.messages import User
 from retinue.core.provenance import HEAD
-from retinue.core.values import Delivery, Helpers, User
+from retinue.core.values import Delivery, Helpers
 from retinue.errors import ModelRejected
 from retinue.models.base import Request
 from retinue.testing import call

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Answer, Capabilities, NotFound, Refused, Retinue
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.models.base import Request
 from retinue.open_questions import open_questions
 from retinue.testing import Scripted, VirtualClock, call

@@ -21,7 +21,7 @@ from retinue import (
     run_sync,
     tool,
 )
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import (

@@ -9,7 +9,7 @@ import pytest
 
 from retinue import Ask, Capabilities, Delta, NotFound, Refused, Retinue, Rules, Step, tool
 from retinue.core.events import Asked, Replied, Requested
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from retinue.core.values import Assistant, Call
+from retinue.core.messages import Assistant, Call
 from retinue.testing import call
 from tests.cli.house import SECONDS, Gate, House, house
 from tests.needs import needs

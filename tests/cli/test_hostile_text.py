@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.errors import ModelRejected
 from retinue.testing import call
 from tests.cli.house import House, house

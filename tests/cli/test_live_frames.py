@@ -21,9 +21,10 @@ from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen, branches, columns, cut, wrap
 from retinue.cli.terminal.terminal_style import TerminalStyle, manners
 from retinue.core.events import LogEntry, Replied
+from retinue.core.messages import Assistant, Call, Reply, Result, User
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Ended, Question, Queued, Run, State, Thinking
-from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from retinue.core.values import Ending, Usage
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import feed

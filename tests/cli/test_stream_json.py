@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.events import LogEntry, ModelFailed, Ordered, Replied, ToolReturned
+from retinue.core.messages import Assistant, Call, Reply, Result, User
 from retinue.core.spec import Order, Orders, Slot, Spec
 from retinue.core.state import Ended, Run, Thinking
-from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from retinue.core.values import Ending, Usage
 from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
 from retinue.steps import TreeRecord
 from retinue.store.base import Row

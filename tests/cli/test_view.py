@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from retinue.core.events import CancelAsked, ChildEnded, Described, LogEntry, Replied
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.core.values import ModelInfo, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.view.rows import OVER, TreeView, view

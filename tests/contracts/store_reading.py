@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinue.core.events import Acked, Described, Forgotten, Posted, Registered, Requested, Sent
+from retinue.core.messages import Assistant, Call, Result
 from retinue.core.spec import Base, Context
 from retinue.core.state import Ended
-from retinue.core.values import Assistant, Call, Definition, Mail, ModelInfo, Origin, Result
+from retinue.core.values import Definition, Mail, ModelInfo, Origin
 from tests.contracts.world import Opening, World, run_async, texts
 
 

@@ -19,11 +19,12 @@ from retinue.core.events import (
     ToolReturned,
 )
 from retinue.core.ids import run_id
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.spec import Order, Orders
 from retinue.core.state import Run
 from retinue.core.tree import Changes
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Budget, Call, Definition, ModelInfo, Reply, Rules, Usage
+from retinue.core.values import Budget, Definition, ModelInfo, Rules, Usage
 
 START = 1_763_000_000_000
 

@@ -31,26 +31,21 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.messages import Assistant, Call, Message, Reply, Result, User
 from retinue.core.spec import Order, Orders, Send, Spec
 from retinue.core.state import AnyState, Ended, Run, Stopping, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import (
-    Assistant,
-    Call,
     Capabilities,
     Definition,
     Delivery,
     Ending,
     Mail,
-    Message,
     ModelInfo,
-    Reply,
     Restart,
-    Result,
     Rules,
     Usage,
-    User,
 )
 from retinue.runtime.recover import rebuild
 from retinue.store.base import Row, Snapshot

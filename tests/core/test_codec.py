@@ -22,6 +22,7 @@ from retinue.core.effects import (
 )
 from retinue.core.events import AnyEvent, LogEntry
 from retinue.core.ids import digest, run_id
+from retinue.core.messages import Assistant, Call, Message, Result, User
 from retinue.core.spec import Context, Lane, Order, Spec
 from retinue.core.state import (
     AnyState,
@@ -37,20 +38,7 @@ from retinue.core.state import (
     Waiting,
     Working,
 )
-from retinue.core.values import (
-    Artifact,
-    Assistant,
-    Budget,
-    Call,
-    Capabilities,
-    Ending,
-    Mail,
-    Message,
-    Origin,
-    Result,
-    Usage,
-    User,
-)
+from retinue.core.values import Artifact, Budget, Capabilities, Ending, Mail, Origin, Usage
 from retinue.formats.fair_cut import clip
 from tests.core.driver import Story, call, hand, through_json
 from tests.core.test_terminal import EVERY_EVENT, name_of

@@ -8,9 +8,10 @@ import pytest
 
 from retinue.core.effects import Abort
 from retinue.core.events import Answered, Asked, ChildEnded, Narrowed, Replied, Woke
+from retinue.core.messages import Assistant, Reply, Result
 from retinue.core.spec import Lane
 from retinue.core.state import Asking, Waiting
-from retinue.core.values import Assistant, Budget, Capabilities, Origin, Reply, Result, Rules
+from retinue.core.values import Budget, Capabilities, Origin, Rules
 from tests.core.driver import Story, call, hand
 
 

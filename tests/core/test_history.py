@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from retinue.core.history import LEFT_OUT, MISSING, Conversation, History, view
-from retinue.core.values import Assistant, Call, Message, Result, User
+from retinue.core.messages import Assistant, Call, Message, Result, User
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=4, unique=True).map(

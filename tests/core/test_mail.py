@@ -8,9 +8,10 @@ import pytest
 
 from retinue.core.effects import Abort, CallTool
 from retinue.core.events import Asked, Narrowed, ToolReturned
+from retinue.core.messages import User
 from retinue.core.spec import Lane
 from retinue.core.state import Queued, Thinking, Waiting, Working
-from retinue.core.values import Capabilities, Rules, User
+from retinue.core.values import Capabilities, Rules
 from tests.core.driver import Story, call, hand, send
 
 

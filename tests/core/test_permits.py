@@ -11,8 +11,9 @@ import pytest
 
 from retinue.core import capabilities as policy
 from retinue.core import permissions as permits
+from retinue.core.messages import Call
 from retinue.core.permissions import Verdict
-from retinue.core.values import MODES, Call, Capabilities, Grant, Guard
+from retinue.core.values import MODES, Capabilities, Grant, Guard
 
 WRITE = Guard(risk="write", subject="path", guarded=True)
 SHELL = Guard(risk="execute", subject="command", guarded=True)

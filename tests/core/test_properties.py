@@ -12,22 +12,13 @@ from hypothesis import strategies as st
 from retinue.core import capabilities as policy
 from retinue.core.effects import CallModel
 from retinue.core.events import Answered, Asked, ChildEnded, LogEntry, Narrowed, Woke
+from retinue.core.messages import Assistant, Call, Message, Result, User
 from retinue.core.spec import Context, Lane
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
 from retinue.core.step_context import OVERHEAD, weight
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import (
-    Assistant,
-    Budget,
-    Call,
-    Capabilities,
-    Message,
-    Result,
-    Rules,
-    Usage,
-    User,
-)
+from retinue.core.values import Budget, Capabilities, Rules, Usage
 from tests.core.driver import MODEL, Story, call, hand, through_json
 
 LANES = ((), (), (Lane(name="one", size=1),), (Lane(name="one", size=1), Lane(name="two", size=2)))

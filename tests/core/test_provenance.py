@@ -10,8 +10,9 @@ import pytest
 
 from retinue.core import provenance
 from retinue.core.effects import Compose
+from retinue.core.messages import User
 from retinue.core.provenance import HEAD, note_on, tell
-from retinue.core.values import Ending, Helpers, Lost, Origin, User
+from retinue.core.values import Ending, Helpers, Lost, Origin
 from retinue.formats.safe_text import one_line
 from tests.core.driver import Story, call, hand
 

@@ -8,10 +8,11 @@ import pytest
 
 from retinue.core.effects import CallModel, CallTool, Compose
 from retinue.core.events import Answered, Asked, Cleared, Woke
+from retinue.core.messages import User
 from retinue.core.restarts import UNKNOWN
 from retinue.core.spec import Lane
 from retinue.core.state import Queued, Suspicion, Thinking
-from retinue.core.values import Budget, Capabilities, Rules, User
+from retinue.core.values import Budget, Capabilities, Rules
 from tests.core.driver import Story, call, hand, send
 
 ONE = (Lane(name="one", size=1),)

@@ -6,10 +6,11 @@ import pytest
 
 from retinue.core.effects import Abort, CallModel, CallTool
 from retinue.core.events import Replied, Woke
+from retinue.core.messages import Assistant, Reply, User
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking, Working
 from retinue.core.turn import COMPACT, GRACE, SUMMARY
-from retinue.core.values import Assistant, Definition, ModelInfo, Origin, Reply, Rules, Usage, User
+from retinue.core.values import Definition, ModelInfo, Origin, Rules, Usage
 from tests.core.driver import Story, call, hand
 
 

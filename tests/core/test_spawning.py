@@ -8,9 +8,10 @@ import pytest
 
 from retinue.core.effects import Compose
 from retinue.core.events import ChildEnded, Described
+from retinue.core.messages import Result, User
 from retinue.core.spec import Context, Lane, Order
 from retinue.core.state import Waiting, Working
-from retinue.core.values import Budget, Capabilities, Limits, ModelInfo, Result, Rules, User
+from retinue.core.values import Budget, Capabilities, Limits, ModelInfo, Rules
 from tests.core.driver import Story, call, hand
 
 

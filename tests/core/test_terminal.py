@@ -46,16 +46,15 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.messages import Assistant, Reply
 from retinue.core.spec import Base, Order, Orders, Send
 from retinue.core.values import (
-    Assistant,
     Capabilities,
     Definition,
     Grant,
     Mail,
     ModelInfo,
     Origin,
-    Reply,
     Rules,
     Usage,
 )

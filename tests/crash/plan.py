@@ -15,7 +15,8 @@ from typing import Literal
 import msgspec
 
 from retinue.core.ids import digest
-from retinue.core.values import Assistant, Call, Join, Message, Result, User
+from retinue.core.messages import Assistant, Call, Message, Result, User
+from retinue.core.values import Join
 from retinue.errors import ModelUnavailable
 from retinue.models.base import Request
 from retinue.models.scripted import Line, call

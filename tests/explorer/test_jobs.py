@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retinue import Retinue
-from retinue.core.values import Assistant, Call, Result, User
+from retinue.core.messages import Assistant, Call, Result, User
 from retinue.models.explorer.intent import paths_in, read_intent, revision
 from retinue.models.explorer.known_answers import KnownAnswers, assignment
 from retinue.models.explorer.synonyms import split_identifier, stem, topics

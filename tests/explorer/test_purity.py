@@ -15,7 +15,7 @@ import pytest
 
 import retinue.models.explorer
 from retinue import Retinue
-from retinue.core.values import Reply
+from retinue.core.messages import Reply
 from retinue.models.base import Request
 from retinue.models.explorer import ExplorerModel
 from tests.explorer.world import DIALECTS, TREES, explore, explorer

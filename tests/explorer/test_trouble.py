@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Retinue, tool
-from retinue.core.values import Assistant, Reply
+from retinue.core.messages import Assistant, Reply
 from retinue.models.base import Request
 from retinue.models.explorer import ExplorerModel
 from retinue.testing import Scripted

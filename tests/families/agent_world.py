@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue import Agent, Outcome, Retinue, tool
+from retinue.core.messages import Message, Result, User
 from retinue.core.spec import Spec
 from retinue.core.state import Run
-from retinue.core.values import Message, Result, User
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family

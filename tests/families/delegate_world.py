@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue import Agent, Delivery, Origin, Retinue, Rules, tool
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family

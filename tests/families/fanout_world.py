@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from retinue import Agent, Caller, Outcome, Retinue, tool
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from retinue import Agent, Outcome, Retinue, tool
-from retinue.core.values import Call, Result
+from retinue.core.messages import Call, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ConfigError, Retinue
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.family_states import AGENT

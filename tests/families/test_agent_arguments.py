@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.values import Call, Result
+from retinue.core.messages import Call, Result
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Budget, ModelError
-from retinue.core.values import User
+from retinue.core.messages import User
 from retinue.models.base import Request
 from retinue.testing import call
 from tests.api.house import STORES, Home, ended, on_virtual_time

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from retinue import Budget
-from retinue.core.values import Assistant, Call, Reply, Result, Usage
+from retinue.core.messages import Assistant, Call, Reply, Result
+from retinue.core.values import Usage
 from retinue.models.base import Request
 from retinue.testing import call
 from tests.api.house import on_virtual_time

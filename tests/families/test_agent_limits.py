@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Capabilities, Retry, Rules
-from retinue.core.values import Limits, Result
+from retinue.core.messages import Result
+from retinue.core.values import Limits
 from retinue.models.base import Request
 from retinue.testing import call
 from retinue.tools.families.profiles import family

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retinue import ModelError, RetinueError, Rules, StoreError
-from retinue.core.values import User
+from retinue.core.messages import User
 from retinue.models.base import Request
 from retinue.testing import call
 from tests.api.house import STORES, Home, all_taken_up, ended, on_virtual_time

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Retinue, tool
-from retinue.core.values import Assistant, ModelInfo, Result
+from retinue.core.messages import Assistant, Result
+from retinue.core.values import ModelInfo
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.http import ConnectionPool, HttpModel
 from retinue.testing import MemoryStore, call

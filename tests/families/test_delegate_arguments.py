@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.testing import call
 from retinue.tools.families.delegate.delegate_family import DelegateFamily
 from retinue.tools.families.profiles import family

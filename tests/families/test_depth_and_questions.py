@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Ask, Caller, Retinue, tool
-from retinue.core.values import Capabilities, Result, User
+from retinue.core.messages import Result, User
+from retinue.core.values import Capabilities
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family

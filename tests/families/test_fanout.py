@@ -9,7 +9,7 @@ import pytest
 
 from retinue import Agent, Retinue, Step, tool
 from retinue.core.events import CancelAsked, ChildEnded
-from retinue.core.values import User
+from retinue.core.messages import User
 from retinue.errors import ConfigError, NotFound
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Capabilities, Retinue
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.models.base import Request
 from retinue.testing import Scripted, call
 from retinue.tools.families.fanout.fanout_family import EMPTY, TWO_WRITERS, WORK_ACTIVE

@@ -12,7 +12,7 @@ import pytest
 
 from retinue import Budget, Caller, Retinue, Retry, Step
 from retinue.core.events import ChildEnded
-from retinue.core.values import Assistant, Reply
+from retinue.core.messages import Assistant, Reply
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.testing import call

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Retinue, Rules, tool
-from retinue.core.values import Assistant, Result
+from retinue.core.messages import Assistant, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Retinue, Rules, family, tool
-from retinue.core.values import Assistant, Call, Result
+from retinue.core.messages import Assistant, Call, Result
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, run_virtual
 

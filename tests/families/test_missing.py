@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from retinue.core.messages import User
 from retinue.core.provenance import HEAD
-from retinue.core.values import User
 from retinue.errors import ModelRejected
 from retinue.models.base import Request
 from tests.api.house import on_virtual_time

@@ -12,7 +12,7 @@ import pytest
 
 from retinue import Agent, Limits, Origin, Rules
 from retinue.config import read_config
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time

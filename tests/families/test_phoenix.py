@@ -13,7 +13,7 @@ import pytest
 from retinue import Agent, Retinue, Step
 from retinue.config import read_config
 from retinue.core.events import ChildEnded
-from retinue.core.values import Assistant, Result
+from retinue.core.messages import Assistant, Result
 from retinue.errors import ConfigError, ModelRejected, Refused
 from retinue.models.base import Request
 from retinue.testing import Scripted, call

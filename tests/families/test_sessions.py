@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent
+from retinue.core.messages import Assistant, User
 from retinue.core.spec import Retry
-from retinue.core.values import Assistant, User
 from retinue.errors import ModelUnavailable
 from retinue.models.base import Request
 from retinue.testing import Scripted, call

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Origin, Refused, Rules
-from retinue.core.values import Assistant, User
+from retinue.core.messages import Assistant, User
 from retinue.testing import call
 from tests.api.house import on_virtual_time
 from tests.families.sessions_world import CHAT, Chat, World, event, news, pause, spawn

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.values import Call, Result
+from retinue.core.messages import Call, Result
 from retinue.testing import call
 from tests.api.house import agent, hiring, on_virtual_time
 from tests.families.sessions_world import World, read, refusal, results, spawn, value_of

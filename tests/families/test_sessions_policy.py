@@ -10,7 +10,8 @@ import pytest
 
 from retinue import Agent, ConfigError
 from retinue.config import read_config
-from retinue.core.values import Budget, Capabilities, Result
+from retinue.core.messages import Result
+from retinue.core.values import Budget, Capabilities
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import PROFILES, family
 from tests.api.house import agent, hiring, on_virtual_time

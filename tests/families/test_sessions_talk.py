@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Origin
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.models.base import Request
 from retinue.testing import call
 from retinue.tools.families import family_states as states

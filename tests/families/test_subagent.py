@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Capabilities, ModelUnavailable, Retinue, Retry, family
-from retinue.core.values import Assistant, Reply, Usage, User
+from retinue.core.messages import Assistant, Reply, User
+from retinue.core.values import Usage
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.subagent.subagent_family import SUMMARY
 from tests.api.house import on_virtual_time

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Capabilities, Retinue
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import NESTING, PLAIN, Stage, many, one, task

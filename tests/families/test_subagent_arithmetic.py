@@ -15,9 +15,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from retinue.core.messages import Assistant, Call, Message, Result, User
 from retinue.core.spec import Order, Slot, Spec
 from retinue.core.state import Calls, Ended, Run, Working
-from retinue.core.values import Assistant, Budget, Call, Ending, Message, Result, Usage, User
+from retinue.core.values import Budget, Ending, Usage
 from retinue.testing import run_virtual
 from retinue.tools.base import Caller, Kin
 from retinue.tools.families.base import CallComplaint

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from retinue import Agent, Caller, Capabilities, Orders, Retinue, Rules, tool
-from retinue.core.values import Call, Limits
+from retinue.core.messages import Call
+from retinue.core.values import Limits
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time

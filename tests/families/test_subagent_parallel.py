@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Retinue, Rules
-from retinue.core.values import Assistant, Call, Limits
+from retinue.core.messages import Assistant, Call
+from retinue.core.values import Limits
 from retinue.testing import VirtualClock, call
 from tests.api.house import STORES, Home, ended, on_virtual_time
 from tests.families.subagent_world import Stage, many, one, pause, played, results, task

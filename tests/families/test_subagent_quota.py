@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from retinue import Agent, Budget, Caller, Capabilities, Orders, Retinue, tool
-from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time

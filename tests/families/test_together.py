@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ConfigError, Origin, Retinue, family, tool
-from retinue.core.values import Assistant, Ending, Result
+from retinue.core.messages import Assistant, Result
+from retinue.core.values import Ending
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, call, run_virtual
 from retinue.tools.families import family_states as states

@@ -11,7 +11,8 @@ from typing import Any
 
 from anthropic import types
 
-from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.values import ToolSchema
 from retinue.models.codec import Options, keep_opaque, units
 
 WORDS = [

@@ -9,7 +9,8 @@ from typing import Any
 from anthropic.types.message_create_params import MessageCreateParamsBase
 from pydantic import TypeAdapter
 
-from retinue.core.values import Assistant, Call, Reply, Result, Usage
+from retinue.core.messages import Assistant, Call, Reply, Result
+from retinue.core.values import Usage
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Codec, Options
 

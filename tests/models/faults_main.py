@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
+from retinue.core.messages import Assistant, Message, Result
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
-from retinue.core.values import Assistant, Message, ModelInfo, Result
+from retinue.core.values import ModelInfo
 from retinue.errors import ModelError
 from retinue.models.governed_call import GovernedCall
 from retinue.models.governor import Governor

@@ -15,7 +15,8 @@ from typing import Any
 
 from google.genai import types
 
-from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.values import ToolSchema
 from retinue.models.codec import Options
 from retinue.models.gemini import GeminiCodec
 

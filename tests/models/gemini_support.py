@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.values import Reply
+from retinue.core.messages import Reply
 from retinue.models.codec import Options
 from retinue.models.gemini import GeminiCodec
 

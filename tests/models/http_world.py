@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from retinue.core.history import Conversation, History
-from retinue.core.values import Assistant, Call, Message, ModelInfo, Reply, ToolSchema, Usage, User
+from retinue.core.messages import Assistant, Call, Message, Reply, User
+from retinue.core.values import ModelInfo, ToolSchema, Usage
 from retinue.errors import ModelError
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.base import Request

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from retinue.core.values import ToolSchema, User
+from retinue.core.messages import User
+from retinue.core.values import ToolSchema
 from retinue.models.base import Request
 from retinue.models.codec import Options
 from retinue.models.local import LocalModel, local_model

@@ -10,7 +10,8 @@ import string
 from dataclasses import dataclass, field
 from typing import Any
 
-from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.values import ToolSchema
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChatCodec
 

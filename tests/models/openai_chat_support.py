@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from retinue.core.values import Reply
+from retinue.core.messages import Reply
 from retinue.models.codec import Options
 from retinue.models.openai_chat import FILTERED, OpenAIChatCodec
 

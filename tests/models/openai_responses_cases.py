@@ -21,7 +21,8 @@ from openai.types.responses import response_create_params, response_input_item_p
 from openai.types.shared_params.reasoning import Reasoning
 from pydantic import TypeAdapter
 
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.values import ToolSchema
 from retinue.models.codec import Options
 
 TEXTS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.values import Reply
+from retinue.core.messages import Reply
 from retinue.models.codec import Codec, Options
 from retinue.models.openai_responses import OpenAIResponsesCodec
 

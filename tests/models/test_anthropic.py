@@ -13,7 +13,8 @@ import jiter
 import msgspec
 import pytest
 
-from retinue.core.values import Assistant, Call, Reply, Result, ToolSchema, Usage, User
+from retinue.core.messages import Assistant, Call, Reply, Result, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models.codec import Options, encode, keep_opaque, opaque_for, units
 from tests.models import anthropic_cases as cases

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant, Call, Reply
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import opaque_for
 from tests.models.anthropic_cases import START, content, end, error, failed, sse, text, tool

@@ -11,7 +11,8 @@ import pytest
 
 from retinue import Agent, Caller, Orders, Retinue, tool
 from retinue.core.history import Conversation
-from retinue.core.values import Assistant, ModelInfo, Usage, User
+from retinue.core.messages import Assistant, User
+from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options
 from retinue.models.http import Times

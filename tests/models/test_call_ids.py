@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from retinue import Agent, Retinue, tool
 from retinue.core.history import ID, Conversation, History, view
-from retinue.core.values import Assistant, Call, Message, Reply, Result, User
+from retinue.core.messages import Assistant, Call, Message, Reply, Result, User
 from retinue.models.fallback import Fallback
 from retinue.models.http import ConnectionPool
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Refused, Retinue
-from retinue.core.values import Assistant, ModelInfo, Reply, Usage
+from retinue.core.messages import Assistant, Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.models.catalog import Catalog

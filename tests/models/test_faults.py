@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from retinue import Agent, Caller, Orders, Retinue, tool
+from retinue.core.messages import Assistant, Message, Reply, Result
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
-from retinue.core.values import Assistant, Message, Reply, Result
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.governor import Governor
 from retinue.models.http import ConnectionPool

@@ -14,7 +14,8 @@ import pytest
 from google import genai
 from google.genai import types
 
-from retinue.core.values import Assistant, Call, Image, Reply, Result, ToolSchema, Usage, User
+from retinue.core.messages import Assistant, Call, Image, Reply, Result, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
 from retinue.models.gemini import GeminiCodec

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.core.values import Assistant, Call, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
 from tests.models.gemini_cases import sse

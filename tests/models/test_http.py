@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from retinue.core.history import Conversation, History
-from retinue.core.values import Assistant, Call, Message, ModelInfo, Result, User
+from retinue.core.messages import Assistant, Call, Message, Result, User
+from retinue.core.values import ModelInfo
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Options, encode

@@ -17,7 +17,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from retinue.core.values import Assistant, Call, Reply, Result, User
+from retinue.core.messages import Assistant, Call, Reply, Result, User
 from retinue.errors import ConfigError, ModelRejected
 from retinue.models.base import Request
 from retinue.models.codec import Options

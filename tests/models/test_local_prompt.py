@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.values import ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
 from retinue.models.gguf import GgufFacts, read_facts, read_window

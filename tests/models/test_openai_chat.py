@@ -16,17 +16,8 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import completion_create_params as params
 
-from retinue.core.values import (
-    Assistant,
-    Call,
-    Image,
-    Message,
-    Reply,
-    Result,
-    ToolSchema,
-    Usage,
-    User,
-)
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
 from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChatCodec

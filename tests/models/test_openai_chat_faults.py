@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant, Call
+from retinue.core.messages import Assistant, Call
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
 from retinue.models.openai_chat import FILTERED, MAX_BODY, OpenAIChatCodec

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant, Usage
+from retinue.core.messages import Assistant
+from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import openai_chat
 from retinue.models.codec import Options, keep_opaque

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant, Call, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Result, User
+from retinue.core.values import ToolSchema
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
 from retinue.models.openai_responses import OpenAIResponsesCodec

@@ -13,7 +13,7 @@ import pytest
 from retinue import Agent, Answer, Retinue, tool
 from retinue.core.history import Conversation, History
 from retinue.core.image_checks import look_at, taken_in
-from retinue.core.values import Assistant, Image, Result, User
+from retinue.core.messages import Assistant, Image, Result, User
 from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest

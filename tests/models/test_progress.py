@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import ModelInfo, Reply, Usage
+from retinue.core.messages import Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models.base import Progress, Request
 from retinue.models.explorer import ExplorerModel

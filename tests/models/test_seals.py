@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from retinue.core.history import Conversation, History
-from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
 from retinue.errors import ModelRejected
 from retinue.models.codec import Options
 from retinue.models.http import ConnectionPool

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import User
+from retinue.core.messages import User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.connection_pool import ConnectionPool
 from retinue.models.exchange import TOGETHER, RequestSender

@@ -12,7 +12,8 @@ from typing import Any
 
 from retinue import Agent, Caller, Capabilities, Orders, Retinue, tool
 from retinue.core import permissions as permits
-from retinue.core.values import Call, Grant, Guard, Result
+from retinue.core.messages import Call, Result
+from retinue.core.values import Grant, Guard
 from retinue.models.base import Request
 from retinue.testing import Scripted
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Caller, Capabilities, Limits, Orders, Retinue, Send, tool
-from retinue.core.values import Result
+from retinue.core.messages import Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call, run_virtual
 from tests.needs import needs

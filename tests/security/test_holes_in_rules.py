@@ -23,8 +23,9 @@ from retinue import (
 )
 from retinue.core import permissions as permits
 from retinue.core.events import Asked
+from retinue.core.messages import Call
 from retinue.core.spec import Wait
-from retinue.core.values import Call, Guard
+from retinue.core.values import Guard
 from retinue.testing import call
 from tests.core.driver import Story, hand
 from tests.core.driver import call as story_call

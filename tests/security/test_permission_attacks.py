@@ -18,8 +18,9 @@ from retinue import Agent, Caller, Capabilities, NotFound, Orders, Refused, Reti
 from retinue.core import permissions as permits
 from retinue.core.events import Answered, Asked, Decided, Narrowed
 from retinue.core.history import History
+from retinue.core.messages import Assistant, Call, Result
 from retinue.core.state import Asking, Question, Working
-from retinue.core.values import Assistant, Budget, Call, Grant, Guard, Result
+from retinue.core.values import Budget, Grant, Guard
 from retinue.errors import RetinueError
 from retinue.models.base import Request
 from retinue.runtime.conversations import Conversation

@@ -25,20 +25,11 @@ from retinue.core.events import (
     Requested,
     Woke,
 )
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.spec import Order, Orders, Retry, Spec
 from retinue.core.state import Ended, Run, Short, Thinking
 from retinue.core.trees import Trees
-from retinue.core.values import (
-    Assistant,
-    Budget,
-    Call,
-    Capabilities,
-    Definition,
-    ModelInfo,
-    Reply,
-    Rules,
-    Usage,
-)
+from retinue.core.values import Budget, Capabilities, Definition, ModelInfo, Rules, Usage
 
 ROOT = "root"
 FAR = (10**17, 10**13, 10**10, 10**8)

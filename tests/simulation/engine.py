@@ -30,10 +30,11 @@ from retinue import (
     tool,
 )
 from retinue.core.events import LimitChanged
+from retinue.core.messages import Assistant, Reply, Result, User
 from retinue.core.state import Asking, Ended
 from retinue.core.tree import Changes
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Delivery, ModelInfo, Reply, Result, User
+from retinue.core.values import Delivery, ModelInfo
 from retinue.models.base import Request
 from retinue.runtime import engine
 from retinue.store.base import Store

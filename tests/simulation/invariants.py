@@ -36,6 +36,7 @@ from retinue.core.events import (
     Requested,
 )
 from retinue.core.ids import digest
+from retinue.core.messages import Assistant, Message, Reply, Result
 from retinue.core.notices import is_known
 from retinue.core.spec import Spec
 from retinue.core.state import (
@@ -54,7 +55,7 @@ from retinue.core.state import (
 )
 from retinue.core.tree import Changes, Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Delivery, Ending, Mail, Message, Reply, Result
+from retinue.core.values import Delivery, Ending, Mail
 from tests.simulation import provenance, script, waits
 
 if TYPE_CHECKING:

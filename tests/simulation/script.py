@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import random
 
+from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
 from retinue.core.values import (
-    Assistant,
     Budget,
-    Call,
     Capabilities,
     Definition,
     Guard,
     Limits,
     ModelInfo,
-    Reply,
     Rules,
     Usage,
 )

@@ -18,10 +18,11 @@ from retinue.agent_files.agent_spec import AgentSpec
 from retinue.config import trust_record
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
+from retinue.core.messages import Message
 from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.task_list import Act
-from retinue.core.values import Capabilities, Definition, Delivery, Mail, Message, ModelInfo, Rules
+from retinue.core.values import Capabilities, Definition, Delivery, Mail, ModelInfo, Rules
 from retinue.host.plan import Plan
 from retinue.sandbox import worktree
 from retinue.tools.builtin import command_record

@@ -13,8 +13,8 @@ import pytest
 
 from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, tool
 from retinue.core.events import ChildEnded, LogEntry, Ordered, Replied, Requested, ToolReturned
+from retinue.core.messages import Message, Result, User
 from retinue.core.spec import Send
-from retinue.core.values import Message, Result, User
 from retinue.models.base import Model, Request
 from retinue.testing import (
     Cassette,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.values import Assistant, Call
+from retinue.core.messages import Assistant, Call
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm import fake_provider as fake_llm
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings, main

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Assistant, Reply, Result, Usage, User
+from retinue.core.messages import Assistant, Reply, Result, User
+from retinue.core.values import Usage
 from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings, ParsedRequest

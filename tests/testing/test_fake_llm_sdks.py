@@ -22,7 +22,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.testing.fake_llm_support import SCHEMA, good, send, tools

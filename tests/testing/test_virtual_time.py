@@ -10,7 +10,7 @@ import pytest
 
 from retinue import Agent, Reply, Retinue, Usage
 from retinue.core.events import Replied
-from retinue.core.values import Assistant
+from retinue.core.messages import Assistant
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Cassette, Scripted, VirtualClock, VirtualLoop, call, run_virtual
 

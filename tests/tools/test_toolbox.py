@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Caller
 from retinue.tools.function import tool

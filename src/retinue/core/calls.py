@@ -21,6 +21,7 @@ from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedC
 from retinue.core.ending import finish, free_slots
 from retinue.core.events import CancelAsked, Composed, Ordered
 from retinue.core.fan_in import Fan
+from retinue.core.messages import Assistant, Call, Result
 from retinue.core.notices import NONE, fill, plain_result
 from retinue.core.provenance import note_on
 from retinue.core.spec import Wait
@@ -40,7 +41,7 @@ from retinue.core.state import (
 )
 from retinue.core.step_context import StepContext, seated
 from retinue.core.turn import await_mail, go_on, post, sooner
-from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Words
+from retinue.core.values import Capabilities, Guard, Mail, Words
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096

@@ -10,7 +10,8 @@ from functools import lru_cache
 import msgspec
 
 from retinue.core import permissions as permits
-from retinue.core.values import Call, Capabilities, Guard
+from retinue.core.messages import Call
+from retinue.core.values import Capabilities, Guard
 
 SETS = ("tools", "agents", "models", "read", "write", "hosts", "env", "announce", "comms")
 PATHS = ("read", "write")

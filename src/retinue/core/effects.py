@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from retinue.core.messages import Call
 from retinue.core.spec import Lane
-from retinue.core.values import Call, Ending, Usage, Value
+from retinue.core.values import Ending, Usage, Value
 
 Purpose = Literal["turn", "final", "grace", "summary", "announce", "compact"]
 

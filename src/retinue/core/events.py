@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.core.cache_figures import Tag
+from retinue.core.messages import Call, Image, Reply
 from retinue.core.spec import Base, Order, Orders
 from retinue.core.values import (
-    Call,
     Capabilities,
     Definition,
     Grant,
-    Image,
     Mail,
     ModelInfo,
-    Reply,
     Restart,
     Rules,
     Usage,

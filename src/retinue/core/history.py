@@ -15,7 +15,7 @@ from typing import overload
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
-from retinue.core.values import Assistant, Call, Message, Result, User
+from retinue.core.messages import Assistant, Call, Message, Result, User
 
 MISSING = (
     "No result was recorded: the call was interrupted before it finished. "

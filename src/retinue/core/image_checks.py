@@ -10,7 +10,8 @@ import struct
 
 from msgspec.structs import replace
 
-from retinue.core.values import Image, Value
+from retinue.core.messages import Image
+from retinue.core.values import Value
 
 MAX_BYTES = 20 << 20
 MAX_SIDE = 16_384

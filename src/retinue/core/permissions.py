@@ -15,7 +15,8 @@ import msgspec
 
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.ids import digest
-from retinue.core.values import MODES, Call, Capabilities, Grant, Guard, Value
+from retinue.core.messages import Call
+from retinue.core.values import MODES, Capabilities, Grant, Guard, Value
 from retinue.formats.fair_cut import clip
 from retinue.formats.host_names import spelled
 

@@ -22,10 +22,11 @@ from retinue.core.capabilities import gate
 from retinue.core.children import stale
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted
 from retinue.core.ids import digest
+from retinue.core.messages import Call, Result
 from retinue.core.spawn import cannot_write
 from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
 from retinue.core.step_context import StepContext
-from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
+from retinue.core.values import Grant, Guard, Mail, Usage
 from retinue.formats.fair_cut import clip
 
 TEXT = 4_000

@@ -11,6 +11,7 @@ from retinue.core.calls import dispatch
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest
+from retinue.core.messages import Reply, User
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
 from retinue.core.step_context import StepContext, idle, seated, weight
@@ -26,7 +27,7 @@ from retinue.core.turn import (
     think,
     why_no_more,
 )
-from retinue.core.values import MOST_TOKENS, Artifact, Reply, Usage, User
+from retinue.core.values import MOST_TOKENS, Artifact, Usage
 from retinue.formats.fair_cut import clip
 
 TOO_LONG = ("context_exhausted", "too_large")

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from retinue.core.calls import close_recovered, settle, start_tool, start_woken, wake
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
+from retinue.core.messages import Result
 from retinue.core.state import Calls, Run, Thinking, Waiting
 from retinue.core.step_context import StepContext
 from retinue.core.suspects import is_guilty, is_in_flight, weigh
 from retinue.core.tree import Tree
-from retinue.core.values import Result
 
 UNKNOWN = (
     "Interrupted by a restart: this call may or may not have taken effect. "

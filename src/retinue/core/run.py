@@ -66,6 +66,7 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.messages import Result
 from retinue.core.notices import fill
 from retinue.core.reply import abandon, take_failure, take_reply
 from retinue.core.restarts import again, out_of_time, recover_calls, stop_recovery, waited_too_long
@@ -84,7 +85,7 @@ from retinue.core.state import (
 )
 from retinue.core.step_context import StepContext, seated
 from retinue.core.turn import next_turn, post, think, try_again
-from retinue.core.values import Artifact, Result
+from retinue.core.values import Artifact
 from retinue.errors import Refused
 
 

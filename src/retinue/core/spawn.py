@@ -14,13 +14,14 @@ from retinue.core.budget_shares import shares
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import run_id
+from retinue.core.messages import User
 from retinue.core.price_tags import tagged
 from retinue.core.spec import DRAWN, Base, Order, Send, Slot, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Stopping, Waiting, Working
 from retinue.core.step_context import StepContext, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
-from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail, User
+from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail
 from retinue.errors import Refused
 from retinue.formats.money import money
 

@@ -10,17 +10,8 @@ from typing import Literal
 
 from retinue.core.cache_figures import Cached
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.values import (
-    Artifact,
-    Call,
-    Capabilities,
-    Ending,
-    Grant,
-    Helpers,
-    Usage,
-    Value,
-    Work,
-)
+from retinue.core.messages import Call
+from retinue.core.values import Artifact, Capabilities, Ending, Grant, Helpers, Usage, Value, Work
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)

@@ -8,21 +8,13 @@ from msgspec.structs import replace
 from retinue.core.effects import Deliver, Effect
 from retinue.core.events import RunEvent
 from retinue.core.ids import digest
+from retinue.core.messages import Assistant, Message
 from retinue.core.notices import of_parent
 from retinue.core.shared import Shared
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.tree import Tree
-from retinue.core.values import (
-    Assistant,
-    Capabilities,
-    Definition,
-    Delivery,
-    Message,
-    ModelInfo,
-    Rules,
-    Words,
-)
+from retinue.core.values import Capabilities, Definition, Delivery, ModelInfo, Rules, Words
 from retinue.formats.fair_cut import clip
 
 NO_WORDS = Words()

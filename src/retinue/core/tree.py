@@ -25,6 +25,7 @@ from retinue.core.events import CancelAsked, LogEntry, Posted, RunEvent
 from retinue.core.fan_in import FanIn
 from retinue.core.lanes import Lanes
 from retinue.core.ledger import Ledger
+from retinue.core.messages import Call, Message
 from retinue.core.permissions import Ruling, rule_on
 from retinue.core.shared import Shared
 from retinue.core.spec import Lane, Spec
@@ -39,16 +40,7 @@ from retinue.core.state import (
     limit_asked,
     questions_of,
 )
-from retinue.core.values import (
-    Call,
-    Capabilities,
-    Definition,
-    Delivery,
-    Guard,
-    Mail,
-    Message,
-    ModelInfo,
-)
+from retinue.core.values import Capabilities, Definition, Delivery, Guard, Mail, ModelInfo
 
 BEGUN = (CallModel, CallTool, Compose)
 """Effects that an `Abort` calls off."""

@@ -14,11 +14,12 @@ from retinue.core.ending import finish, free_slots
 from retinue.core.hold_request import GO, HoldRequest, Verdict
 from retinue.core.ids import digest
 from retinue.core.limit_questions import needed_more, question_id, question_text
+from retinue.core.messages import User
 from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
 from retinue.core.state import NEW_CALL, NOTHING, Amounts, Kept, Run, Short, Thinking, Waiting
 from retinue.core.step_context import StepContext, size, weight
-from retinue.core.values import Mail, User
+from retinue.core.values import Mail
 from retinue.formats.fair_cut import clip
 
 LAST_TURN = (

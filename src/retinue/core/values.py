@@ -36,54 +36,6 @@ MOST_TOKENS = 1 << 31
 fit into 64 bits."""
 
 
-class Call(Value):
-    """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the
-    toolbox."""
-
-    id: str
-    name: str
-    args: str = "{}"
-
-
-class Image(Value):
-    """A picture in a message: its bytes in base64."""
-
-    media_type: str
-    data: str
-
-
-class User(Value, tag="user", tag_field="role"):
-    """A message to the model. `sender` is set by the runtime: "" for whoever started the run."""
-
-    text: str
-    sender: str = ""
-    images: tuple[Image, ...] = ()
-    kind: Literal["task", "mail", "news", "note", "nudge", "summary"] = "task"
-
-
-class Assistant(Value, tag="assistant", tag_field="role"):
-    """A reply of the model. `opaque` keeps provider fields that must go back byte for byte."""
-
-    text: str = ""
-    calls: tuple[Call, ...] = ()
-    opaque: str = ""
-
-
-class Result(Value, tag="tool", tag_field="role"):
-    """The result of one call. Results stand in order of completion; a codec may sort them.
-    `denied`: a rule or a person did not permit the call."""
-
-    call_id: str
-    text: str
-    name: str = ""
-    error: bool = False
-    denied: bool = False
-    images: tuple[Image, ...] = ()
-
-
-Message = User | Assistant | Result
-
-
 class Artifact(Value):
     """Bytes kept outside the conversation: a whole output behind a cut one, or a file a run
     made."""
@@ -367,16 +319,6 @@ class Ending(Value):
     by: Who = ""
     along: str = ""
     helpers: Helpers = Helpers()
-
-
-class Reply(Value):
-    """One whole answer of a model: what it said, what it cost, why it stopped, which model it
-    really was."""
-
-    message: Assistant
-    usage: Usage = Usage()
-    stop: Literal["end", "calls", "length", "refusal"] = "end"
-    model: str = ""
 
 
 class Limits(Value):

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from retinue.core.messages import Reply
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.values import ModelInfo, Reply
+from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError
 from retinue.models.base import Model, Request
 from retinue.models.brought_keys import with_command

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retinue.core.events import LogEntry, Replied
-from retinue.core.values import Assistant, Message
+from retinue.core.messages import Assistant, Message
 from retinue.host.requests import MessageAdded
 from retinue.store.base import Row
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from retinue.core.events import ChildEnded, Requested
+from retinue.core.messages import Message
 from retinue.core.state import Ended
-from retinue.core.values import Message
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.project_paths import ProjectPaths

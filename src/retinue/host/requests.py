@@ -12,8 +12,9 @@ import msgspec
 
 from retinue.core import values
 from retinue.core.events import LogEntry
+from retinue.core.messages import Message
 from retinue.core.spec import Spec
-from retinue.core.values import Message, Value
+from retinue.core.values import Value
 from retinue.host.plan import Plan
 from retinue.store.base import Row
 

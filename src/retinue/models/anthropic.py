@@ -14,17 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
-from retinue.core.values import (
-    Assistant,
-    Call,
-    Image,
-    Message,
-    Reply,
-    Result,
-    ToolSchema,
-    Usage,
-    User,
-)
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import SseParser

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from msgspec.json import Encoder
 from msgspec.structs import replace
 
+from retinue.core.messages import Reply
 from retinue.core.redaction import Redactor
-from retinue.core.values import Reply, Usage
+from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.decompress import MAX_BODY, unpacker
 from retinue.models import machine_limits as machine

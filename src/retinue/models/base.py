@@ -9,7 +9,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from retinue.core.effects import Purpose
-from retinue.core.values import Message, ModelInfo, Reply, ToolSchema, Usage
+from retinue.core.messages import Message, Reply
+from retinue.core.values import ModelInfo, ToolSchema, Usage
 
 NOTHING = Usage()
 

@@ -13,16 +13,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from retinue.core.arguments import is_deep
-from retinue.core.values import (
-    MOST_TOKENS,
-    Assistant,
-    Message,
-    Reply,
-    Result,
-    ToolSchema,
-    Usage,
-    Value,
-)
+from retinue.core.messages import Assistant, Message, Reply, Result
+from retinue.core.values import MOST_TOKENS, ToolSchema, Usage, Value
 from retinue.errors import ModelError
 
 Effort = Literal["", "minimal", "low", "medium", "high"]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from retinue.core.values import ModelInfo, Reply
+from retinue.core.messages import Reply
+from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, ModelError
 from retinue.models.base import Model, Request
 

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from retinue.core.history import History, as_history
 from retinue.core.ids import digest
+from retinue.core.messages import Message, Reply
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of_address
-from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
+from retinue.core.values import ModelInfo, ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.attempt import Attempt, short
 from retinue.models.base import Request

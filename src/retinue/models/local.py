@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from retinue.core.ids import digest
-from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.models.base import Request

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from retinue.core.values import Assistant, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Message, Result, User
+from retinue.core.values import ToolSchema
 from retinue.models.base import Request
 from retinue.models.codec import Options, arguments
 from retinue.models.gguf import GgufFacts

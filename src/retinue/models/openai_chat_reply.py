@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from retinue.core.values import MOST_TOKENS, Assistant, Call, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import MOST_TOKENS, Usage
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TOKENS)]
 Named = Annotated[str, msgspec.Meta(min_length=1)]

@@ -14,17 +14,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from retinue.core.values import (
-    Assistant,
-    Call,
-    Image,
-    Message,
-    Reply,
-    Result,
-    ToolSchema,
-    Usage,
-    User,
-)
+from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.sse import SseParser
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for

@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import Request
 
 Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from retinue.core.history import Conversation, History
 from retinue.core.image_checks import Looks, in_words, look
-from retinue.core.values import Assistant, Image, Message, Result, User
+from retinue.core.messages import Assistant, Image, Message, Result, User
 from retinue.errors import ModelError
 from retinue.models.codec import Codec, Options
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from retinue.core.values import ModelInfo, Reply, Usage
+from retinue.core.messages import Reply
+from retinue.core.values import ModelInfo, Usage
 
 BYTES_PER_TOKEN = 4
 ADDED = 16_384

@@ -5,8 +5,8 @@ from __future__ import annotations
 from weakref import WeakValueDictionary
 
 from retinue.core.history import Conversation
+from retinue.core.messages import Message, Result
 from retinue.core.spec import Base, Spec
-from retinue.core.values import Message, Result
 from retinue.store.base import Store
 
 

@@ -43,11 +43,12 @@ from retinue.core.history import History
 from retinue.core.ids import moment
 from retinue.core.image_checks import taken_in
 from retinue.core.limit_questions import with_budget_of_now
+from retinue.core.messages import Reply
 from retinue.core.notices import plain_page
 from retinue.core.redaction import Stream
 from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
-from retinue.core.values import Reply, ToolSchema, Work, checked
+from retinue.core.values import ToolSchema, Work, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from retinue.core.children import child_outcome
 from retinue.core.events import OpenCall
 from retinue.core.fan_in import FanIn, fan_of
+from retinue.core.messages import Assistant, Message
 from retinue.core.spec import Spec
 from retinue.core.state import Ended, Queued, Run, Short, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Assistant, Message, Restart
+from retinue.core.values import Restart
 from retinue.store.base import Row, Snapshot
 
 

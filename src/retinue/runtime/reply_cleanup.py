@@ -6,8 +6,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
+from retinue.core.messages import Reply
 from retinue.core.redaction import Redactor
-from retinue.core.values import Reply
 from retinue.formats.safe_text import clean
 
 

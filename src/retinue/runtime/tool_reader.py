@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from retinue.core.messages import Message
 from retinue.core.spec import Spec
 from retinue.core.state import Run
-from retinue.core.values import Message
 from retinue.errors import ConfigError
 from retinue.store.base import Row
 from retinue.tools.base import Kin, Tool

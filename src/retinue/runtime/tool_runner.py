@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
+from retinue.core.messages import Call
 from retinue.core.spec import Spec
-from retinue.core.values import Call, Restart, ToolSchema
+from retinue.core.values import Restart, ToolSchema
 from retinue.sandbox.worktree import BranchDiff
 from retinue.tools.base import Caller, Returned, Tool
 

@@ -19,17 +19,9 @@ import msgspec
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
+from retinue.core.messages import Assistant, Message, Reply
 from retinue.core.spec import Orders
-from retinue.core.values import (
-    Assistant,
-    Message,
-    ModelInfo,
-    Reply,
-    Restart,
-    ToolSchema,
-    Usage,
-    Value,
-)
+from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.testing.virtual_clock import VirtualLoop

@@ -15,11 +15,12 @@ from retinue.core.answer_layout import Laid, fit
 from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import moment, run_id
+from retinue.core.messages import Call, Image, Message
 from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
 from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
-from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
+from retinue.core.values import Capabilities, Restart, ToolSchema, Value
 from retinue.errors import RetinueError
 from retinue.sandbox.open_directories import OpenDirectory, real_paths
 from retinue.sandbox.private_paths import NOTHING, Private

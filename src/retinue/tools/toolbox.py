@@ -8,8 +8,9 @@ from typing import Any
 from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
+from retinue.core.messages import Call
 from retinue.core.spec import Order, Spec
-from retinue.core.values import Call, Restart, ToolSchema
+from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox.worktree import BranchDiff

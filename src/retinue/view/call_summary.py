@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retinue.core import arguments
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.formats.safe_text import one_line
 
 _BUILTIN = {

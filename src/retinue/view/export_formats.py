@@ -19,7 +19,7 @@ from retinue.core.events import (
     Replied,
     ToolReturned,
 )
-from retinue.core.values import Assistant, Message, Result
+from retinue.core.messages import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
 from retinue.host.requests import Stepped

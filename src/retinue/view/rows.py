@@ -27,6 +27,7 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.messages import Call
 from retinue.core.spec import Spec
 from retinue.core.state import (
     Asking,
@@ -41,7 +42,7 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
-from retinue.core.values import NANOS_PER_USD, Call, ModelInfo
+from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.view import states as phrases
 from retinue.view.fan_out_costs import FanOuts

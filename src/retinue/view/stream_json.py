@@ -11,9 +11,10 @@ from typing import Any
 
 from retinue.core import arguments
 from retinue.core.events import Asked, ModelFailed, Replied
+from retinue.core.messages import Assistant, Message, Result
 from retinue.core.spec import Spec
 from retinue.core.state import Ended
-from retinue.core.values import Assistant, Message, Result, Usage, Value
+from retinue.core.values import Usage, Value
 from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
 from retinue.outcomes import state_word
 from retinue.steps import TreeRecord

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from retinue.core.values import Assistant, Call, Message, Result
+from retinue.core.messages import Assistant, Call, Message, Result
 from retinue.formats.safe_text import one_line
 
 KEEP = 200

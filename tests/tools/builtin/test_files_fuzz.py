@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.tools.base import Answer
 from retinue.tools.toolbox import Toolbox
 from tests.tools.builtin.filecase import TOOLS, a_caller, tree

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from retinue import Agent, Capabilities, Retinue
-from retinue.core.values import Reply, Result
+from retinue.core.messages import Reply, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted
 from retinue.testing import call as wants

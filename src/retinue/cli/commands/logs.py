@@ -10,7 +10,7 @@ import msgspec
 
 from retinue.cli.context import CommandContext, Duration, common, out, pass_door
 from retinue.cli.run_argument import run_argument
-from retinue.core.values import Assistant, Message, Result
+from retinue.core.messages import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from retinue.core.arguments import is_deep
-from retinue.core.values import Assistant, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Message, Result, User
+from retinue.core.values import ToolSchema
 
 CUT = re.compile(
     r"\[cut: \d+ of (\d+) characters are not shown(?:; the whole is in artifact (\w+))?\]\s*\Z"

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal
 
-from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import Request
 from retinue.models.explorer.child_report import ROOM, encode
 from retinue.models.explorer.compare_job import compare_job, side

@@ -13,8 +13,9 @@ import msgspec
 
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
+from retinue.core.messages import Message
 from retinue.core.task_list import Noted
-from retinue.core.values import Delivery, Message
+from retinue.core.values import Delivery
 from retinue.errors import StoreError
 from retinue.store.base import Row, Snapshot, Space, Summary
 from retinue.store.sqlite.database_file import connect

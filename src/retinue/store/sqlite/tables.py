@@ -15,6 +15,7 @@ import msgspec
 
 from retinue.core.account import Account
 from retinue.core.events import LogEntry, Requested
+from retinue.core.messages import Message
 from retinue.core.spec import Spec
 from retinue.core.state import (
     Asking,
@@ -29,7 +30,7 @@ from retinue.core.state import (
 )
 from retinue.core.task_list import Act
 from retinue.core.tree import Changes
-from retinue.core.values import Definition, Delivery, Mail, Message, ModelInfo
+from retinue.core.values import Definition, Delivery, Mail, ModelInfo
 from retinue.errors import StoreError
 from retinue.store.artifact_files import names_in
 

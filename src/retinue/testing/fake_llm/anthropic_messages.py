@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.core.image_checks import look
-from retinue.core.values import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
 from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode, seal
 from retinue.testing.fake_llm.strict_checks import NAME, words
 

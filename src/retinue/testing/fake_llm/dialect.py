@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
 
-from retinue.core.values import Assistant, Call, Message, ToolSchema, Usage, User
+from retinue.core.messages import Assistant, Call, Message, User
+from retinue.core.values import ToolSchema, Usage
 from retinue.testing.fake_llm.http_server import HttpRequest
 
 Dialect = Literal["anthropic", "openai_chat", "openai_responses", "gemini"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.testing.fake_llm.dialect import (
     FakeDialect,
     FakeError,

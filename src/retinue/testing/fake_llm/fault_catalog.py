@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from retinue.core.values import Call
+from retinue.core.messages import Call
 from retinue.testing.fake_llm import broken_streams as breaks
 from retinue.testing.fake_llm import error_answers as troubles
 from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, FakeError, FakeReply, encode, loads

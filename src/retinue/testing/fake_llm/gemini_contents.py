@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from retinue.core.image_checks import look
-from retinue.core.values import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
 from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode
 from retinue.testing.fake_llm.strict_checks import words
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
+from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.dialect import (
     CREATED,
     Dialect,

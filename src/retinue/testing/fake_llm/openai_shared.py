@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.core.image_checks import look
-from retinue.core.values import Image, ToolSchema
+from retinue.core.messages import Image
+from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.dialect import FakeError
 from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.strict_checks import (

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.values import Assistant, Call, Reply, Usage, User
+from retinue.core.messages import Assistant, Call, Reply, User
+from retinue.core.values import Usage
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm.dialect import (
     THOUGHT,

@@ -19,10 +19,11 @@ from msgspec import Meta
 from msgspec.json import encode
 
 from retinue.core.ids import digest
+from retinue.core.messages import Call
 from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.values import Call, Restart
+from retinue.core.values import Restart
 from retinue.errors import ConfigError, Refused
 from retinue.formats.safe_text import clean, one_line, several_lines
 from retinue.tools.base import Answer, Caller, Returned, Risk

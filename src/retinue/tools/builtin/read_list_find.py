@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from retinue.core.messages import Image
 from retinue.core.redaction import Redactor
-from retinue.core.values import Image
 from retinue.errors import NotFound, Refused
 from retinue.formats.globs import BadGlob, Globs
 from retinue.sandbox.directory_walk import MAX_DEPTH, Patience, WalkEntry, walk

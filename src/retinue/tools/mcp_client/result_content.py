@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from retinue.core.image_checks import look_at
-from retinue.core.values import Image
+from retinue.core.messages import Image
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean, one_line
 from retinue.tools.base import Answer

@@ -10,8 +10,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from retinue.core.answer_layout import Laid, Long, Sheet
+from retinue.core.messages import Assistant, Message, Result
 from retinue.core.spec import Base, Context, Orders, Send
-from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
+from retinue.core.values import ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema

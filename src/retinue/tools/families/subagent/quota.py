@@ -10,8 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from retinue.core.messages import Assistant, Message, Result
 from retinue.core.state import Working
-from retinue.core.values import Assistant, Budget, Message, Result
+from retinue.core.values import Budget
 from retinue.tools.base import Caller, Kin
 from retinue.tools.families.base import CallComplaint, looking
 from retinue.tools.families.family_states import ending_of
