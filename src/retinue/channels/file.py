@@ -20,7 +20,7 @@ import msgspec
 from retinue.channels.recent_keys import RecentKeys
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
-from retinue.sandbox.open_beneath import make_real
+from retinue.sandbox.open_beneath import make_real, sync_folder
 
 KEPT = 100_000
 FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -117,7 +117,7 @@ class JsonLines:
 
     def _opened(self) -> int:
         folder, name = os.path.split(self._path)
-        above = _make_folder(folder)
+        above = make_real(folder, 0o700, durable=True)
         try:
             fd = os.open(name, FLAGS, 0o600, dir_fd=above)
         finally:
@@ -132,7 +132,7 @@ class JsonLines:
         now = os.fstat(fd)
         if self._file != (now.st_dev, now.st_ino):
             # Whoever made it may have been killed before its name was on the disk.
-            _sync(os.path.dirname(self._path))
+            sync_folder(os.path.dirname(self._path))
             self._file, self._read = (now.st_dev, now.st_ino), 0
         elif now.st_size < self._read:
             self._read = 0
@@ -171,23 +171,3 @@ def _lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _make_folder(path: str) -> int:
-    """A folder for its owner alone, open; durable, as are those above it that had to be made."""
-    missing, here = [], path
-    while not os.path.lexists(here):
-        here = os.path.dirname(here)
-        missing.append(here)
-    fd = make_real(path, 0o700)
-    for above in reversed(missing):
-        _sync(above)
-    return fd
-
-
-def _sync(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

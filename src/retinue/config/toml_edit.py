@@ -16,6 +16,8 @@ from retinue.config.layers import Kind, read_layer
 from retinue.config.problems import ConfigProblems
 from retinue.errors import ConfigError
 from retinue.formats.toml_positions import KeyPositions, KeySpan, dotted, quoted
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.regular_file import lock
 
 BOM = b"\xef\xbb\xbf"
@@ -30,7 +32,7 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
             "hand."
         )
     folder = os.path.dirname(path)
-    _make_folder(folder)
+    make_folder(folder)
     with _locked(folder):
         old = read_bytes(path) if os.path.lexists(path) else b""
         mark = BOM if old.startswith(BOM) else b""
@@ -149,15 +151,6 @@ def _with(data: dict[str, Any], key: tuple[str, ...], value: Any) -> dict[str, A
     return None if made is None else {**data, head: made}
 
 
-def _make_folder(folder: str) -> None:
-    if not os.path.isdir(folder):
-        above = os.path.dirname(folder)
-        if above and not os.path.isdir(above):
-            _make_folder(above)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-
-
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -171,28 +164,4 @@ def _locked(folder: str) -> Iterator[None]:
 def _replace(path: str, data: bytes) -> None:
     """The file, whole or as it was, with the rights that it had."""
     mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
-    write_whole(path, data, mode)
-
-
-def write_whole(path: str, data: bytes, mode: int) -> None:
-    """Replace a file in one step; when that fails, the old one is still there and nothing else
-    is."""
-    part = f"{path}.part-{os.getpid()}"
-    fd = os.open(
-        part,
-        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-        mode,
-    )
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(fd, mode)
-            os.fsync(fd)
-        os.replace(part, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = path
-        raise
+    write_file(path, data, mode)

@@ -17,10 +17,11 @@ from typing import Literal
 
 import msgspec
 
-from retinue.config.toml_edit import write_whole
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.regular_file import drain, lock, open_regular
 
 VERSION = 1
@@ -233,8 +234,7 @@ class TrustFile:
     def _changing(self) -> Iterator[_Book]:
         """What the file says by now, under a lock; written whole afterwards."""
         folder = os.path.dirname(self.path)
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o700, exist_ok=True)
+        make_folder(folder)
         fd = os.open(
             self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
@@ -242,7 +242,7 @@ class TrustFile:
             lock(fd)
             book = self._read()
             yield book
-            write_whole(
+            write_file(
                 self.path,
                 msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n",
                 0o600,

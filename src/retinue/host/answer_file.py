@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 
 from retinue.errors import ConfigError, RetinueError
+from retinue.sandbox.atomic_write import umask, write_file
 from retinue.sandbox.open_beneath import make_real
 from retinue.sandbox.protected_paths import kernels
-
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def settled(path: str, cwd: str) -> str:
@@ -36,7 +34,8 @@ def write(target: str, text: str) -> None:
     try:
         fd = make_real(folder)
         try:
-            _replace(fd, name, text if text.endswith("\n") else text + "\n")
+            data = (text if text.endswith("\n") else text + "\n").encode()
+            write_file(name, data, 0o666 & ~umask(), durable=False, dir_fd=fd)
         finally:
             os.close(fd)
     except OSError as error:
@@ -45,14 +44,3 @@ def write(target: str, text: str) -> None:
             "show` has the answer. A "
             "link that appeared on the way there since the command was given is not followed."
         ) from None
-
-
-def _replace(dir_fd: int, name: str, text: str) -> None:
-    part = f".{name[:200]}.{secrets.token_hex(8)}"
-    try:
-        with open(os.open(part, NEW, 0o666, dir_fd=dir_fd), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.rename(part, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part, dir_fd=dir_fd)

@@ -24,8 +24,9 @@ from retinue.errors import ConfigError
 from retinue.host.keys import KeyedCatalog
 from retinue.host.mcp_pool import McpPool
 from retinue.host.plan import Plan
-from retinue.host.project_paths import private_directory, write_private
+from retinue.host.project_paths import private_directory
 from retinue.runtime.secret_filter import clean_value
+from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.regular_file import read_small
 from retinue.tools.base import Caller, Returned
 from retinue.tools.families.profiles import family, settings_of
@@ -165,11 +166,11 @@ class AgentBuilder:
         if not self._folder:
             return
         private_directory(self._folder)
-        path, text = self._path(plan.stamp), msgspec.json.encode(plan).decode()
+        path, data = self._path(plan.stamp), msgspec.json.encode(plan)
         with contextlib.suppress(OSError):
-            if read_small(path, MOST_BYTES) == text.encode():
+            if read_small(path, MOST_BYTES) == data:
                 return
-        write_private(path, text)
+        write_file(path, data)
 
     def _read(self, stamp: str) -> Plan | None:
         if not self._folder:

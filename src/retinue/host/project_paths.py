@@ -18,6 +18,8 @@ from retinue.config.user_folders import (
     state_home,
 )
 from retinue.errors import ConfigError
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.private_paths import refuse_links
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
     "private_directory",
     "project_root",
     "state_home",
-    "write_private",
 ]
 
 MARKS = (".git", ".retinue")
@@ -147,7 +148,7 @@ def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: boo
     if is_project:
         label = os.path.join(os.path.dirname(places.store), "project.json")
         if not os.path.exists(label):
-            write_private(label, json.dumps({"root": places.root}) + "\n")
+            write_file(label, json.dumps({"root": places.root}).encode() + b"\n")
     else:
         note_store(environ, places.store)
 
@@ -156,38 +157,13 @@ def private_directory(path: str, *, strict: bool = False) -> None:
     """Make a directory, and those above it that are missing, with rights for nobody else. A
     directory that is there already is left as it is, unless `strict`: then it must be ours
     alone."""
-    missing = []
-    here = path
-    while here and not os.path.isdir(here):
-        missing.append(here)
-        here = os.path.dirname(here)
-    for folder in reversed(missing):
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            continue
+    make_folder(path)
     if strict:
         found = os.stat(path)
         if found.st_uid != os.getuid():
             raise ConfigError(f"{path} belongs to somebody else: choose another place with --store")
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, 0o700)
-
-
-def write_private(path: str, text: str) -> None:
-    """A file for its owner alone, whole or not there."""
-    part = f"{path}.part-{os.getpid()}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
 
 
 def every_store(environ: Mapping[str, str]) -> list[str]:

@@ -7,18 +7,56 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from retinue.errors import Refused
-from retinue.sandbox.file_location import FileLocation
+from retinue.sandbox.open_beneath import sync_folder
+
+if TYPE_CHECKING:  # commands that start fast write files too, and see no workspace
+    from retinue.sandbox.file_location import FileLocation
 
 SUFFIX = ".retinue-draft"
 N_LOCKS = 64
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _LOCKS = tuple(threading.Lock() for _ in range(N_LOCKS))
+
+
+def write_file(
+    path: str | os.PathLike[str],
+    data: bytes,
+    mode: int = 0o600,
+    *,
+    durable: bool = True,
+    drafts: str = "",
+    dir_fd: int | None = None,
+) -> None:
+    """Replace a file of ours in one step: when that fails, the old one is still there and nothing
+    else is. A link in its place is replaced, not followed. `durable` outlives a loss of power;
+    `drafts` is a folder of the same file system for what is half written."""
+    path = os.fspath(path)
+    folder = os.path.dirname(path)
+    draft = os.path.join(drafts or folder, f".{os.urandom(8).hex()}{SUFFIX}")
+    fd = os.open(draft, NEW, 0o600, dir_fd=dir_fd)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(fd, mode)
+            if durable:
+                os.fsync(fd)
+        os.rename(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=dir_fd)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path
+        raise
+    if durable:
+        sync_folder(folder, dir_fd=dir_fd)
 
 
 @contextlib.contextmanager
@@ -43,11 +81,10 @@ class PendingWrite:
         self, spot: FileLocation, data: bytes, tag: str = "", like: os.stat_result | None = None
     ) -> None:
         self.spot = spot
-        self.name = f".{prefix(tag)}{secrets.token_hex(8)}{SUFFIX}"
+        self.name = f".{prefix(tag)}{os.urandom(8).hex()}{SUFFIX}"
         spot.check()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = os.open(self.name, flags, 0o600, dir_fd=spot.dir_fd)
+            fd = os.open(self.name, NEW, 0o600, dir_fd=spot.dir_fd)
         except OSError as error:
             raise _unwritten(spot, error) from None
         try:

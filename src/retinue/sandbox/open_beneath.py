@@ -53,9 +53,9 @@ def open_real(path: str) -> int:
         os.close(top)
 
 
-def make_beneath(top: int, path: str, mode: int = 0o777) -> int:
+def make_beneath(top: int, path: str, mode: int = 0o777, *, durable: bool = False) -> int:
     """A directory below an open one, made where it is missing: from one open directory to the next,
-    none of them reached by a link."""
+    none of them reached by a link. `durable`: those that are made outlive a loss of power."""
     fd = os.dup(top)
     try:
         for part in (p for p in path.split("/") if p not in ("", ".")):
@@ -65,6 +65,8 @@ def make_beneath(top: int, path: str, mode: int = 0o777) -> int:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, mode, dir_fd=fd)
                 below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                if durable:
+                    sync_folder(".", dir_fd=fd)
             os.close(fd)
             fd = below
     except BaseException:
@@ -73,13 +75,29 @@ def make_beneath(top: int, path: str, mode: int = 0o777) -> int:
     return fd
 
 
-def make_real(path: str, mode: int = 0o777) -> int:
+def make_real(path: str, mode: int = 0o777, *, durable: bool = False) -> int:
     """The same by a real path."""
     top = os.open("/", DIRECTORY)
     try:
-        return make_beneath(top, path, mode)
+        return make_beneath(top, path, mode, durable=durable)
     finally:
         os.close(top)
+
+
+def make_folder(path: str) -> None:
+    """A folder of ours and those above it that are missing, durable and for their owner alone. One
+    that is there is left as it is."""
+    if not os.path.isdir(path):
+        os.close(make_real(os.path.realpath(path), 0o700, durable=True))
+
+
+def sync_folder(folder: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
+    """The names in a folder outlive a loss of power."""
+    fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 @lru_cache(maxsize=1)

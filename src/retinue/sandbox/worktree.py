@@ -21,6 +21,7 @@ import msgspec
 from retinue.errors import Refused, RetinueError
 from retinue.sandbox import background_removal as removal
 from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.git_refs import NEW
 from retinue.sandbox.git_repository import MOST_INDEX, Git, Repository, find, opened
 from retinue.sandbox.git_stage import stage
@@ -134,9 +135,7 @@ class Worktrees:
 
     def _keep(self, run: str, note: _Note) -> _Note:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self.folder / f"{run}.new"
-        new.write_bytes(msgspec.json.encode(note))
-        os.replace(new, self.folder / f"{run}.json")
+        write_file(self.folder / f"{run}.json", msgspec.json.encode(note), durable=False)
         return note
 
     async def _plan(self, run: str, source: str) -> _Note:

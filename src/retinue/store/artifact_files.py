@@ -16,6 +16,8 @@ from threading import Lock
 
 from retinue.core.values import Artifact
 from retinue.errors import NotFound, StoreCorrupt, StoreError, StoreFull
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_folder, sync_folder
 from retinue.sandbox.regular_file import open_regular
 
 SAFE_SECONDS = 3_600.0
@@ -75,9 +77,9 @@ class Artifacts:
         try:
             if _has_size(path, len(data)):
                 os.utime(path)
+                sync_folder(os.path.dirname(path))
             else:
                 self._write(path, data)
-            _sync(os.path.dirname(path))
         except OSError as error:
             text = (
                 f"an artifact of {len(data)} bytes could not be written below {self.folder} "
@@ -184,13 +186,13 @@ class Artifacts:
                 path = target._path(name)
                 if os.path.exists(path):
                     continue
-                _make_folder(os.path.dirname(path))
+                make_folder(os.path.dirname(path))
                 try:
                     os.link(self._path(name), path)
                 except OSError:  # another file system, or one without links
                     target.put(self.get(name, 0, None))
                 else:
-                    _sync(os.path.dirname(path))
+                    sync_folder(os.path.dirname(path))
         except OSError as error:
             raise StoreError(
                 f"the artifacts could not be copied to {folder} ({error.strerror})."
@@ -208,19 +210,9 @@ class Artifacts:
 
     def _write(self, path: str, data: bytes) -> None:
         new = os.path.join(self.folder, "new")
-        _make_folder(new)
-        _make_folder(os.path.dirname(path))
-        part = os.path.join(new, f"{os.getpid()}-{next(_numbers)}")
-        try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(part, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-            raise
+        make_folder(new)
+        make_folder(os.path.dirname(path))
+        write_file(path, data, drafts=new)
 
 
 def _has_size(path: str, size: int) -> bool:
@@ -228,23 +220,3 @@ def _has_size(path: str, size: int) -> bool:
         return os.stat(path).st_size == size
     except FileNotFoundError:
         return False
-
-
-def _make_folder(path: str) -> None:
-    """A folder for its owner alone, durable, as are those above it that had to be made."""
-    if os.path.isdir(path):
-        return
-    above = os.path.dirname(path)
-    if above:
-        _make_folder(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    _sync(above or ".")
-
-
-def _sync(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from retinue.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+from retinue.sandbox.open_beneath import sync_folder
 from retinue.sandbox.private_paths import refuse_links
 from retinue.store.sqlite.migration_steps import STEPS
 from retinue.store.sqlite.sqlite_errors import busy, open_error
@@ -153,7 +154,7 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         epoch = _next_epoch(db, path)
         # A copy of the file alone must know what it is, and that it is one.
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        sync_folder(path)
+        sync_folder(os.path.dirname(path))
         return db, epoch
     except StoreError:
         db.close(True)
@@ -271,13 +272,4 @@ def _place(part: str, target: str) -> None:
         raise
     except OSError:  # a file system without hard links
         os.rename(part, target)
-    sync_folder(target)
-
-
-def sync_folder(path: str) -> None:
-    """Make the entry of `path` in its folder durable."""
-    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(os.path.dirname(target))

@@ -18,7 +18,9 @@ from retinue.errors import Refused
 from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import several_lines
 from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.base import CommandExit
+from retinue.sandbox.open_beneath import sync_folder
 from retinue.sandbox.regular_file import open_regular, read_small
 
 T = TypeVar("T")
@@ -72,11 +74,11 @@ class CommandRecord:
             raise Refused(
                 "call", "this call was started before; it is not started twice."
             ) from None
-        _write(self.folder / "start.json", msgspec.json.encode(start))
+        write_file(self.folder / "start.json", msgspec.json.encode(start), durable=False)
         self._file = os.open(
             self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        _sync(self.folder.parent)
+        sync_folder(self.folder.parent)
 
     def write(self, data: bytes) -> None:
         room = KEPT - self.n_bytes
@@ -101,8 +103,8 @@ class CommandRecord:
         self._drop_file()
         with contextlib.suppress(OSError):
             if self.n_bytes > KEPT:
-                _write(self.folder / "tail", bytes(self._tail[-TAIL:]))
-            _write(self.folder / "end.json", msgspec.json.encode(end), durable=True)
+                write_file(self.folder / "tail", bytes(self._tail[-TAIL:]), durable=False)
+            write_file(self.folder / "end.json", msgspec.json.encode(end))
         return end
 
     def discard(self) -> None:
@@ -203,26 +205,6 @@ def forget_old(parent: Path, seconds: float) -> None:
             with contextlib.suppress(OSError):
                 if time.time() - folder.stat().st_mtime > seconds:
                     folders.remove(folder)
-
-
-def _write(path: Path, data: bytes, *, durable: bool = False) -> None:
-    draft = path.with_suffix(".draft")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, data)
-        if durable:
-            os.fdatasync(fd)
-    finally:
-        os.close(fd)
-    os.replace(draft, path)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +18,8 @@ from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import json_text, reveal
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.regular_file import lock, open_regular
 
 VERSION = 1
@@ -172,7 +173,7 @@ class Approvals:
         if self.path is None:
             yield
             return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(str(self.path.parent))
         fd = os.open(
             self.path.with_name(f".{self.path.name}.lock"),
             os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
@@ -188,16 +189,6 @@ class Approvals:
 
     def _write(self, path: Path) -> None:
         data = msgspec.json.encode(_File(version=VERSION, servers=self._servers), order="sorted")
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        write_file(path, data)
         about = path.stat()
         self._stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
