@@ -11,10 +11,10 @@ from typing import Any
 from common import FINAL, PARENT_SYSTEM, SYSTEM, Ctx  # type: ignore[import-not-found]
 
 from retinue import Agent, Caller, Orders, Retinue, Rules, tool
+from retinue.core.changes import Changes
 from retinue.core.messages import Assistant, Call, Result, User
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Ended, Run
-from retinue.core.tree import Changes
 from retinue.core.values import Ending, ModelInfo
 from retinue.models.base import Request
 from retinue.models.codec import Options

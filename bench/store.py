@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from retinue.core.tree import Changes
+from retinue.core.changes import Changes
 from retinue.host.listing import RunListing
 from retinue.host.project_paths import ProjectPaths
 from retinue.store.sqlite.sqlite_store import SqliteStore

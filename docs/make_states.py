@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot, Purpose
 from retinue.core.events import (
     Aborted,
@@ -42,7 +43,6 @@ from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.permissions import question_id
 from retinue.core.spec import Lane, Order, Orders
 from retinue.core.state import Ended
-from retinue.core.tree import Changes
 from retinue.core.trees import Trees
 from retinue.core.values import (
     Budget,

@@ -19,7 +19,8 @@ from retinue.core.history import complete_turns
 from retinue.core.ids import run_id
 from retinue.core.messages import Message
 from retinue.core.redaction import Redactor
-from retinue.core.spawn import cannot_write, fork_point
+from retinue.core.run_mail import cannot_write
+from retinue.core.spawn import fork_point
 from retinue.core.spec import Base, Order
 from retinue.core.state import Ended, account_refusal
 from retinue.core.values import Capabilities, Mail, Rules, checked

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from retinue.core.changes import Changes
 from retinue.core.events import CancelAsked, Dropped, Forgotten, Posted, Requested
 from retinue.core.messages import User
 from retinue.core.spec import Base
 from retinue.core.task_list import Added
-from retinue.core.tree import Changes
 from retinue.core.values import Mail, Origin
 from retinue.errors import NotFound, StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from retinue.core.changes import Changes
 from retinue.core.events import Acked, Dropped, Sent
 from retinue.core.spec import Base
-from retinue.core.tree import Changes
 from retinue.core.values import Origin
 from tests.contracts.world import Opening, World, all_of, run_async
 

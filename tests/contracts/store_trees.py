@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from retinue.core.changes import Changes
 from retinue.core.events import CancelAsked, Forgotten
 from retinue.core.spec import Base
-from retinue.core.tree import Changes
 from tests.contracts.world import Opening, World, run_async, texts
 
 

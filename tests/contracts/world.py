@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from retinue.core.changes import Changes
 from retinue.core.events import (
     Aborted,
     AnyEvent,
@@ -22,7 +23,6 @@ from retinue.core.ids import run_id
 from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.spec import Order, Orders
 from retinue.core.state import Run
-from retinue.core.tree import Changes
 from retinue.core.trees import Trees
 from retinue.core.values import Budget, Definition, ModelInfo, Rules, Usage
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from retinue.core.changes import Changes
 from retinue.core.effects import CallTool
-from retinue.core.tree import Changes, Tree
+from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Delivery
 from retinue.runtime import recover

@@ -35,9 +35,9 @@ from retinue import (
     Retry,
     Rules,
 )
+from retinue.core.changes import Changes
 from retinue.core.messages import Reply
 from retinue.core.spec import Order, Send
-from retinue.core.tree import Changes
 from retinue.core.values import Delivery, Restart
 from retinue.errors import Refused, StoreLocked
 from retinue.models.base import Request

@@ -29,10 +29,10 @@ from retinue import (
     Retinue,
     tool,
 )
+from retinue.core.changes import Changes
 from retinue.core.events import LimitChanged
 from retinue.core.messages import Assistant, Reply, Result, User
 from retinue.core.state import Asking, Ended
-from retinue.core.tree import Changes
 from retinue.core.trees import Trees
 from retinue.core.values import Delivery, ModelInfo
 from retinue.models.base import Request

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from retinue.core import capabilities as policy
 from retinue.core.account import UNLIMITED, Account
 from retinue.core.cache_figures import NO_CACHE, Cached
+from retinue.core.changes import Changes
 from retinue.core.effects import (
     Abort,
     AskSlot,
@@ -53,7 +54,7 @@ from retinue.core.state import (
     is_seated,
     questions_of,
 )
-from retinue.core.tree import Changes, Tree
+from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Delivery, Ending, Mail
 from tests.simulation import provenance, script, waits

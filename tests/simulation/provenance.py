@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from retinue.core.changes import Changes
 from retinue.core.ids import digest
 from retinue.core.messages import Message, User
 from retinue.core.notices import is_known, skipped
 from retinue.core.provenance import is_dismissed, tell
-from retinue.core.tree import Changes
 from retinue.core.values import Ending, Mail
 
 if TYPE_CHECKING:

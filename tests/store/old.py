@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from retinue.core.tree import Changes
+from retinue.core.changes import Changes
 from retinue.store.sqlite import database_file as sqlite_open
 from retinue.store.sqlite.tables import TABLES, encode
 from retinue.store.sqlite.tree_logs import link

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.tree import Changes
+from retinue.core.changes import Changes
 from retinue.errors import NotFound, StoreError
 from retinue.store import artifact_files as artifacts
 from retinue.store.sqlite import deletion as sqlite_forget

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from retinue.core.changes import Changes
 from retinue.core.events import Forgotten
 from retinue.core.task_list import Added
-from retinue.core.tree import Changes
 from retinue.errors import NotFound
 from retinue.store.artifact_files import Artifacts
 from retinue.store.sqlite.integrity import verify

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from retinue.core.tree import Changes
+from retinue.core.changes import Changes
 from retinue.errors import StoreCorrupt, StoreError, StoreTooNew
 from tests.contracts.store import World, run_async
 from tests.store.house import contents, filled, opened, overwrite

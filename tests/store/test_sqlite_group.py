@@ -11,7 +11,7 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from retinue.core.tree import Changes
+from retinue.core.changes import Changes
 from retinue.errors import StoreError, StoreFull
 from retinue.store.sqlite import sqlite_store as sqlite
 from retinue.store.sqlite import writer as sqlite_write

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from retinue.core.account import Draw
 from retinue.core.state import NOTHING, Amounts
 
 
@@ -29,3 +30,14 @@ class Verdict(NamedTuple):
 
 
 GO = Verdict("go")
+
+
+def need_at(draw: Draw, ask: HoldRequest, i: int) -> int:
+    """What an account must have for a call; whoever owns the limit must be able to pay a last turn
+    after it."""
+    return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
+
+
+def place_at(draw: Draw, ask: HoldRequest, ticket: int) -> int:
+    """The last turn of whoever owns a limit goes before everybody who draws from it."""
+    return 0 if draw.is_own and ask.is_last else ticket

@@ -38,7 +38,7 @@ from retinue.core.account import (
 )
 from retinue.core.budget_queues import LATEST, BudgetQueues
 from retinue.core.cache_figures import Cached
-from retinue.core.hold_request import GO, HoldRequest, Verdict
+from retinue.core.hold_request import GO, HoldRequest, Verdict, need_at, place_at
 from retinue.core.state import NOTHING, Amounts
 from retinue.core.values import OnLimit
 
@@ -188,9 +188,9 @@ class Ledger:
         found = GO
         for draw in self.draws(id):
             account = draw.account
-            is_late = found is GO and self._is_late(draw, _place(draw, ask, ticket))
+            is_late = found is GO and self._is_late(draw, place_at(draw, ask, ticket))
             for i in draw.amounts:
-                need = _need(draw, ask, i)
+                need = need_at(draw, ask, i)
                 if need and self.left(draw, i) < need:
                     return Verdict("short", account.id, DIMENSIONS[i])
                 if need and found is GO and (is_late or draw.unspent(i) - account.held[i] < need):
@@ -218,7 +218,7 @@ class Ledger:
         if verdict.account != account:
             return True
         draw = next(draw for draw in self.draws(id) if draw.account.id == account)
-        return any(self.left(draw, i, no_grants=True) < _need(draw, ask, i) for i in draw.amounts)
+        return any(self.left(draw, i, no_grants=True) < need_at(draw, ask, i) for i in draw.amounts)
 
     def wait(self, id: str, ask: HoldRequest, ticket: int, verdict: Verdict) -> None:
         """Stand in line at the account that has too little, and at those before it, where the run
@@ -228,7 +228,7 @@ class Ledger:
             self._askers.setdefault(verdict.account, {})[id] = None
         at = []
         for draw in self.draws(id):
-            at.append(((draw.account.id, draw.has_grant), _place(draw, ask, ticket)))
+            at.append(((draw.account.id, draw.has_grant), place_at(draw, ask, ticket)))
             if draw.account.id == verdict.account:
                 break
         self.lines.stand(id, at)
@@ -443,14 +443,3 @@ class Ledger:
                 left[i] = limit - account.spent[i]
         if left != [0, 0, 0, 0]:
             self.release(account.parent, (left[0], left[1], left[2], left[3]))
-
-
-def _need(draw: Draw, ask: HoldRequest, i: int) -> int:
-    """What an account must have for a call; whoever owns the limit must be able to pay a last turn
-    after it."""
-    return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
-
-
-def _place(draw: Draw, ask: HoldRequest, ticket: int) -> int:
-    """The last turn of whoever owns a limit goes before everybody who draws from it."""
-    return 0 if draw.is_own and ask.is_last else ticket

@@ -23,7 +23,7 @@ from retinue.core.children import stale
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted
 from retinue.core.ids import digest
 from retinue.core.messages import Call, Result
-from retinue.core.spawn import cannot_write
+from retinue.core.run_mail import cannot_write
 from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
 from retinue.core.step_context import StepContext
 from retinue.core.values import Grant, Guard, Mail, Usage

@@ -26,7 +26,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core import questions as asking
-from retinue.core import spawn
+from retinue.core import run_mail, spawn
 from retinue.core.admission import queued, short
 from retinue.core.calls import (
     close_call,
@@ -273,7 +273,7 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Ru
     orders = event.orders
     try:
         planned = spawn.plan(run, ctx, event)
-        spawn.check_words(run, ctx, orders.sends, orders.cancels)
+        run_mail.check_words(run, ctx, orders.sends, orders.cancels)
     except Refused as refusal:
         text = (
             orders.refusals.get(refusal.limit)
@@ -289,7 +289,7 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Ru
             event.index,
             Result(call_id=event.call_id, name=event.name, text=text, error=True),
         )
-    spawn.speak(run, ctx, event)
+    run_mail.speak(run, ctx, event)
     calls = replace(calls, pause=calls.pause or orders.pause)
     if planned:
         run = spawn.hire(run, ctx, event, planned)

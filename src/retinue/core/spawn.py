@@ -11,17 +11,17 @@ from retinue.core import capabilities as policy
 from retinue.core import permissions as permits
 from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.budget_shares import shares
-from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
+from retinue.core.events import Enlisted, Ordered
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import run_id
 from retinue.core.messages import User
 from retinue.core.price_tags import tagged
-from retinue.core.spec import DRAWN, Base, Order, Send, Slot, Spec
-from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Stopping, Waiting, Working
+from retinue.core.spec import DRAWN, Base, Order, Slot, Spec
+from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
 from retinue.core.step_context import StepContext, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
-from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail
+from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits
 from retinue.errors import Refused
 from retinue.formats.money import money
 
@@ -387,68 +387,3 @@ def hire(run: Run, ctx: StepContext, event: Ordered, planned: list[tuple[Spec, L
         fan_in.add(event.index, fan)
         fan_in.out += len(planned) if first.join == "turn" else 0
     return replace(run, n_children=run.n_children + len(planned))
-
-
-def check_words(
-    run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]
-) -> None:
-    """Messages go to the parent, to own children and to peers that were permitted; cancels go to
-    own children."""
-    written: dict[str, int] = {}
-    for send in sends:
-        if send.to not in ctx.tree.specs and (
-            ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())
-        ):
-            # a run of another tree: whether it can be reached is seen when the message gets there
-            continue
-        why = cannot_write(ctx.tree, run.id, send.to, written.get(send.to, 0))
-        if why is not None:
-            raise Refused("comms", why)
-        written[send.to] = written.get(send.to, 0) + 1
-    for id in cancels:
-        if ctx.spec.resumes and id not in ctx.tree.specs:
-            continue
-        child = ctx.tree.runs.get(id) if id in ctx.tree.children.get(run.id, ()) else None
-        if child is None or isinstance(child.state, Stopping):
-            raise Refused("cancel", f"{id!r} is not a live child of this run")
-
-
-def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
-    """Why `sender` may not write to `to`, a run of this tree, now, or None. The sender may be of
-    another tree, and the empty one is the user; `more` are on their way."""
-    spec = tree.specs.get(to)
-    if spec is None or not tree.is_live(to):
-        return f"{to!r} is not a live run that you may write to"
-    if sender in tree.specs:
-        family = to == tree.specs[sender].parent or spec.parent == sender
-        peers = tree.held(sender).comms
-        if not family and (peers is None or to not in peers):
-            return f"{to!r} is not a live run that you may write to"
-    fan_in = tree.fans.get(to)
-    if not sender and fan_in is not None and fan_in.refuses_mail:
-        return (
-            f"{to!r} is busy: it waits for its children and takes no message before they are back"
-        )
-    waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
-    if waiting >= tree.shared.rules.mail_per_sender:
-        return f"{to!r} has {waiting} messages from you that it has not read yet"
-    return None
-
-
-def speak(run: Run, ctx: StepContext, event: Ordered) -> None:
-    """Messages and cancels go out, and what the channel is to be told."""
-    sends, cancels = event.orders.sends, event.orders.cancels
-    for n, text in enumerate(event.orders.posts):
-        ctx.say(text, run.turn, event.index, "post", n)
-    for send in sends:
-        mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
-        if send.to in ctx.tree.specs:
-            ctx.tell(send.to, Posted(mail=mail))
-        else:
-            ctx.tree.letters.append((send.to, Posted(mail=mail), run.id))
-    for id in cancels:
-        end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
-        if id in ctx.tree.specs:
-            ctx.tell(id, end)
-        else:
-            ctx.tree.letters.append((id, end, run.id))

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from retinue.core.account import Account
 from retinue.core.cache_figures import Prefixes
 from retinue.core.capabilities import explain, narrow
-from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
-from retinue.core.events import CancelAsked, LogEntry, Posted, RunEvent
+from retinue.core.changes import Changes, without_aborted
+from retinue.core.effects import Abort, AskSlot, FreeSlot
+from retinue.core.events import CancelAsked, Posted, RunEvent
 from retinue.core.fan_in import FanIn
 from retinue.core.lanes import Lanes
 from retinue.core.ledger import Ledger
-from retinue.core.messages import Call, Message
+from retinue.core.messages import Call
 from retinue.core.permissions import Ruling, rule_on
 from retinue.core.shared import Shared
 from retinue.core.spec import Lane, Spec
@@ -40,41 +40,7 @@ from retinue.core.state import (
     limit_asked,
     questions_of,
 )
-from retinue.core.values import Capabilities, Definition, Delivery, Guard, Mail, ModelInfo
-
-BEGUN = (CallModel, CallTool, Compose)
-"""Effects that an `Abort` calls off."""
-
-
-@dataclass(slots=True)
-class Changes:
-    """What a batch of steps must write in one transaction, and what may be performed after it."""
-
-    entries: list[LogEntry] = field(default_factory=list)
-    specs: list[Spec] = field(default_factory=list)
-    runs: dict[str, Run] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)
-    messages: list[tuple[str, int, Message]] = field(default_factory=list)
-    posted: dict[tuple[str, int], Mail] = field(default_factory=dict)
-    taken: list[tuple[str, int]] = field(default_factory=list)
-    deliveries: dict[str, Delivery] = field(default_factory=dict)
-    definitions: list[Definition] = field(default_factory=list)
-    models: list[ModelInfo] = field(default_factory=list)
-    forgotten: list[str] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-
-    def add(self, other: Changes) -> None:
-        """Those of another tree: nothing of theirs has the same key."""
-        self.entries += other.entries
-        self.runs |= other.runs
-        self.accounts |= other.accounts
-        self.messages += other.messages
-        self.effects += other.effects
-        self.specs += other.specs
-        self.taken += other.taken
-        self.forgotten += other.forgotten
-        self.posted |= other.posted
-        self.deliveries |= other.deliveries
+from retinue.core.values import Capabilities, Delivery, Guard, Mail
 
 
 @dataclass(slots=True)
@@ -124,13 +90,18 @@ class Tree:
         changes, self.changes = self.changes, Changes()
         changes.accounts = self.ledger.take_touched()
         if Abort in map(type, changes.effects):
-            changes.effects = _without_aborted(changes.effects)
+            changes.effects = without_aborted(changes.effects)
         return changes
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing of it is open."""
         return not self.specs and not self.deliveries
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is left that belongs to the transaction of the last step."""
+        return bool(self.tells) or bool(self.letters) or not self.ledger.is_settled
 
     # who is who
 
@@ -466,9 +437,3 @@ class Tree:
             if not self._announcing[path]:
                 del self._announcing[path]
             path = path.rpartition("/")[0]
-
-
-def _without_aborted(effects: list[Effect]) -> list[Effect]:
-    """What a later step of the same batch called off is never begun."""
-    last = {e.run: n for n, e in enumerate(effects) if isinstance(e, Abort)}
-    return [e for n, e in enumerate(effects) if not isinstance(e, BEGUN) or n > last.get(e.run, -1)]

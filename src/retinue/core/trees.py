@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core import machine
+from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.events import (
     Acked,
@@ -38,11 +39,11 @@ from retinue.core.events import (
     TreeEvent,
 )
 from retinue.core.lanes import SharedLanes
+from retinue.core.run_mail import cannot_reach
 from retinue.core.shared import Shared
-from retinue.core.spawn import cannot_write
 from retinue.core.spec import Spec
 from retinue.core.state import Run, is_seated
-from retinue.core.tree import Changes, Index, Tree
+from retinue.core.tree import Index, Tree
 from retinue.core.values import Mail, Rules
 from retinue.errors import InvalidTransition, Refused
 
@@ -176,7 +177,7 @@ class Trees:
         stale = self._step(tree, run, event)
         if isinstance(event, Requested) and not stale:
             self.open(tree.root, event.conversation or event.id)
-        if self._unsettled and not _has_news(tree):
+        if self._unsettled and not tree.has_news:
             last = self._unsettled.pop()
             if last.root not in last.runs:
                 self._after(last)
@@ -207,7 +208,7 @@ class Trees:
             except Exception as error:
                 self._break(tree, error)
                 continue
-            if n == most and _has_news(tree):
+            if n == most and tree.has_news:
                 break
             if tree.letters:
                 n += 1
@@ -283,16 +284,11 @@ class Trees:
 
     def _refuse(self, run: str, at: int, event: TreeEvent | RunEvent, why: str = "") -> str:
         """Nobody is there to take it: it is on record with what concerns the whole store."""
-        if not why:
-            what = (
-                f"delivery {event.key}"
-                if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped)
-                else run
-            )
-            why = (
-                f"{type(event).__name__} for {what}, which is not "
-                f"{'live' if what == run else 'open'}"
-            )
+        if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped):
+            absent = f"delivery {event.key}, which is not open"
+        else:
+            absent = f"{run}, which is not live"
+        why = why or f"{type(event).__name__} for {absent}"
         self._own.entries.append(LogEntry(run=run, at=at, event=event, stale=why))
         return why
 
@@ -391,7 +387,7 @@ class Trees:
         why = (
             f"{to!r} is not a live run"
             if other is None
-            else self._cannot_reach(tree, other, to, event, sender)
+            else cannot_reach(tree, other, to, event, sender)
         )
         if other is None or why is not None:
             self._step(tree, sender, Posted(mail=Mail(seq=0, text=UNDELIVERED.format(why=why))))
@@ -399,22 +395,6 @@ class Trees:
         self._letters.setdefault(tree.root, set()).add(other.root)
         self._letters.setdefault(other.root, set()).add(tree.root)
         self._step(other, to, event)
-
-    def _cannot_reach(
-        self, tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str
-    ) -> str | None:
-        """Why a run may not write to a run of another tree, or end it: it must have been permitted
-        to, or go on for the one that has started it."""
-        spec = other.specs[to]
-        parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
-        is_heir = (
-            parent is not None and writer is not None and parent.conversation == writer.conversation
-        )
-        comms = (tree.held(sender).comms or ()) if writer is not None else ()
-        is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
-        if not is_heir and not is_permitted:
-            return f"{to!r} is not a run that you may write to or end"
-        return cannot_write(other, sender, to)
 
     # writing
 
@@ -468,8 +448,3 @@ class Trees:
                 FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if lane.is_shared
             ]
         return list(tree.runs)
-
-
-def _has_news(tree: Tree) -> bool:
-    """Whether something is left that belongs to the transaction of the last step."""
-    return bool(tree.tells) or bool(tree.letters) or not tree.ledger.is_settled

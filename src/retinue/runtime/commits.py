@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
+from retinue.core.changes import Changes
 from retinue.core.state import Run
-from retinue.core.tree import Changes
 from retinue.errors import StoreFull
 from retinue.store.base import Store
 

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
+from retinue.core.changes import Changes
 from retinue.core.effects import Deliver, Effect, FreeSlot, Transmit
 from retinue.core.events import AnyEvent, Closed, Described, LogEntry, Opened, Registered, Woke
 from retinue.core.redaction import Redactor
 from retinue.core.restarts import waiting_for_provider
 from retinue.core.state import Ended, Run
-from retinue.core.tree import Changes
 from retinue.core.trees import MANY, Trees
 from retinue.core.values import Definition, ModelInfo, Rules
 from retinue.errors import Defect, RetinueError, StoreError

@@ -13,12 +13,12 @@ from typing import Protocol
 import msgspec
 
 from retinue.core.account import Account
+from retinue.core.changes import Changes
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
 from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.task_list import Act, Noted
-from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, ModelInfo
 from retinue.store.sent_calls import SentCalls
 

@@ -11,12 +11,12 @@ from itertools import islice, takewhile
 import msgspec
 
 from retinue.core.account import Account
+from retinue.core.changes import Changes
 from retinue.core.events import LogEntry, Requested
 from retinue.core.messages import Message
 from retinue.core.spec import Base, Spec
 from retinue.core.state import Ended, Run
 from retinue.core.task_list import Act, Noted
-from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, ModelInfo
 from retinue.errors import NotFound, StoreError
 from retinue.store.artifact_files import names_in

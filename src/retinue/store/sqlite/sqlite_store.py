@@ -13,10 +13,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from retinue.core.account import Account
+from retinue.core.changes import Changes
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
 from retinue.core.task_list import Act, Noted
-from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts

@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from retinue.core.account import Account
+from retinue.core.changes import Changes
 from retinue.core.events import LogEntry, Requested
 from retinue.core.messages import Message
 from retinue.core.spec import Spec
@@ -29,7 +30,6 @@ from retinue.core.state import (
     Working,
 )
 from retinue.core.task_list import Act
-from retinue.core.tree import Changes
 from retinue.core.values import Definition, Delivery, Mail, ModelInfo
 from retinue.errors import StoreError
 from retinue.store.artifact_files import names_in

@@ -1,0 +1,53 @@
+"""What a batch of steps writes in one transaction, and what may be performed after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from retinue.core.account import Account
+from retinue.core.effects import Abort, CallModel, CallTool, Compose, Effect
+from retinue.core.events import LogEntry
+from retinue.core.messages import Message
+from retinue.core.spec import Spec
+from retinue.core.state import Run
+from retinue.core.values import Definition, Delivery, Mail, ModelInfo
+
+BEGUN = (CallModel, CallTool, Compose)
+"""Effects that an `Abort` calls off."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of steps must write in one transaction, and what may be performed after it."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    specs: list[Spec] = field(default_factory=list)
+    runs: dict[str, Run] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    messages: list[tuple[str, int, Message]] = field(default_factory=list)
+    posted: dict[tuple[str, int], Mail] = field(default_factory=dict)
+    taken: list[tuple[str, int]] = field(default_factory=list)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+    definitions: list[Definition] = field(default_factory=list)
+    models: list[ModelInfo] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+    def add(self, other: Changes) -> None:
+        """Those of another tree: nothing of theirs has the same key."""
+        self.entries += other.entries
+        self.runs |= other.runs
+        self.accounts |= other.accounts
+        self.messages += other.messages
+        self.effects += other.effects
+        self.specs += other.specs
+        self.taken += other.taken
+        self.forgotten += other.forgotten
+        self.posted |= other.posted
+        self.deliveries |= other.deliveries
+
+
+def without_aborted(effects: list[Effect]) -> list[Effect]:
+    """What a later step of the same batch called off is never begun."""
+    last = {e.run: n for n, e in enumerate(effects) if isinstance(e, Abort)}
+    return [e for n, e in enumerate(effects) if not isinstance(e, BEGUN) or n > last.get(e.run, -1)]

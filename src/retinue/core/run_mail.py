@@ -1,0 +1,93 @@
+"""Mail between runs: who may write to whom or end whom, and how that goes out."""
+
+from __future__ import annotations
+
+from retinue.core.events import CancelAsked, Ordered, Posted
+from retinue.core.spec import Send
+from retinue.core.state import Run, Stopping
+from retinue.core.step_context import StepContext
+from retinue.core.tree import Tree
+from retinue.core.values import Mail
+from retinue.errors import Refused
+
+
+def check_words(
+    run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]
+) -> None:
+    """Messages go to the parent, to own children and to peers that were permitted; cancels go to
+    own children."""
+    written: dict[str, int] = {}
+    for send in sends:
+        if send.to not in ctx.tree.specs and (
+            ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())
+        ):
+            # a run of another tree: whether it can be reached is seen when the message gets there
+            continue
+        why = cannot_write(ctx.tree, run.id, send.to, written.get(send.to, 0))
+        if why is not None:
+            raise Refused("comms", why)
+        written[send.to] = written.get(send.to, 0) + 1
+    for id in cancels:
+        if ctx.spec.resumes and id not in ctx.tree.specs:
+            continue
+        child = ctx.tree.runs.get(id) if id in ctx.tree.children.get(run.id, ()) else None
+        if child is None or isinstance(child.state, Stopping):
+            raise Refused("cancel", f"{id!r} is not a live child of this run")
+
+
+def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
+    """Why `sender` may not write to `to`, a run of this tree, now, or None. The sender may be of
+    another tree, and the empty one is the user; `more` are on their way."""
+    spec = tree.specs.get(to)
+    if spec is None or not tree.is_live(to):
+        return f"{to!r} is not a live run that you may write to"
+    if sender in tree.specs:
+        family = to == tree.specs[sender].parent or spec.parent == sender
+        peers = tree.held(sender).comms
+        if not family and (peers is None or to not in peers):
+            return f"{to!r} is not a live run that you may write to"
+    fan_in = tree.fans.get(to)
+    if not sender and fan_in is not None and fan_in.refuses_mail:
+        return (
+            f"{to!r} is busy: it waits for its children and takes no message before they are back"
+        )
+    waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
+    if waiting >= tree.shared.rules.mail_per_sender:
+        return f"{to!r} has {waiting} messages from you that it has not read yet"
+    return None
+
+
+def speak(run: Run, ctx: StepContext, event: Ordered) -> None:
+    """Messages and cancels go out, and what the channel is to be told."""
+    sends, cancels = event.orders.sends, event.orders.cancels
+    for n, text in enumerate(event.orders.posts):
+        ctx.say(text, run.turn, event.index, "post", n)
+    for send in sends:
+        mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
+        if send.to in ctx.tree.specs:
+            ctx.tell(send.to, Posted(mail=mail))
+        else:
+            ctx.tree.letters.append((send.to, Posted(mail=mail), run.id))
+    for id in cancels:
+        end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
+        if id in ctx.tree.specs:
+            ctx.tell(id, end)
+        else:
+            ctx.tree.letters.append((id, end, run.id))
+
+
+def cannot_reach(
+    tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str
+) -> str | None:
+    """Why a run may not write to a run of another tree, or end it: it must have been permitted
+    to, or go on for the one that has started it."""
+    spec = other.specs[to]
+    parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
+    is_heir = (
+        parent is not None and writer is not None and parent.conversation == writer.conversation
+    )
+    comms = (tree.held(sender).comms or ()) if writer is not None else ()
+    is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
+    if not is_heir and not is_permitted:
+        return f"{to!r} is not a run that you may write to or end"
+    return cannot_write(other, sender, to)
