@@ -512,7 +512,8 @@ MUTATIONS = [
     Mutation(
         "who asked not to be told is told",
         "core/children.py",
-        """    if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):\n""",
+        '    if child.order.join == "none" and (\n'
+        "        not child.order.news or skipped(child.order, outcome.ending)\n    ):\n",
         "    if False:\n",
     ),
     Mutation(
@@ -655,8 +656,8 @@ MUTATIONS = [
     Mutation(
         "who ended a run is not told",
         "core/children.py",
-        "error=error, by=who, along",
-        'error=error, by="", along',
+        "        by=who,\n        along",
+        '        by="",\n        along',
     ),
     Mutation(
         "who asks is not found by its question",
@@ -698,9 +699,8 @@ MUTATIONS = [
     Mutation(
         "a tree that is set aside keeps its slots",
         "core/trees.py",
-        "            self._own.effects += [FreeSlot(run=id, lane=lane) for lane in "
-        "spec.order.lanes if",
-        "            _ = [FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if",
+        "            self._own.effects += [\n                FreeSlot(run=id, lane=lane) for lane",
+        "            _ = [\n                FreeSlot(run=id, lane=lane) for lane",
     ),
     Mutation(
         "why a tree was set aside is not on record",
