@@ -323,7 +323,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a submission beside other calls is taken",
-        "core/calls.py",
+        "core/call_dispatch.py",
         'if len(calls) > 1 and submits else ""',
         'if False else ""',
     ),
@@ -404,7 +404,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a joined result is left out",
-        "core/calls.py",
+        "core/fan_results.py",
         "        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, "
         "error=error))\n",
         '        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text="", '
@@ -539,7 +539,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what needs a permission is made without one",
-        "core/calls.py",
+        "core/call_dispatch.py",
         '    if ctx.order.questions != "ask":\n        why',
         '    if ctx.order.questions != "ask":\n        return None, None\n        why',
     ),
@@ -588,7 +588,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a joined result does not tell who is missing behind it",
-        "core/calls.py",
+        "core/fan_results.py",
         'return post(run, Mail(seq=0, text=note, kind="note"), ctx) if note else run',
         "return run",
     ),

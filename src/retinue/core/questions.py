@@ -9,15 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core import permissions as permits
-from retinue.core.calls import (
-    ONE_CALL,
-    announce,
-    beyond_budget,
-    close_call,
-    let_rest,
-    settle,
-    start_tool,
-)
+from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
+from retinue.core.calls import close_call, let_rest, settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.children import stale
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted

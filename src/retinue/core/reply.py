@@ -7,7 +7,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core.calls import dispatch
+from retinue.core.call_dispatch import dispatch
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest

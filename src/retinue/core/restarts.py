@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.calls import close_recovered, settle, start_tool, start_woken, wake
+from retinue.core.calls import settle, start_tool, start_woken, wake
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
+from retinue.core.fan_results import close_recovered
 from retinue.core.messages import Result
 from retinue.core.state import Calls, Run, Thinking, Waiting
 from retinue.core.step_context import StepContext

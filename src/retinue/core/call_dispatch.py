@@ -1,0 +1,169 @@
+"""Which calls of a reply are run, which a person is asked about first, and why the others are not
+run."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core import permissions as permits
+from retinue.core.calls import settle, start_tool
+from retinue.core.capabilities import gate
+from retinue.core.ending import finish
+from retinue.core.messages import Assistant, Call, Result
+from retinue.core.notices import fill
+from retinue.core.state import NOTHING, Calls, Question, Run
+from retinue.core.step_context import StepContext
+from retinue.core.values import Capabilities, Guard, Words
+
+ONE_CALL = (0, 0, 0, 1)
+ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
+BEYOND = (
+    "Not run: the budget of tool calls was spent. If you read this, there is more of it: "
+    "make the call again."
+)
+MIXED = "{name} was called beside other calls, and must be the only call in a reply"
+NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
+
+
+def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
+    """A reply with calls was taken in: start each call that may run and answer each that may
+    not."""
+    calls, definition = said.calls, ctx.definition
+    is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
+    refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
+    message = run.length - 1
+    tools = asks = 0
+    questions: tuple[Question, ...] = ()
+    known, guards = definition.tools, definition.guards
+    chain = ctx.tree.deciding(run.id)
+    is_ruled = any([held.rules or held.mode for _, held in chain])
+    ledger = ctx.tree.ledger
+    for index, call in enumerate(calls):
+        question, reason, is_denied = None, refusals.get(index), False
+        # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
+        told = call.name in known or ctx.words.denied or call.name in ctx.words.refused
+        why = gate(chain, call.name, ctx.now) if reason is None and told else None
+        if why is not None:
+            reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)
+        if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
+            question, reason = _permission(run, ctx, index, call)
+            is_denied = reason is not None
+        if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
+            run, reason = beyond_budget(run, ctx, lack)
+        if reason is not None:
+            run = ctx.append(
+                run,
+                Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied),
+            )
+            continue
+        if question is not None:
+            questions += (question,)
+            asks |= 1 << index
+            continue
+        ledger.settle(run.id, NOTHING, ONE_CALL)
+        tools |= 1 << index
+        start_tool(run, ctx, index, call)
+    n = tools.bit_count()
+    if n:
+        last = calls[tools.bit_length() - 1].name
+        run = replace(run, usage=replace(run.usage, calls=run.usage.calls + n), last_tool=last)
+    if refusals and len(refusals) == len(calls) and not cut and ctx.order.mixed_submit == "fail":
+        name = _submitted(ctx, calls)
+        if name:
+            return finish(run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=name))
+    at = Calls(
+        message=message,
+        count=len(calls),
+        open=tools | asks,
+        tools=tools,
+        asks=asks,
+        questions=questions,
+    )
+    return settle(run, ctx, at)
+
+
+def _refusal(
+    ctx: StepContext, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str
+) -> str:
+    """A call that a run may not make, in the words of the tool that started the run. Why it did not
+    lend a tool is told only if it could have: what was taken from somebody above, nobody could
+    lend."""
+    is_withheld = tool in words.refused and gate(chain[1:], tool, ctx.now) is None
+    text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
+    return (
+        fill(text, {"tool": tool, "why": why, "depth": str(ctx.order.level or ctx.spec.depth)})
+        if text
+        else f"Refused: {why}."
+    )
+
+
+def beyond_budget(run: Run, ctx: StepContext, lack: str) -> tuple[Run, str]:
+    """A call that no account covers. Where the limit asks, it is asked before the next turn."""
+    account = ctx.tree.ledger.short_of(run.id, ONE_CALL)
+    if account is None or account.on_limit == "land":
+        return (
+            run,
+            f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have.",
+        )
+    return replace(run, lacks_calls=True), BEYOND
+
+
+def _permission(
+    run: Run, ctx: StepContext, index: int, call: Call
+) -> tuple[Question | None, str | None]:
+    """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
+    ruling = ctx.tree.rule_on(run.id, call)
+    if ruling.verdict == "allow":
+        return None, None
+    if ruling.verdict == "deny":
+        return (
+            None,
+            f"Denied: {ruling.why}. Do it another way, or say in your result what was not done.",
+        )
+    if ctx.order.questions != "ask":
+        why = f"Denied: it needs a permission ({ruling.why}), and nobody is there to give it."
+        return None, f"{why} Do it another way, or say in your result what was not done."
+    question = Question(
+        index=index,
+        id=permits.question_id(run.id, run.turn, index, call),
+        call_id=call.id,
+        text=permits.question_text(call, ctx.definition.guards.get(call.name, Guard())),
+        tool=call.name,
+        kind="permission",
+    )
+    announce(run, ctx, question)
+    return question, None
+
+
+def announce(run: Run, ctx: StepContext, question: Question) -> None:
+    """The channel that asked for the work hears of the question too."""
+    if ctx.order.questions != "deny":
+        ctx.say(f"{ctx.order.name} asks: {question.text}", run.turn, "question", question.id)
+
+
+def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
+    """Calls that are answered without being run, by their index."""
+    if cut:
+        text = (
+            "Not run: your reply was cut off at its length limit, so the call is incomplete. "
+            "Make it shorter."
+        )
+        return dict.fromkeys(range(len(calls)), text)
+    submits, ending = ctx.definition.submits, _submitted(ctx, calls)
+    if ending:
+        return {
+            i: (ALONE if c.name in submits else NOT_RUN).format(name=ending)
+            for i, c in enumerate(calls)
+        }
+    most = ctx.rules.calls_per_turn
+    text = f"Not run: at most {most} calls are run in one reply. Make the rest of them in the next."
+    return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
+
+
+def _submitted(ctx: StepContext, calls: tuple[Call, ...]) -> str:
+    """The tool by which a run hands in its result among other calls; "" when there is none, or it
+    stands alone."""
+    submits = ctx.definition.submits
+    return (
+        next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
+    )
