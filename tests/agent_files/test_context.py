@@ -93,8 +93,8 @@ def test_long_files_are_cut_and_say_so(tmp_path: Path) -> None:
     root = project(tmp_path, {"AGENTS.md": "ä" * 100})
     (file,) = loaded_files(root, root, trusted=True, file_cap=51)
     assert file.text == "ä" * 25
-    assert file.note == "cut: 149 of 200 bytes are not shown"
-    assert "[cut: 149 of 200 bytes" in compose_instructions("", [file])
+    assert file.note == "truncated: 149 of 200 bytes hidden"
+    assert "[truncated: 149 of 200 bytes" in compose_instructions("", [file])
 
 
 def test_when_all_together_are_too_long_the_nearest_are_kept(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def pager(whole: list[str]) -> Scripted:
         if request.turn == 0:
             return call("hire", tasks=["write a long report"])
         if request.turn == 1:
-            id = re.search(r"the whole is " r"in " r"artifact " r"(\w+)\]", last(request))[1]  # type: ignore[index]
+            id = re.search(r"full text in artifact " r"(\w+)\]", last(request))[1]  # type: ignore[index]
             return call("artifact", id=id)
         page, note = last(request).rsplit("\n[bytes ", 1)
         whole.append(page)
@@ -185,7 +185,7 @@ async def test_a_long_result_is_cut_for_the_parent_and_kept_whole(
         assert await retinue.artifact(artifact.sha256, 100, 50) == BIG[100:150].encode()
     assert outcome.text == "read it all"
     assert len(cut) < 66_000 and cut.startswith(BIG[:65_000])
-    assert f"the whole is in artifact {artifact.sha256}" in cut
+    assert f"full text in artifact {artifact.sha256}" in cut
     assert "".join(pages) == BIG
 
 

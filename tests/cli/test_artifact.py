@@ -28,7 +28,7 @@ def lead(heard: Any) -> Any:
 def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
         answer = home.ok("run", *FANOUT, "Delegate it.")
-        ids = set(re.findall(r"the whole is in artifact ([0-9a-f]{64})", answer))
+        ids = set(re.findall(r"full text in artifact ([0-9a-f]{64})", answer))
         assert len(ids) == 1, "ten times the same text is kept once"
         (id,) = ids
         for word in (id, id[:12], id.upper(), f"artifact {id}"):

@@ -151,7 +151,7 @@ class Keeping(Opening):
         own, shared, noted = [
             (await store.put_artifact(text)).sha256 for text in (b"own", b"shared", b"noted")
         ]
-        world.say(one, f"the whole is in artifact {own} and in {shared}")
+        world.say(one, f"full text in artifact {own} and in {shared}")
         world.call(two, "read")
         world.result(two, text=f"see {shared}, which is not {'0' * 64}")
         world.say(two)

@@ -417,7 +417,7 @@ def test_an_over_long_text_is_cut_and_says_where_the_whole_is() -> None:
     story.start()
     story.reply("root", "0123456789abc", spilled=("f" * 64, 13))
     ending = story.ending("root")
-    assert ending.text.startswith("0123456789\n[cut: 3 of 13")
+    assert ending.text.startswith("0123456789\n[truncated: 3 of 13")
     assert "f" * 64 in ending.text
     assert ending.artifacts[0].bytes == 13
 

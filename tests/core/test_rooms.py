@@ -20,7 +20,7 @@ from retinue.core.answer_layout import (
     fit_here,
     fitting,
 )
-from retinue.formats.fair_cut import boundary, clip, cut, fair
+from retinue.formats.fair_cut import boundary, clip, cut, fair, missing_in
 
 HOSTILE = [
     '"' * 9_000,
@@ -65,7 +65,7 @@ def test_a_character_is_never_cut_in_two(whole: str) -> None:
     for at in range(len(text) + 1):
         k = boundary(text, at)
         assert k <= at and k in ends, (whole, at, k)
-        assert clip(text, at).split("\n[cut: ")[0] == text[:k]
+        assert clip(text, at).split("\n[truncated: ")[0] == text[:k]
 
 
 def test_a_tower_of_marks_does_not_take_everything_with_it() -> None:
@@ -79,8 +79,8 @@ def test_a_cut_keeps_to_its_room_and_says_how_much_is_missing(text: str, room: i
     if len(text) <= room:
         assert shown == text
         return
-    head, _, note = shown.rpartition("\n[cut: ")
-    assert text.startswith(head) and note.endswith("; the whole is in artifact x]")
+    head, _, note = shown.rpartition("\n[truncated: ")
+    assert text.startswith(head) and note.endswith("; full text in artifact x]")
     assert len(shown) <= max(room, len(shown) - len(head))
 
 
@@ -118,7 +118,7 @@ def test_json_stays_json_whatever_is_cut(n: int, room: int) -> None:
         assert row["state"] == ("done" if row["id"] % 3 else "failed")
         if row["text"] != whole:
             name = (
-                row["text"].rpartition("whole is in ")[2].rstrip("]")
+                row["text"].rpartition("full text in ")[2].rstrip("]")
                 if "cut" not in found
                 else found["cut"]["whole"]
             )
@@ -130,7 +130,9 @@ def test_rows_that_fit_without_their_texts_are_all_shown() -> None:
     """Four hundred notes would not fit; four hundred states do."""
     text, _ = run(sheet(["x" * 1_000] * 400), 65_536)
     found = json.loads(text)
-    assert len(found["rows"]) == 400 and all(row["text"].endswith("[cut]") for row in found["rows"])
+    assert len(found["rows"]) == 400 and all(
+        row["text"].endswith("[truncated]") for row in found["rows"]
+    )
     assert found["cut"] == {"whole": "artifact 0"}
 
 
@@ -183,13 +185,22 @@ def test_every_title_of_a_page_is_seen_with_its_state() -> None:
     assert len(text) <= 65_536 and len(kept) == 200
     text, kept = run(LayoutPage("## Results", parts), 1_000)
     assert (
-        "more are not shown (" in text
-        and "failed). The whole is in artifact 0.]" in text
+        "more hidden (" in text
+        and "failed); full text in artifact 0]" in text
         and len(text) <= 1_000
     )
 
 
 def test_marks_stay_on_their_letters_in_json() -> None:
     text, _ = run(sheet(["e\u0301" * 9_000, "x"]), 1_000)
-    shown = json.loads(text)["rows"][0]["text"].split("\n[cut")[0]
+    shown = json.loads(text)["rows"][0]["text"].split("\n[truncated")[0]
     assert shown.endswith("e\u0301") and unicodedata.combining(shown[-1])
+
+
+def test_a_text_that_was_cut_by_an_older_version_is_counted_whole() -> None:
+    for note in (
+        "\n[cut: 90 of 190 characters are not shown; the whole is in artifact x]",
+        "\n[truncated: 90 of 190 characters hidden; full text in artifact x]",
+    ):
+        text = "a" * 100 + note
+        assert cut(text, 60, note=missing_in(text)).endswith(" of 190 characters hidden]")

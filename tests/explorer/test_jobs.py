@@ -11,7 +11,13 @@ import pytest
 from retinue import Retinue
 from retinue.core.messages import Assistant, Call, Result, User
 from retinue.models.explorer.intent import paths_in, read_intent, revision
-from retinue.models.explorer.known_answers import KnownAnswers, assignment
+from retinue.models.explorer.known_answers import (
+    CUT,
+    CUT_SHORT,
+    KnownAnswers,
+    assignment,
+    is_cut,
+)
 from retinue.models.explorer.synonyms import split_identifier, stem, topics
 from tests.explorer.oracle import lines_of, section, wrong_places
 from tests.explorer.world import DIALECTS, TREES, copied, explore, explorer
@@ -255,3 +261,18 @@ def test_a_call_is_made_once_whatever_it_returned() -> None:
     book = KnownAnswers(assignment(messages), ())
     got = book.ask("read", path="x")
     assert got is not None and got.error and book.pending == []
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "\n[truncated: 9 of 109 characters hidden; full text in artifact abc]",
+        "\n[cut: 9 of 109 characters are not shown; the whole is in artifact abc]",
+        "\n... (truncated)\n(full text, 109 bytes, in artifact abc)",
+        "\n... (truncated)\n(the whole, 109 bytes, is in artifact abc)",
+    ],
+)
+def test_notes_of_older_conversations_are_read_like_those_of_today(note: str) -> None:
+    text = "x" * 100 + note
+    mark = CUT.search(text) or CUT_SHORT.search(text)
+    assert is_cut(text) and mark is not None and mark.groups() == ("109", "abc")

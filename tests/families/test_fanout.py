@@ -305,10 +305,10 @@ async def test_what_is_too_long_for_one_message_is_kept_whole_elsewhere() -> Non
         scene = await played(retinue, run)
         for result in scene.json:
             text = result["outcome"]["success"]["result"]
-            sha = text.rsplit("the whole is in artifact ", 1)[1].rstrip("]")
+            sha = text.rsplit("full text in artifact ", 1)[1].rstrip("]")
             whole = (await retinue.artifact(sha)).decode()
             assert whole == f"{result['task']}é" * 20_000
-            assert whole.startswith(text.split("\n[cut: ")[0])
+            assert whole.startswith(text.split("\n[truncated: ")[0])
 
 
 EXAMPLES = {

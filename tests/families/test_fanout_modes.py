@@ -307,9 +307,9 @@ async def test_a_long_file_is_cut_between_characters(tmp_path: Path, cap: int, s
     text, _ = await handed(tmp_path, "long", read_first_bytes=cap)
     body = text.split("]\n", 1)[1]
     if cap == 7:
-        assert body.startswith("aé世b\n[") and "[cut:" not in text
+        assert body.startswith("aé世b\n[") and "[truncated:" not in text
     else:
-        assert body.startswith(f"{shown}\n[cut: only the first {cap} of 7 bytes are shown]")
+        assert body.startswith(f"{shown}\n[truncated: only the first {cap} of 7 bytes are shown]")
 
 
 @on_virtual_time
@@ -317,7 +317,7 @@ async def test_by_default_a_file_is_cut_at_sixty_four_kib(tmp_path: Path) -> Non
     (tmp_path / "long").write_text("x" * 70_000, encoding="utf-8")
     text, _ = await handed(tmp_path, "long")
     assert text.count("x" * 65_536) == 1 and "x" * 65_537 not in text
-    assert "[cut: only the first 65536 of 70000 bytes are shown]" in text
+    assert "[truncated: only the first 65536 of 70000 bytes are shown]" in text
 
 
 @on_virtual_time
@@ -325,7 +325,7 @@ async def test_a_huge_file_is_read_only_as_far_as_it_is_shown(tmp_path: Path) ->
     (tmp_path / "huge").write_text("x" * 100, encoding="utf-8")
     os.truncate(tmp_path / "huge", 1 << 40)
     text, _ = await handed(tmp_path, "huge", read_first_bytes=50)
-    assert f"{'x' * 50}\n[cut: only the first 50 of {1 << 40} bytes are shown]" in text
+    assert f"{'x' * 50}\n[truncated: only the first 50 of {1 << 40} bytes are shown]" in text
 
 
 @on_virtual_time

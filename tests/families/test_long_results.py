@@ -51,7 +51,7 @@ async def fan(texts: list[str], rules: Rules | None = None) -> tuple[str, list[A
         wholes = [
             await fetch(retinue, said)
             for r in rows
-            if "[cut: " in (said := r["outcome"]["success"]["result"])
+            if "[truncated: " in (said := r["outcome"]["success"]["result"])
         ]
     return scene.told[0].text, rows, wholes
 
@@ -372,8 +372,8 @@ async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
 
 def _cut_in(text: str) -> tuple[str, int, int]:
     found = re.search(
-        r"\n\[cut: (\d+) of (\d+) characters are not shown; the whole is in artifact \w+\]\Z", text
+        r"\n\[truncated: (\d+) of (\d+) characters hidden; full text in artifact \w+\]\Z", text
     )
     assert found is not None, text[-200:]
-    assert text.count("[cut: ") == 1
+    assert text.count("[truncated: ") == 1
     return text[: found.start()], int(found[1]), int(found[2])

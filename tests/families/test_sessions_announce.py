@@ -118,7 +118,7 @@ async def test_a_text_too_long_for_the_chat_is_cut_between_characters_and_says_s
     (text,) = world.chat.texts
     assert text.startswith("é😀" * 1_000)
     assert re.search(
-        r"\n\[cut: \d+ of 40000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]$",
+        r"\n\[truncated: \d+ of 40000 characters hidden; full text in artifact [0-9a-f]{64}\]$",
         text,
     )
 

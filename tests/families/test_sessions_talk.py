@@ -167,10 +167,10 @@ async def test_a_long_message_is_cut_in_the_history_between_characters() -> None
     world = today(spawn("say " + "é😀" * 4_000), pause(5, history(0)))
     await world.go()
     text = world.results[-1]["messages"][-1]["text"]
-    shown, note = text.split("\n[cut: ")
+    shown, note = text.split("\n[truncated: ")
     assert len(text) <= 4_000 and shown and ("é😀" * 2_000).startswith(shown)
     assert re.fullmatch(
-        r"\d+ of 8000 characters are not shown; the whole is in artifact [0-9a-f]{64}\]", note
+        r"\d+ of 8000 characters hidden; full text in artifact [0-9a-f]{64}\]", note
     )
 
 

@@ -165,7 +165,7 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
     assert told["status"] == "ok"
     assert told["result"].startswith("é😀" * 10_000)
     assert re.search(
-        r"\n\[cut: \d+ of \d+ characters are not shown; the whole is in artifact [0-9a-f]{64}\]$",
+        r"\n\[truncated: \d+ of \d+ characters hidden; full text in artifact [0-9a-f]{64}\]$",
         told["result"],
     )
 

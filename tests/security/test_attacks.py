@@ -241,7 +241,7 @@ def test_a15_a_result_of_fifty_megabytes_reaches_the_parent_cut_with_a_pointer(
             outcome = await retinue.run(lead, "Go.")
             (result,) = await results(retinue, outcome.id)
             assert len(result.text) < 66_000
-            assert "the whole is in artifact" in result.text
+            assert "full text in artifact" in result.text
 
     asyncio.run(main())
 

@@ -123,7 +123,7 @@ def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> Ag
     note = (
         ""
         if len(whole) <= cap
-        else f"cut: {len(whole) - max(0, cap)} of {len(whole)} bytes are not shown"
+        else f"truncated: {len(whole) - max(0, cap)} of {len(whole)} bytes hidden"
     )
     digest = hashlib.sha256(raw).hexdigest()
     return AgentsMdFile(

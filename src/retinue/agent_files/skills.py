@@ -383,7 +383,7 @@ def _cut(text: str) -> str:
     return (
         text
         if len(text) <= PAGE
-        else f"{text[:PAGE]}\n[cut: {len(text) - PAGE} of {len(text)} characters are not shown]"
+        else f"{text[:PAGE]}\n[truncated: {len(text) - PAGE} of {len(text)} characters hidden]"
     )
 
 

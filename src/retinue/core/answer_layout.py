@@ -17,7 +17,7 @@ from retinue.formats.safe_text import clean
 
 L = TypeVar("L", bound="Laid")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
-SHORT = "[cut]"
+SHORT = "[truncated]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,10 @@ class LayoutPage(Laid):
     def shorter(self, n: int, where: str) -> LayoutPage:
         left = _left_out([p.state for p in self.parts[n:]])
         states = ", ".join(f"{k} {state}" for state, k in left.get("states", {}).items())
-        more = f"{left['not_shown']} more are not shown ({states}). " if left else ""
-        at = f"The whole is in {where}." if where else ""
-        return replace(self, parts=self.parts[:n], tail=f"[cut: {more}{at}]")
+        more = f"{left['not_shown']} more hidden ({states})" if left else ""
+        at = f"full text in {where}" if where else ""
+        note = "; ".join(filter(None, (more, at)))
+        return replace(self, parts=self.parts[:n], tail=f"[truncated: {note}]")
 
     def seal(self, text: str) -> str:
         return closed(text)

@@ -15,7 +15,11 @@ _JOINED = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080), range(0x1160, 0x120
 """Skin tones, tags and the second half of a Korean syllable: no marks by their category, but
 nothing by themselves."""
 _FLAGS = range(0x1F1E6, 0x1F200)
-_BEFORE = re.compile(r"\n\[cut: (\d+) of \d+ characters are not shown[^\]\n]*\]\Z")
+NOTE = re.compile(
+    r"\n\[(?:truncated|cut): (?P<hidden>\d+) of (?P<total>\d+) characters (?:hidden|are not shown)"
+    r"(?:; (?:full text|the whole is) in (?:artifact )?(?P<artifact>[^\]\n]*))?\]\Z"
+)
+"""The note that `missing` writes. Conversations that were stored earlier have its older form."""
 
 
 def fair(sizes: Sequence[int], room: int) -> list[int]:
@@ -58,18 +62,18 @@ def _holds_together(text: str, k: int) -> bool:
 
 def missing(n: int, total: int, where: str = "") -> str:
     """The word at a cut: how much is not shown, and where the whole is."""
-    tail = f"; the whole is in {where}" if where else ""
-    return f"\n[cut: {n} of {total} characters are not shown{tail}]"
+    tail = f"; full text in {where}" if where else ""
+    return f"\n[truncated: {n} of {total} characters hidden{tail}]"
 
 
 def missing_in(text: str) -> Callable[[int, int, str], str]:
     """The word at a cut of a text that may have been cut before: what was missing then is counted
     too."""
-    before = _BEFORE.search(text[-200:])
-    if before is None or len(before[1]) > 12:
+    before = NOTE.search(text[-200:])
+    if before is None or len(before["hidden"]) > 12:
         return missing
     kept = len(text) - len(before[0])
-    whole = kept + int(before[1])
+    whole = kept + int(before["hidden"])
 
     def note(n: int, total: int, where: str) -> str:
         return missing(whole - min(total - n, kept), whole, where)

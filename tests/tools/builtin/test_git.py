@@ -174,7 +174,7 @@ def test_a_long_output_is_cut_in_the_middle(house: Path) -> None:
     (workspace / "big.txt").write_text("".join(f"line {i}\n" for i in range(100_000)))
     host_git(workspace, "add", "-A")
     answer = ask(house, "diff", "--cached")
-    assert "bytes are not shown" in answer.text and "+line 99999" in answer.text
+    assert "bytes hidden" in answer.text and "+line 99999" in answer.text
     assert len(answer.text) < 300_000
 
 

@@ -69,7 +69,7 @@ def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Pa
     text, page = in_house(tmp_path, act)
     assert len(text) < 70_000
     assert "\n1\n2\n" in text and text.endswith("99999\n100000\n")
-    assert "[cut: 523359 of 588895 bytes are not shown; read on with shell_output, id '" in text
+    assert "[truncated: 523359 of 588895 bytes hidden; read on with shell_output, id '" in text
     assert "offset 32768]" in text
     assert "\n6776\n" in page and "go on with offset 98304]" in page
 
@@ -105,7 +105,7 @@ def test_a_flood_of_output_is_capped_and_memory_stays(tmp_path: Path, command: s
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = sh(tmp_path, command, timeout_seconds=8)
     assert answer.error
-    assert "killed after" in answer.text and "are not shown" in answer.text
+    assert "killed after" in answer.text and "bytes hidden" in answer.text
     assert len(answer.text) < 300_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
     kept = [p.stat().st_size for p in (tmp_path / "state/shell").glob("*/output")]
@@ -388,7 +388,7 @@ def test_a_copy_of_bwrap_that_is_removed_between_two_commands(tmp_path: Path) ->
         return await house.sh("touch two")
 
     answer = in_house(tmp_path, act, sandbox=find_sandbox(path=str(tmp_path / "bin")))
-    assert answer.error and "is gone" in answer.text
+    assert answer.error and "no longer exists" in answer.text
     assert not (tmp_path / "workspace/two").exists()
 
 

@@ -383,7 +383,7 @@ def test_results_are_capped() -> None:
     assert many.endswith("[3000 more content blocks were left out]")
     limits = ServerLimits(result_chars=10, images=1, image_bytes=200)
     assert answer({"content": [{"type": "text", "text": "x" * 50}]}, limits).text.startswith(
-        "x" * 10 + "\n[cut: 40 of 50"
+        "x" * 10 + "\n[truncated: 40 of 50"
     )
     pictures = [{"type": "image", "mimeType": "image/png", "data": PNG}] * 3
     assert len(answer({"content": pictures}, limits).images) == 1

@@ -17,7 +17,7 @@ from retinue.host.stored_artifacts import read_artifact
 @common
 @pass_door
 def command(door: CommandContext, id: str) -> None:
-    """Print the artifact ID, which stands at every cut: `the whole is in artifact ID`. The first
+    """Print the artifact ID, which stands at every cut: `full text in artifact ID`. The first
     digits are enough, if no other begins with them. A pipe or a file gets exactly the bytes that
     were kept."""
     if not door.places.exists:

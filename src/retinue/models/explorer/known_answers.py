@@ -14,17 +14,23 @@ from retinue.core.arguments import is_deep
 from retinue.core.messages import Assistant, Message, Result, User
 from retinue.core.values import ToolSchema
 
+# Each pattern also reads the older form of its note: stored conversations have it.
 CUT = re.compile(
-    r"\[cut: \d+ of (\d+) characters are not shown(?:; the whole is in artifact (\w+))?\]\s*\Z"
+    r"\[(?:truncated|cut): \d+ of (\d+) characters (?:hidden|are not shown)"
+    r"(?:; (?:full text|the whole is) in artifact (\w+))?\]\s*\Z"
 )
 CUT_SHORT = re.compile(
-    r"\n\.\.\. \(truncated\)(?:\n\(the whole, (\d+) bytes, is in artifact (\w+)\))?\s*\Z"
+    r"\n\.\.\. \(truncated\)"
+    r"(?:\n\((?:full text|the whole), (\d+) bytes, (?:is )?in artifact (\w+)\))?\s*\Z"
 )
 PAGE_NOTE = re.compile(r"\n\[bytes (\d+) to (\d+); ([^\]\n]*)\]\s*\Z")
 NOTE = re.compile(
-    r"\d+ of \d+ (?:shown|matches)|incomplete|truncated|not shown|\bcut\b|\bmore\b", re.IGNORECASE
+    r"\d+ of \d+ (?:shown|matches)|incomplete|truncated|hidden|not shown|\bcut\b|\bmore\b",
+    re.IGNORECASE,
 )
-MIDDLE = re.compile(r"^\[cut: \d+ of \d+ bytes are not shown", re.MULTILINE)
+MIDDLE = re.compile(
+    r"^\[(?:truncated|cut): \d+ of \d+ bytes (?:hidden|are not shown)", re.MULTILINE
+)
 MAX_PAGES = 8
 STOP_WORDS = re.compile(
     r"^\s*(?:please\s+)?(?:stop|finish|enough|wrap (?:it )?up|that is enough)\b", re.IGNORECASE

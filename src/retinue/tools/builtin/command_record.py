@@ -162,7 +162,7 @@ class CommandRecord:
         if kept < total:
             rest += f"; only the first {kept} bytes were kept"
         head, tail = plain(trim(self.read(0, HEAD))), plain(trim(self.last()))
-        return f"{head}\n[cut: {n_cut} of {total} bytes are not shown; {rest}]\n{tail}"
+        return f"{head}\n[truncated: {n_cut} of {total} bytes hidden; {rest}]\n{tail}"
 
 
 def plain(data: bytes) -> str:

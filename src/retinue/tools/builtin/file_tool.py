@@ -51,7 +51,7 @@ class FileTool(Builtin[A]):
         except UnicodeEncodeError:
             return failed("Invalid parameters: half a surrogate pair is not text")
         if isinstance(answer, Answer) and answer.error and len(answer.text) > MAX_ERROR:
-            return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [cut]")
+            return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [truncated]")
         return answer
 
     async def call(self, caller: Caller, args: A) -> Returned:

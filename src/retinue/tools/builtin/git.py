@@ -167,7 +167,7 @@ class HeadTail:
         if n_cut <= 0:
             return plain(bytes(self._head) + tail)
         note = (
-            f"[cut: {n_cut} of {self._n} bytes are not shown; ask for less, with -n, --stat or "
+            f"[truncated: {n_cut} of {self._n} bytes hidden; ask for less, with -n, --stat or "
             "paths]"
         )
         return f"{plain(whole_characters(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"

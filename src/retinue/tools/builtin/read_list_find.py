@@ -135,7 +135,7 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     ):
         line = raw.removesuffix("\r")
         if len(line) > MAX_LINE:
-            line = f"{line[:MAX_LINE]}[cut: {len(line) - MAX_LINE} more characters]"
+            line = f"{line[:MAX_LINE]}[truncated: {len(line) - MAX_LINE} more characters]"
             n_cut += 1
         size += len(line) + 8
         if size > MAX_ANSWER:

@@ -57,7 +57,7 @@ def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
     )  # where the file is cut off, the beginning of a secret goes too
     data = stream.feed(data[:cap]) + (b"" if cut else stream.close())
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
-    return f"{text}\n[cut: only the first {cap} of {size} bytes are shown]" if cut else text
+    return f"{text}\n[truncated: only the first {cap} of {size} bytes are shown]" if cut else text
 
 
 def _opened(

@@ -3,14 +3,12 @@ document."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from retinue.core.values import Artifact
-from retinue.formats.fair_cut import boundary
+from retinue.formats.fair_cut import NOTE, boundary
 
 MARK = "\n... (truncated)"
-WAS_CUT = re.compile(r"\n\[cut: \d+ of \d+ characters are not shown[^\]]*\]$")
 
 
 def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
@@ -18,7 +16,7 @@ def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
     long even to be handed on has been cut before: then only the artifact is whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
-        return text, whole is not None and WAS_CUT.search(text) is not None
+        return text, whole is not None and NOTE.search(text[-200:]) is not None
     kept = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
     return f"{kept}{mark(whole)(0, 0, '')}", True
 
@@ -27,6 +25,6 @@ def mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
     """The document's word at a cut."""
     if whole is not None:
         return lambda n, total, where: (
-            f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
+            f"{MARK}\n(full text, {whole.bytes} bytes, in artifact {whole.path})"
         )
-    return lambda n, total, where: f"{MARK}\n(the whole is in {where})" if where else MARK
+    return lambda n, total, where: f"{MARK}\n(full text in {where})" if where else MARK
