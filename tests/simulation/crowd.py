@@ -182,9 +182,14 @@ class Play:
         budget = Budget(tokens=tokens, usd=None if nanos is None else nanos / 1e9, turns=turns)
         retry = Retry(attempts=4, base_ms=10, cap_ms=50, then="fail")
         return Order(
-            agent="hand", task="x" * node.task, label=node.name, model=node.model, budget=budget, retry=retry,
+            agent="hand",
+            task="x" * node.task,
+            label=node.name,
+            model=node.model,
+            budget=budget,
+            retry=retry,
             share="drawn" if node.drawn else "",
-        )  # fmt: skip
+        )
 
     # steps
 

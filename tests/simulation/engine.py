@@ -40,7 +40,8 @@ from retinue.runtime import engine
 from retinue.store.base import Store
 from retinue.testing import MemoryStore, VirtualClock, run_virtual
 from tests.simulation import script
-from tests.simulation.invariants import MARK, must
+from tests.simulation.effect_checks import MARK
+from tests.simulation.violation import must
 
 
 class World:
@@ -281,9 +282,15 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     }
     origin = Origin(channel="hook")
     root = await retinue.spawn(
-        retinue._crew.agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
-        origin=origin, announce=True, **options,
-    )  # fmt: skip
+        retinue._crew.agents["lead"],
+        "root task",
+        key=f"root {seed}",
+        lanes=order.lanes,
+        retry=order.retry,
+        origin=origin,
+        announce=True,
+        **options,
+    )
     running = retinue._engine
     for _ in range(100_000):
         await running.caught_up()

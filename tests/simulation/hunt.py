@@ -7,7 +7,8 @@ import sys
 import traceback
 
 from tests.simulation import trials
-from tests.simulation.pure import Simulation, Violation
+from tests.simulation.pure import Simulation
+from tests.simulation.violation import Violation
 
 
 def run_seed(kind: str, seed: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from retinue.core.provenance import is_dismissed, tell
 from retinue.core.values import Ending, Mail
 
 if TYPE_CHECKING:
-    from tests.simulation.invariants import Books
+    from tests.simulation.books import Books
 
 
 def end_of(books: Books, id: str) -> Ending:

@@ -2,8 +2,8 @@
 cancels, messages.
 
 The driver plays engine and world: it commits, performs, crashes and recovers. It keeps its own
-books (what was really started, what was really spent, what was really said) and `invariants`
-compares the machine with them after every step."""
+books (what was really started, what was really spent, what was really said) and the checks
+compare the machine with them after every step."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ from retinue.core.trees import Trees
 from retinue.core.values import Capabilities, Origin, Restart
 from retinue.runtime import recover
 from retinue.store.memory import MemoryStore
-from tests.simulation import invariants, script, waits
+from tests.simulation import effect_checks, end_checks, script, tree_checks, waits, world_checks
+from tests.simulation.books import Books
+from tests.simulation.violation import Violation, must
 
 FAULTS = (
     "crash",
@@ -83,10 +85,6 @@ FAULTS = (
 MORE = ((1, 400, 3_000), (10, 900, 9_000), (1, 2), (1, 3))
 """By how much a person raises a limit: hardly, by less than a turn, by more."""
 ROOTS = ("00000000-0000-7000-8000-000000000000", "00000000-0000-7000-8000-000000000001")
-
-
-class Violation(AssertionError):
-    """An invariant does not hold. `schedule` replays it."""
 
 
 def now(work: Coroutine[Any, Any, Any]) -> Any:
@@ -120,7 +118,7 @@ class Simulation:
         self.said_yes: set[object] = set()
         self.aside: dict[str, bool] = {}
         self.had_defect = False
-        self.books, self.order = invariants.Books(), waits.Order()
+        self.books, self.order = Books(), waits.Order()
         self.crash_rate = 0.0
         self.boot()
         for definition in script.DEFINITIONS:
@@ -176,7 +174,7 @@ class Simulation:
             self.take(spec.id, found_open)
         self.booting = False
         self.order.boot(self)
-        invariants.after_step(self)
+        tree_checks.after_step(self)
 
     def crash(self) -> None:
         """Everything that was not committed is gone. Answers that were on their way may still
@@ -205,21 +203,21 @@ class Simulation:
     def take(self, run: str, event: AnyEvent) -> None:
         self.steps += 1
         self.trees.apply(run, self.at, event)
-        invariants.after_step(self)
+        tree_checks.after_step(self)
 
     def commit(self) -> None:
         """One transaction; a crash may come before it, or before its effects are performed."""
         if self.random.random() < self.crash_rate and self.crashes < 40:
             return self.crash()
         changes = self.trees.take_changes()
-        invariants.before_commit(self, changes)
+        world_checks.before_commit(self, changes)
         now(self.store.commit(changes))
         self.books.committed(changes)
         if self.random.random() < self.crash_rate and self.crashes < 40:
             return self.crash()
         for effect in changes.effects:
             self.perform(effect)
-        return invariants.after_commit(self)
+        return world_checks.after_commit(self)
 
     def perform(self, effect: Effect) -> None:
         if isinstance(effect, Abort):
@@ -239,7 +237,7 @@ class Simulation:
                 self.heard.extend((id, Admitted(ticket=ticket)) for id, ticket in gone)
                 self.admissions = [a for a in self.admissions if a not in gone]
             return
-        invariants.before_effect(self, effect)
+        effect_checks.before_effect(self, effect)
         self.books.started(self, effect)
         self.flying.append(effect)
 
@@ -329,7 +327,7 @@ class Simulation:
             self.act()
         else:
             raise Violation(f"I20 something never ends: {list(self.trees.live())}")
-        invariants.at_the_end(self)
+        end_checks.at_the_end(self)
 
     def _is_over(self) -> bool:
         """Whether nothing is left to do. What was set aside is taken up by another process."""
@@ -436,7 +434,7 @@ class Simulation:
         with mock.patch.object(machine, "step", fails):
             self.trees.apply(id, self.at, self.books.mail(self, steer=False))
         failed, self.trees.failed = [r for r, _ in self.trees.failed], []
-        invariants.must(failed[:1] == [root], f"a planted defect broke {failed} and not {root}")
+        must(failed[:1] == [root], f"a planted defect broke {failed} and not {root}")
         for broken in failed:
             found = now(self.store.row(broken))
             row = None if found is None or isinstance(found.run.state, Ended) else found.run
@@ -446,7 +444,7 @@ class Simulation:
             self.flying = [e for e in self.flying if not _is_of(e, broken, members, self.books)]
             self.admissions = [a for a in self.admissions if a[0] not in members]
         self.had_defect = True
-        invariants.set_aside(self, before, failed)
+        world_checks.set_aside(self, before, failed)
 
     def _reply_to_question(self, id: str) -> bool:
         run, tree = self.run_of(id), self.tree_of(id)
@@ -495,7 +493,7 @@ class Simulation:
         return None
 
 
-def _is_of(effect: Effect, root: str, members: set[str], books: invariants.Books) -> bool:
+def _is_of(effect: Effect, root: str, members: set[str], books: Books) -> bool:
     """Whether an effect belongs to this tree."""
     if isinstance(effect, Deliver | Transmit):
         return books.deliveries[effect.key].root == root

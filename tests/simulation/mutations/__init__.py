@@ -1,0 +1,15 @@
+"""All planted bugs."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations import budgets, calls, endings, recovery, runs, trees
+from tests.simulation.mutations.mutation import Mutation
+
+MUTATIONS: list[Mutation] = [
+    *budgets.MUTATIONS,
+    *calls.MUTATIONS,
+    *endings.MUTATIONS,
+    *recovery.MUTATIONS,
+    *runs.MUTATIONS,
+    *trees.MUTATIONS,
+]

@@ -1,0 +1,105 @@
+"""Bugs in what happens after a restart."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.mutation import Mutation
+
+MUTATIONS = [
+    Mutation(
+        "an unsafe tool is run again",
+        "core/restarts.py",
+        'if found.restart == "unsafe":',
+        'if found.restart == "never":',
+    ),
+    Mutation(
+        "a pure tool is not run again",
+        "core/restarts.py",
+        "            start_tool(run, ctx, found.index, found.call, again=True)",
+        "            pass",
+    ),
+    Mutation(
+        "a restarted parent forgets whom it waits for",
+        "runtime/recover.py",
+        "    for row in snapshot.open:\n        _hang(_tree_of(trees, row), row, pending=True)\n",
+        "",
+    ),
+    Mutation(
+        "a restarted parent forgets who came back",
+        "runtime/recover.py",
+        "        _hang(_tree_of(trees, row), row, pending=False)\n",
+        "        pass\n",
+    ),
+    Mutation(
+        "mail is lost by a restart",
+        "runtime/recover.py",
+        "            tree.mail.setdefault(run, deque()).append(mail)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "a tool that was woken is forgotten in a restart",
+        "core/restarts.py",
+        "            start_woken(run, ctx, watch, again=True)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "a run is blamed for deaths at which others were suspected too",
+        "core/suspects.py",
+        "known.alone + 1 if known.on_trial else 0",
+        "known.alone + 1",
+    ),
+    Mutation(
+        "what is asked for is begun while it is written",
+        "runtime/engine.py",
+        "            self._commits.begin(changes, waiting)\n",
+        "            self.on_record.update(changes.runs)\n"
+        "            for effect in changes.effects:\n"
+        "                self._perform(effect)\n"
+        "            changes.effects = []\n"
+        "            self._commits.begin(changes, waiting)\n",
+        "engine",
+    ),
+    Mutation(
+        "a batch is handed over before its news is taken",
+        "runtime/engine.py",
+        "trees.has_changes and trees.is_settled:",
+        "trees.has_changes:",
+        "engine",
+    ),
+    Mutation(
+        "two batches are written at once",
+        "runtime/engine.py",
+        "self._commits.under_way is None and trees.has_changes",
+        "trees.has_changes",
+        "engine",
+    ),
+    Mutation(
+        "suspects are not tried by halves",
+        "core/suspects.py",
+        "        half = len(blamed) // 2\n",
+        "        half = 0\n",
+    ),
+    Mutation(
+        "a run is suspected of a death at which it was not there",
+        "core/suspects.py",
+        "    elif was_there(run, event.epoch):\n",
+        "    elif True:\n",
+    ),
+    Mutation(
+        "who was cleared is blamed as soon as others",
+        "core/suspects.py",
+        "found.alone >= rules.max_deaths + found.cleared",
+        "found.alone >= rules.max_deaths",
+    ),
+    Mutation(
+        "a death without whoever is on trial does not count for it",
+        "core/suspects.py",
+        "known.cleared + (known.on_trial or known.alone > 0)",
+        "known.cleared",
+    ),
+    Mutation(
+        "who is left alone is taken up at once",
+        "core/suspects.py",
+        "        parts = [blamed[:half], blamed[half:], sorted(others)]\n",
+        "        parts = [blamed, [], sorted(others)]\n",
+    ),
+]
