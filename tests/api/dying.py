@@ -36,7 +36,7 @@ class Crowd:
 async def die(retinue: Retinue) -> None:
     """Nothing more is written, and nobody says goodbye."""
     engine = retinue._engine
-    batch = engine._commits.under_way
+    batch = engine.commits.under_way
     tasks = [
         t for t in (engine._task, batch and batch.task, *engine.performer.tasks()) if t is not None
     ]

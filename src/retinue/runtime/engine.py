@@ -33,6 +33,7 @@ from retinue.runtime.end_waiters import EndWaiters
 from retinue.runtime.found_runs import FoundRuns
 from retinue.runtime.perform import Performer
 from retinue.runtime.secret_filter import clean_event
+from retinue.runtime.set_aside import set_aside_failed, without_set_aside
 from retinue.runtime.timers import Timers
 from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.private_paths import NOTHING, Private
@@ -81,14 +82,14 @@ class Engine:
         self._tools = tools
         self._queue: deque[tuple[str, AnyEvent | None, asyncio.Future[str] | None]] = deque()
         self._wake = asyncio.Event()
-        self._commits = Commits(store, self._wake.set)
-        self._roots: dict[str, str] = {}
+        self.commits = Commits(store, self._wake.set)
+        self.roots: dict[str, str] = {}
         self._n_unwritten = self._n_done = 0
         self._task: asyncio.Task[None] | None = None
-        self._ended = EndWaiters()
+        self.end_waiters = EndWaiters()
         self._open = self._is_performing = False
-        self._aside: dict[str, Defect] = {}
-        self._waiting: list[Waiter] = []
+        self.aside: dict[str, Defect] = {}
+        self.waiting: list[Waiter] = []
         self.position = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
@@ -112,7 +113,7 @@ class Engine:
             self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean
         )
         for id, (spec, run) in found.items():
-            self.on_record[id], self._roots[id] = run, spec.root
+            self.on_record[id], self.roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
         self.post("", Opened(epoch=epoch, rules=rules))
@@ -142,11 +143,11 @@ class Engine:
         is on record; after a failure it stands by itself: something is lost then, but no run has
         killed this process."""
         last = CommitBatch(Changes(), [])
-        if await self._commits.finish() and self._failure is None:
+        if await self.commits.finish() and self._failure is None:
             while not self.trees.is_settled:
                 self.trees.go_on(MANY)
-                self._set_aside()
-            last = CommitBatch(self.trees.take_changes(), self._waiting)
+                set_aside_failed(self)
+            last = CommitBatch(self.trees.take_changes(), self.waiting)
         last.changes.entries.append(LogEntry(run="", at=self.clock.now(), event=Closed()))
         with contextlib.suppress(StoreError):
             await self.store.commit(last.changes)
@@ -155,11 +156,11 @@ class Engine:
     @property
     def trouble(self) -> str:
         """Why nothing moves, when nothing moves."""
-        return self._commits.trouble if self._failure is None else str(self._failure)
+        return self.commits.trouble if self._failure is None else str(self._failure)
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
         """A full disk parks whoever writes until there is space again."""
-        return await self._commits.with_space(write)
+        return await self.commits.with_space(write)
 
     # what the doors use
 
@@ -192,13 +193,13 @@ class Engine:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
         if not self._open:
             raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
-        if run in self._aside:
-            raise self._aside[run]
+        if run in self.aside:
+            raise self.aside[run]
 
     async def caught_up(self) -> None:
         """Wait until everything that is decided by now is on record, and so in `on_record`."""
         is_ahead = (
-            self._queue or self.trees.has_changes or self._commits.under_way or self._is_performing
+            self._queue or self.trees.has_changes or self.commits.under_way or self._is_performing
         )
         if self._open and self._failure is None and is_ahead:
             done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -241,11 +242,9 @@ class Engine:
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
         why = self._failure
-        error = (
-            self._aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
-        )
+        error = self.aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
         if error is None:
-            return self._ended.wait(id)
+            return self.end_waiters.wait(id)
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         refused.set_exception(error)
         return refused
@@ -267,7 +266,7 @@ class Engine:
     async def _go_on(self) -> bool:
         """What is on record is performed, what has come is stepped, and what was stepped is handed
         to the store as soon as that is free. Returns whether there was anything to do."""
-        written = self._commits.take()
+        written = self.commits.take()
         if written is not None:
             if len(written.changes.effects) > FEW_EFFECTS:
                 self._write()
@@ -309,7 +308,7 @@ class Engine:
             else:
                 break
             if trees.failed:
-                self._set_aside()
+                set_aside_failed(self)
         self._n_unwritten = self._n_unwritten + n if trees.has_changes else 0
         return n
 
@@ -321,16 +320,16 @@ class Engine:
             self._let_catch_up(done)
         else:
             root = trees.root_of(run, event)
-            self._waiting.append((done, trees.begin(run, now, event), root))
+            self.waiting.append((done, trees.begin(run, now, event), root))
 
     def _let_catch_up(self, done: asyncio.Future[str] | None) -> None:
         """Somebody wants to know when everything up to here is on record."""
         if done is None or done.done():
             return
         if self.trees.has_changes:
-            self._waiting.append((done, "", ""))
-        elif self._commits.under_way is not None:
-            self._commits.under_way.waiting.append((done, "", ""))
+            self.waiting.append((done, "", ""))
+        elif self.commits.under_way is not None:
+            self.commits.under_way.waiting.append((done, "", ""))
         else:
             done.set_result("")
 
@@ -338,10 +337,10 @@ class Engine:
         """One group commit: as much as was stepped while the one before it was written. Whether
         there was one."""
         trees = self.trees
-        if self._commits.under_way is None and trees.has_changes and trees.is_settled:
+        if self.commits.under_way is None and trees.has_changes and trees.is_settled:
             changes = trees.take_changes()
-            waiting, self._waiting, self._n_unwritten = self._waiting, [], 0
-            self._commits.begin(changes, waiting)
+            waiting, self.waiting, self._n_unwritten = self.waiting, [], 0
+            self.commits.begin(changes, waiting)
             return True
         return False
 
@@ -349,7 +348,7 @@ class Engine:
         """The batch is on record: what is shown follows, and what it asks for is begun."""
         self._is_performing = True
         try:
-            changes = self._without_aside(batch.changes)
+            changes = without_set_aside(self, batch.changes)
             await self._show(changes)
             first, self.position = batch.seq - len(changes.entries) + 1, batch.seq
             if self.bus.busy:
@@ -367,7 +366,7 @@ class Engine:
     async def _show(self, changes: Changes) -> None:
         conversations = self.performer.conversations
         for spec in changes.specs:
-            self._roots[spec.id] = spec.root
+            self.roots[spec.id] = spec.root
             conversations.begin(spec)
         for conversation, n, message in changes.messages:
             conversations.heard(conversation, n, message)
@@ -383,8 +382,8 @@ class Engine:
 
     def _perform(self, effect: Effect) -> None:
         if (
-            self._aside
-            and getattr(effect, "run", "") in self._aside
+            self.aside
+            and getattr(effect, "run", "") in self.aside
             and not isinstance(effect, FreeSlot)
         ):
             return
@@ -392,74 +391,22 @@ class Engine:
             self.performer.perform(effect)
         except Exception as error:
             self.trees.failed.append((self._root_of(effect), error))
-            self._set_aside()
+            set_aside_failed(self)
 
     def _root_of(self, effect: Effect) -> str:
         if not isinstance(effect, (Deliver, Transmit)):
-            return self._roots.get(effect.run, "")
+            return self.roots.get(effect.run, "")
         tree = self.trees.index.deliveries.get(effect.key)
         return "" if tree is None else tree.root
 
-    # defects
-
-    def _set_aside(self) -> None:
-        """A defect of ours, in the steps or effects of some trees: they stop as if this process
-        were dead, and the next one takes them up as they are on record. All others go on."""
-        failed, self.trees.failed = self.trees.failed, []
-        for root, error in failed:
-            text = f"{type(error).__name__}: {error}"
-            log.critical(
-                "a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error
-            )
-            if not root or root in self._aside:
-                continue
-            defect = Defect(
-                f"a defect of retinue stopped the tree of {root}: {text}. What is on record is "
-                "kept, and other trees "
-                "go on. It is taken up again when the runtime is started anew."
-            )
-            row = self._commits.run(root) or self.on_record.get(root)
-            row = None if row is None or isinstance(row.state, Ended) else row
-            live = self.trees.set_aside(root, self.clock.now(), text, row)
-            for id in self._members(root, live):
-                self._aside[id] = defect
-                self.on_record.pop(id, None)
-                self._roots.pop(id, None)
-                self.timers.drop(id)
-                self.performer.over(id)
-                self._ended.tell(id, defect)
-            for done, _, of in self._waiting:
-                if of == root and not done.done():
-                    done.set_exception(defect)
-
-    def _members(self, root: str, live: list[str]) -> list[str]:
-        """Who is open in a tree that is set aside: in memory, on record, or in what is being
-        written. Whoever has ended there has ended."""
-        batch = self._commits.under_way
-        new = (
-            [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
-        )
-        known = [id for id, of in self._roots.items() if of == root]
-        members = dict.fromkeys((root, *live, *known, *new))
-        return [
-            id
-            for id in members
-            if (run := self._commits.run(id)) is None or not isinstance(run.state, Ended)
-        ]
-
-    def _without_aside(self, changes: Changes) -> Changes:
-        """Without the runs that were set aside while it was written."""
-        if self._aside:
-            changes.specs = [spec for spec in changes.specs if spec.id not in self._aside]
-            changes.runs = {id: run for id, run in changes.runs.items() if id not in self._aside}
-        return changes
+    # ends
 
     def _over(self, id: str) -> None:
         self.on_record.pop(id, None)
-        self._roots.pop(id, None)
+        self.roots.pop(id, None)
         self.timers.drop(id)
         self.store.sent.drop(id)
-        self._ended.tell(id)
+        self.end_waiters.tell(id)
         self.performer.over(id)
 
     def _wanted(self, id: str) -> int | None:
@@ -477,12 +424,12 @@ class Engine:
 
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
-        waiters: list[asyncio.Future[Any]] = [*self._ended]
-        waiters += [done for done, _, _ in self._waiting] + [
+        waiters: list[asyncio.Future[Any]] = [*self.end_waiters]
+        waiters += [done for done, _, _ in self.waiting] + [
             done for _, _, done in self._queue if done is not None
         ]
-        if self._commits.under_way is not None:
-            waiters += [done for done, _, _ in self._commits.under_way.waiting]
+        if self.commits.under_way is not None:
+            waiters += [done for done, _, _ in self.commits.under_way.waiting]
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -50,12 +50,12 @@ MUTATIONS = [
     Mutation(
         "what is asked for is begun while it is written",
         "runtime/engine.py",
-        "            self._commits.begin(changes, waiting)\n",
+        "            self.commits.begin(changes, waiting)\n",
         "            self.on_record.update(changes.runs)\n"
         "            for effect in changes.effects:\n"
         "                self._perform(effect)\n"
         "            changes.effects = []\n"
-        "            self._commits.begin(changes, waiting)\n",
+        "            self.commits.begin(changes, waiting)\n",
         "engine",
     ),
     Mutation(
@@ -68,7 +68,7 @@ MUTATIONS = [
     Mutation(
         "two batches are written at once",
         "runtime/engine.py",
-        "self._commits.under_way is None and trees.has_changes",
+        "self.commits.under_way is None and trees.has_changes",
         "trees.has_changes",
         "engine",
     ),

@@ -1,0 +1,68 @@
+"""A defect of ours in one tree: that tree is set aside as if this process were dead, and all others
+go on."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from retinue.core.changes import Changes
+from retinue.core.state import Ended
+from retinue.errors import Defect
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+
+log = logging.getLogger("retinue")
+
+
+def set_aside_failed(engine: Engine) -> None:
+    """A defect of ours, in the steps or effects of some trees: they stop as if this process were
+    dead, and the next one takes them up as they are on record. All others go on."""
+    failed, engine.trees.failed = engine.trees.failed, []
+    for root, error in failed:
+        text = f"{type(error).__name__}: {error}"
+        log.critical(
+            "a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error
+        )
+        if not root or root in engine.aside:
+            continue
+        defect = Defect(
+            f"a defect of retinue stopped the tree of {root}: {text}. What is on record is kept, "
+            "and other trees go on. It is taken up again when the runtime is started anew."
+        )
+        row = engine.commits.run(root) or engine.on_record.get(root)
+        row = None if row is None or isinstance(row.state, Ended) else row
+        live = engine.trees.set_aside(root, engine.clock.now(), text, row)
+        for id in _members(engine, root, live):
+            engine.aside[id] = defect
+            engine.on_record.pop(id, None)
+            engine.roots.pop(id, None)
+            engine.timers.drop(id)
+            engine.performer.over(id)
+            engine.end_waiters.tell(id, defect)
+        for done, _, of in engine.waiting:
+            if of == root and not done.done():
+                done.set_exception(defect)
+
+
+def _members(engine: Engine, root: str, live: list[str]) -> list[str]:
+    """Who is open in a tree that is set aside: in memory, on record, or in what is being
+    written. Whoever has ended there has ended."""
+    batch = engine.commits.under_way
+    new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
+    known = [id for id, of in engine.roots.items() if of == root]
+    members = dict.fromkeys((root, *live, *known, *new))
+    return [
+        id
+        for id in members
+        if (run := engine.commits.run(id)) is None or not isinstance(run.state, Ended)
+    ]
+
+
+def without_set_aside(engine: Engine, changes: Changes) -> Changes:
+    """Without the runs that were set aside while it was written."""
+    if engine.aside:
+        changes.specs = [spec for spec in changes.specs if spec.id not in engine.aside]
+        changes.runs = {id: run for id, run in changes.runs.items() if id not in engine.aside}
+    return changes
