@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
-
-from msgspec.structs import replace
 
 from retinue.channels.base import Channel
 from retinue.core.answer_layout import Laid
@@ -29,28 +26,22 @@ from retinue.core.effects import (
 from retinue.core.events import (
     Aborted,
     Admitted,
-    Asked,
     Composed,
     ModelFailed,
-    Ordered,
     Replied,
     RunEvent,
-    Submitted,
     ToolReturned,
     Woke,
 )
 from retinue.core.history import History
-from retinue.core.ids import moment
-from retinue.core.image_checks import taken_in
 from retinue.core.limit_questions import with_budget_of_now
 from retinue.core.messages import Reply
 from retinue.core.notices import plain_page
 from retinue.core.redaction import Stream
-from retinue.core.spec import Order, Orders, Spec
+from retinue.core.spec import Spec
 from retinue.core.state import Run
-from retinue.core.values import ToolSchema, Work, checked
+from retinue.core.values import ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
-from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
 from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
@@ -58,10 +49,11 @@ from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.reply_cleanup import clean_reply, own_ids
+from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
 from retinue.runtime.tool_runner import ToolRunner
-from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory, real_paths
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, at_once
+from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory
+from retinue.tools.base import Answer, Caller, Returned, at_once
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -90,6 +82,7 @@ class Performer:
         self.window = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = OpenDirectories()
+        self._tool_events = ToolEvents(engine, tools, self._texts, self.outbox, home)
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
@@ -208,7 +201,9 @@ class Performer:
             if text and not self._texts.fits(text, keep := self._texts.longest(spec)):
                 spilled = await self._texts.spill(text, keep)
             work = (
-                await self._work(spec) if spec.order.isolation and not reply.message.calls else None
+                await self._tool_events.work(spec)
+                if spec.order.isolation and not reply.message.calls
+                else None
             )
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
@@ -310,25 +305,6 @@ class Performer:
             self._offered[key] = offered
         return offered
 
-    async def _work(self, spec: Spec) -> Work | None:
-        """What an isolated run has done until now; its diff is kept before anybody is told of
-        it."""
-        if not spec.order.isolation:
-            return None
-        try:
-            done = await self._tools.work(spec)
-        except RetinueError as error:
-            log.warning("the changes of %s could not be read: %s", spec.id, error)
-            return None
-        if done is None:
-            return None
-        text = self._engine.redactor.clean_bytes(done.diff)
-        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
-        told = {
-            f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")
-        }
-        return Work(**told, diff=diff.sha256)
-
     def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
         tree = self._engine.trees.of(spec.id)
         if tree is None:
@@ -370,10 +346,10 @@ class Performer:
                 spec.order.agent, partial(self._caller, effect, spec, run), call
             )
         except Exception as error:
-            returned = self._failure(effect, error)
+            returned = self._tool_events.failure(effect, error)
         if (
             type(returned) is Answer
-            and _is_plain(returned)
+            and is_plain(returned)
             and self._texts.fits(text := clean(returned.text))
         ):
             if engine.trees.run(effect.run) is not None:
@@ -400,75 +376,16 @@ class Performer:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
-            returned = self._failure(effect, error)
+            returned = self._tool_events.failure(effect, error)
         await self._report(effect, returned)
-
-    def _failure(self, effect: CallTool, error: BaseException) -> Answer:
-        log.debug("tool %s failed", effect.call.name, exc_info=error)
-        text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
-        return Answer(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
 
     async def _report(self, effect: CallTool, returned: Returned) -> None:
         try:
-            event = await self._tool_event(effect, returned)
+            event = await self._tool_events.of(effect, returned)
         except Exception as error:
-            event = await self._tool_event(effect, self._failure(effect, error))
+            event = await self._tool_events.of(effect, self._tool_events.failure(effect, error))
         if self._engine.trees.run(effect.run) is not None:
             self._answer(effect.run, effect.index, event)
-
-    async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
-        where: Any = {
-            "turn": effect.turn,
-            "index": effect.index,
-            "call_id": effect.call.id,
-            "name": effect.call.name,
-        }
-        match returned:
-            case Answer(text=text, error=error, images=images):
-                if not _is_plain(returned):
-                    text, images = taken_in(clean(text), checked(returned).images)
-                text, spilled = clean(text), None
-                if not self._texts.fits(text):
-                    text = self._texts.whole(text)
-                    spilled = await self._texts.spill(text)
-                    text = text if spilled is None else clip(text, self._texts.most, spilled[0])
-                return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
-            case Orders():
-                for order in returned.spawns:
-                    self.outbox.check(order.origin)
-                orders, place = await self._placed(
-                    effect.run, await self._texts.letters(checked(returned))
-                )
-                asked_at = moment(effect.at, effect.turn, effect.index)
-                return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
-            case Submission():
-                done, spec = checked(returned), self._engine.trees.spec(effect.run)
-                work = await self._work(spec) if spec is not None else None
-                keep = None if spec is None else self._texts.longest(spec)
-                spilled = await self._texts.spill(done.text, keep)
-                return Submitted(
-                    **where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work
-                )
-            case Ask():
-                return Asked(**where, question=checked(returned).question)
-            case _:
-                assert_never(returned)
-
-    async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
-        """Where children are sent is told without links, so that the core can compare it; and where
-        their parent is."""
-        spec = self._engine.trees.spec(run)
-        place = (
-            await self._tools.place(spec, self._home)
-            if spec is not None and spec.order.isolation
-            else ""
-        )
-        root = place or (spec.order.cwd if spec is not None else "") or self._home
-        if not root or not any(
-            (o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns
-        ):
-            return orders, place
-        return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False
@@ -499,15 +416,3 @@ class Performer:
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
-
-
-def _is_plain(answer: Answer) -> bool:
-    """Whether it is a text of the types that were declared, which need not be looked at."""
-    return answer.images == () and type(answer.text) is str and type(answer.error) is bool
-
-
-def _without_links(order: Order, root: str) -> Order:
-    """Paths are kept without links. Whoever puts one there later is found out, for then they are
-    opened so."""
-    cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
-    return replace(order, cwd=cwd, access=real_paths(order.access))

@@ -1,0 +1,130 @@
+"""What a tool has returned becomes the event that says so."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any, assert_never
+
+from msgspec.structs import replace
+
+from retinue.core.effects import CallTool
+from retinue.core.events import Asked, Ordered, RunEvent, Submitted, ToolReturned
+from retinue.core.ids import moment
+from retinue.core.image_checks import taken_in
+from retinue.core.spec import Order, Orders, Spec
+from retinue.core.values import Work, checked
+from retinue.errors import RetinueError
+from retinue.formats.fair_cut import clip
+from retinue.formats.safe_text import clean
+from retinue.runtime.long_texts import Texts
+from retinue.runtime.outbox import Outbox
+from retinue.runtime.tool_runner import ToolRunner
+from retinue.sandbox.open_directories import real_paths
+from retinue.tools.base import Answer, Ask, Returned, Submission
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+
+log = logging.getLogger("retinue")
+
+
+class ToolEvents:
+    """Texts that are too long are put away, and paths are told without links, before the core sees
+    either."""
+
+    def __init__(
+        self, engine: Engine, tools: ToolRunner, texts: Texts, outbox: Outbox, home: str
+    ) -> None:
+        self._engine, self._tools, self._home = engine, tools, home
+        self._texts, self._outbox = texts, outbox
+
+    async def of(self, effect: CallTool, returned: Returned) -> RunEvent:
+        where: Any = {
+            "turn": effect.turn,
+            "index": effect.index,
+            "call_id": effect.call.id,
+            "name": effect.call.name,
+        }
+        match returned:
+            case Answer(text=text, error=error, images=images):
+                if not is_plain(returned):
+                    text, images = taken_in(clean(text), checked(returned).images)
+                text, spilled = clean(text), None
+                if not self._texts.fits(text):
+                    text = self._texts.whole(text)
+                    spilled = await self._texts.spill(text)
+                    text = text if spilled is None else clip(text, self._texts.most, spilled[0])
+                return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
+            case Orders():
+                for order in returned.spawns:
+                    self._outbox.check(order.origin)
+                orders, place = await self._placed(
+                    effect.run, await self._texts.letters(checked(returned))
+                )
+                asked_at = moment(effect.at, effect.turn, effect.index)
+                return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
+            case Submission():
+                done, spec = checked(returned), self._engine.trees.spec(effect.run)
+                work = await self.work(spec) if spec is not None else None
+                keep = None if spec is None else self._texts.longest(spec)
+                spilled = await self._texts.spill(done.text, keep)
+                return Submitted(
+                    **where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work
+                )
+            case Ask():
+                return Asked(**where, question=checked(returned).question)
+            case _:
+                assert_never(returned)
+
+    async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
+        """Where children are sent is told without links, so that the core can compare it; and where
+        their parent is."""
+        spec = self._engine.trees.spec(run)
+        place = (
+            await self._tools.place(spec, self._home)
+            if spec is not None and spec.order.isolation
+            else ""
+        )
+        root = place or (spec.order.cwd if spec is not None else "") or self._home
+        if not root or not any(
+            (o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns
+        ):
+            return orders, place
+        return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
+
+    async def work(self, spec: Spec) -> Work | None:
+        """What an isolated run has done until now; its diff is kept before anybody is told of
+        it."""
+        if not spec.order.isolation:
+            return None
+        try:
+            done = await self._tools.work(spec)
+        except RetinueError as error:
+            log.warning("the changes of %s could not be read: %s", spec.id, error)
+            return None
+        if done is None:
+            return None
+        text = self._engine.redactor.clean_bytes(done.diff)
+        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
+        told = {
+            f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")
+        }
+        return Work(**told, diff=diff.sha256)
+
+    def failure(self, effect: CallTool, error: BaseException) -> Answer:
+        log.debug("tool %s failed", effect.call.name, exc_info=error)
+        text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
+        return Answer(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
+
+
+def is_plain(answer: Answer) -> bool:
+    """Whether it is a text of the types that were declared, which need not be looked at."""
+    return answer.images == () and type(answer.text) is str and type(answer.error) is bool
+
+
+def _without_links(order: Order, root: str) -> Order:
+    """Paths are kept without links. Whoever puts one there later is found out, for then they are
+    opened so."""
+    cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
+    return replace(order, cwd=cwd, access=real_paths(order.access))
