@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, FoundAgents
-from retinue.agent_files.discovery import find_agents, project_root_of
+from retinue.agent_files.discovery import find_agents
 from retinue.sandbox.bounded_read import read_beneath
 from tests.agent_files.helpers import agent, project, said
 
@@ -85,7 +85,6 @@ def test_the_nearest_folder_wins(tmp_path: Path) -> None:
 def test_nothing_above_the_project_is_looked_at(tmp_path: Path) -> None:
     project(tmp_path, {".claude/agents/a.md": agent("a")})
     root = project(tmp_path / "inner", {"src/x.py": ""})
-    assert project_root_of(root / "src") == root
     assert find_agents(root / "src").agents == {}
 
 

@@ -136,7 +136,7 @@ def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(ho
     (home.project / ".mcp.json").unlink()
     (home.project / ".mcp.json").symlink_to(outside)
     done = home.run("trust", "--yes")
-    assert ".mcp.json: it leads out of the project" in done.stderr
+    assert f".mcp.json: it leads out of {home.project}" in done.stderr
     stands = TrustFile(str(home.folder / "data" / "retinue" / "trust.json")).standing(home.project)
     assert stands.is_trusted
     assert not stands.trusts(home.project / ".mcp.json")
@@ -251,6 +251,11 @@ def test_a_home_directory_is_no_project(home: House) -> None:
     write(home.folder, "home/.retinue/config.toml", '[permissions]\nmode = "auto"\n')
     inside = home.folder / "home" / "work"
     inside.mkdir()
+    done = home.run("trust", "--yes", cwd=home.folder / "home")
+    assert done.returncode == 2 and "is no project" in done.stderr
+    done = home.run("trust", "--yes", cwd=inside)
+    assert f"{inside}: there is nothing in it to be trusted" in done.stderr
+    (home.folder / "home/.git").mkdir()
     done = home.run("trust", "--yes", cwd=inside)
     assert done.returncode == 2 and "is no project" in done.stderr
     assert home.ok("config", "get", "permissions.mode", cwd=inside) == "manual"

@@ -183,14 +183,6 @@ def test_a_missing_key_is_told_with_a_way_out() -> None:
         provider.choose({}, flag="openai:gpt-5.2")
 
 
-def test_a_project_is_the_nearest_folder_that_is_marked(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    assert places.project_root(str(inner)) == str(inner)
-    (tmp_path / "a" / ".retinue").mkdir()
-    assert places.project_root(str(inner)) == str(tmp_path / "a")
-
-
 def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "XDG_DATA_HOME": "relative"}
     found = []

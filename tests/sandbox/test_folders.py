@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from retinue.sandbox import directory_walk
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.open_beneath import open_real
 from tests.waiting import SECONDS
@@ -16,19 +17,20 @@ from tests.waiting import SECONDS
 
 def swapping(monkeypatch: pytest.MonkeyPatch, path: Path, put: Callable[[Path], None]) -> None:
     """Right after its directory was listed, `path` is something else."""
-    names = folders._names
+    entries = directory_walk.folder_entries
 
-    def listed(fd: int) -> tuple[list[str], list[str]]:
-        found = names(fd)
+    def listed(fd: int) -> tuple[list[str], list[os.DirEntry[str]]]:
+        found = entries(fd)
         if (
-            path.name in found[0] + found[1]
+            path.name in {*found[0], *(entry.name for entry in found[1])}
             and path.with_name(f"{path.name}.aside") not in path.parent.iterdir()
         ):
             path.rename(path.with_name(f"{path.name}.aside"))
             put(path)
         return found
 
-    monkeypatch.setattr(folders, "_names", listed)
+    for module in (directory_walk, folders):
+        monkeypatch.setattr(module, "folder_entries", listed)
 
 
 @pytest.fixture
@@ -46,10 +48,11 @@ def top(tmp_path: Path) -> Path:
     return tmp_path / "top"
 
 
-def seen(top: Path) -> list[str]:
+def seen(top: Path, *, lenient: bool = False) -> list[str]:
     fd = open_real(str(top.resolve()))
     try:
-        return [f"{at}/{name}" for at, _, names, _ in folders.walk(fd) for name in names]
+        walk = directory_walk.walk_folders(fd, lenient=lenient)
+        return [f"{at}/{entry.name}" for at, _, others, _ in walk for entry in others]
     finally:
         os.close(fd)
 
@@ -71,6 +74,21 @@ def test_what_takes_the_place_of_a_directory_ends_the_walk(
     )
     with pytest.raises(OSError):
         seen(top)
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_a_lenient_walk_leaves_out_what_takes_the_place_of_a_directory(
+    top: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (top / "other").mkdir()
+    (top / "other/file").touch()
+    swapping(
+        monkeypatch,
+        top / "sub",
+        os.mkfifo if kind == "fifo" else lambda path: path.symlink_to(outside),
+    )
+    assert sorted(seen(top, lenient=True)) == ["./file", "./other/file"]
 
 
 @pytest.mark.timeout(SECONDS)

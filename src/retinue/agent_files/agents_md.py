@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from retinue.agent_files.agent_spec import tokens_in
-from retinue.agent_files.discovery import folders_between
+from retinue.config.project_root import folders_between
 from retinue.core.values import Value
 from retinue.formats.safe_text import clean, one_line
 from retinue.sandbox.bounded_read import is_beneath, read_beneath, real, shown
@@ -61,7 +61,7 @@ def loaded_files(
         return ()
     out: list[AgentsMdFile] = []
     left = total_cap
-    for folder in folders_between(here, top):
+    for folder in map(Path, folders_between(str(here), str(top))):
         file = _nearest(folder, top, min(file_cap, left), hide)
         if file is not None:
             out.append(file)

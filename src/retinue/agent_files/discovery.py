@@ -4,7 +4,7 @@ project, user, built-in; in the project, the nearest folder."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from retinue.agent_files.agent_spec import (
     Shadowed,
 )
 from retinue.agent_files.loader import Loader
-from retinue.sandbox.bounded_read import is_beneath, real, shown, walk
+from retinue.config.project_root import folders_between
+from retinue.config.project_root import project_root as root_of
+from retinue.sandbox.bounded_read import files_below, is_beneath, real, shown
 
 MAX_FILES = 5_000
 MAX_DEPTH = 16
@@ -73,14 +75,6 @@ def user_places(home: Path, config: Path, codex: Path) -> tuple[tuple[Path, Defi
     )
 
 
-def project_root_of(cwd: str | Path) -> Path:
-    """The nearest folder above that is a repository; without one, the folder itself."""
-    here = real(cwd)
-    return next(
-        (folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here
-    )
-
-
 def find_agents(
     cwd: str | Path,
     home: str | Path | None = None,
@@ -99,7 +93,7 @@ def find_agents(
     project's files widen permissions; see `load.tamed`. `tools` are names that this program knows
     beside the built-in ones. Without a `home` only the project is looked at."""
     here = real(cwd)
-    root = project_root_of(here) if project_root is None else real(project_root)
+    root = real(project_root if project_root is not None else root_of(str(here), str(home or "")))
     shelf = _Shelf()
     for item in extra:
         shelf.add_extra(item, Loader("command", None, known=tools))
@@ -110,7 +104,7 @@ def find_agents(
         root = here
     users = real(home) if home is not None else None
     loader = Loader("project", root, trusted, tools)
-    for folder in folders_between(here, root):
+    for folder in map(Path, folders_between(str(here), str(root))):
         if folder != users:
             for place in PROJECT:
                 shelf.add_place(folder, place, loader)
@@ -126,14 +120,6 @@ def find_agents(
             )
         )
     return shelf.library()
-
-
-def folders_between(here: Path, root: Path) -> Iterator[Path]:
-    """From a folder up to its project's root."""
-    for folder in (here, *here.parents):
-        yield folder
-        if folder == root:
-            return
 
 
 @dataclass
@@ -207,7 +193,7 @@ class _Shelf:
             )
             return
         self.places.append(shown(path))
-        for file, why in walk(path, place.suffixes, place.depth):
+        for file, why in files_below(path, place.suffixes, place.depth):
             if why:
                 self.complaints.append(
                     FileComplaint(path=shown(file), severity="note", message=why)

@@ -25,7 +25,8 @@ from retinue.agent_files.dialects.gemini_cli import read_gemini
 from retinue.agent_files.dialects.opencode import read_opencode
 from retinue.agent_files.dialects.spec_reader import SpecReader
 from retinue.agent_files.frontmatter import AgentDocument, read_json, read_markdown, read_toml
-from retinue.sandbox.bounded_read import MAX_BYTES, read_beneath, read_file, real, shown
+from retinue.sandbox.bounded_read import MAX_BYTES, read_beneath, real, shown
+from retinue.sandbox.regular_file import drain, open_regular
 
 READERS: dict[str, Callable[[SpecReader], AgentSpec]] = {
     "retinue": read_ours,
@@ -108,7 +109,11 @@ class Loader:
 
     def _document(self, path: Path) -> AgentDocument | FileComplaint:
         try:
-            raw = read_file(path) if self.root is None else read_beneath(path, self.root)
+            raw = (
+                drain(open_regular(path), MAX_BYTES)
+                if self.root is None
+                else read_beneath(path, self.root)
+            )
         except OSError as error:
             return FileComplaint(
                 path=shown(path), message=f"not read: {error.strerror or error}", severity="warning"

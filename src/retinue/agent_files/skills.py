@@ -14,15 +14,16 @@ from typing import Any, ClassVar
 from msgspec import field
 
 from retinue.agent_files.agent_spec import FileComplaint, Scope, hint_at, tokens_in
-from retinue.agent_files.discovery import folders_between, project_root_of
 from retinue.agent_files.fields import Fields
 from retinue.agent_files.frontmatter import AgentDocument, read_markdown
 from retinue.agent_files.tool_aliases import SHELL, resolve, split_names
+from retinue.config.project_root import folders_between
+from retinue.config.project_root import project_root as root_of
 from retinue.core.redaction import Redactor
 from retinue.core.values import Restart, Value
 from retinue.formats.safe_text import clean, one_line
-from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.bounded_read import MAX_BYTES, is_beneath, read_beneath, real, shown
+from retinue.sandbox.directory_walk import walk_folders
 from retinue.sandbox.open_beneath import open_real
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
@@ -87,7 +88,7 @@ def find_skills(
     """The skills of the project (nearest first, and only when it is trusted), of the user, and the
     shipped one."""
     here = real(cwd)
-    root = project_root_of(here) if project_root is None else real(project_root)
+    root = real(project_root if project_root is not None else root_of(str(here), str(home or "")))
     if not is_beneath(here, root):
         root = here
     users = real(home) if home is not None else None
@@ -96,7 +97,7 @@ def find_skills(
     complaints: list[FileComplaint] = []
     places: list[tuple[Path, Scope, Path | None]] = [
         (folder / name, "project", root)
-        for folder in folders_between(here, root)
+        for folder in map(Path, folders_between(str(here), str(root)))
         if folder != users
         for name in FOLDERS
     ]
@@ -395,7 +396,7 @@ def _files(folder: Path) -> list[str]:
         return []
     out: list[str] = []
     try:
-        for at, inner, names, _ in folders.walk(top):
+        for at, inner, others, _ in walk_folders(top):
             inner[:] = (
                 sorted(f for f in inner if not f.startswith("."))
                 if at.count("/") < MAX_DEEP
@@ -403,7 +404,7 @@ def _files(folder: Path) -> list[str]:
             )
             out += [
                 os.path.normpath(f"{at}/{n}")
-                for n in sorted(names)
+                for n in sorted(entry.name for entry in others)
                 if not n.startswith(".") and n != FILE
             ]
             if len(out) >= MAX_LISTED:

@@ -13,15 +13,19 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from retinue.config.project_root import folders_between
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
 from retinue.sandbox.atomic_write import write_file
-from retinue.sandbox.open_beneath import make_folder
+from retinue.sandbox.bounded_read import open_target, target_beneath
+from retinue.sandbox.directory_walk import walk_folders
+from retinue.sandbox.open_beneath import make_folder, open_real
 from retinue.sandbox.regular_file import drain, lock, open_regular
 
 VERSION = 1
@@ -170,7 +174,7 @@ class TrustFile:
         above it are compared, since those are what is read there."""
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
-        folders = list(_between(os.path.realpath(cwd or root), top))
+        folders = list(folders_between(os.path.realpath(cwd or root), top))
         found = collect(top, folders, is_read=record is not None)
         return _compare(top, record, found, {_relative(f, top) for f in folders})
 
@@ -300,39 +304,27 @@ def _relative(folder: str, root: str) -> str:
     return os.path.relpath(folder, root)
 
 
-def _between(here: str, root: str) -> Iterator[str]:
-    """From a folder up to the root; the root alone when the folder is not in it."""
-    if here != root and not here.startswith(root.rstrip("/") + "/"):
-        here = root
-    while True:
-        yield here
-        if here == root:
-            return
-        here = os.path.dirname(here)
-
-
 def everywhere(root: str) -> Iterator[str]:
     """All folders of a project in which files could count."""
-    todo, n = [(root, 0)], 0
-    while todo:
-        folder, depth = todo.pop()
-        yield folder
-        n += 1
-        if n > MOST_FOLDERS:
-            raise ConfigError(
-                f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project"
+    try:
+        top = open_real(root)
+    except OSError:
+        yield root
+        return
+    try:
+        for n, (at, inner, _, _) in enumerate(walk_folders(top, lenient=True)):
+            if n >= MOST_FOLDERS:
+                raise ConfigError(
+                    f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project"
+                )
+            yield os.path.normpath(os.path.join(root, at))
+            inner[:] = (
+                sorted(name for name in inner if name not in HEAVY and not name.startswith("."))
+                if at.count("/") < MOST_DEPTH
+                else []
             )
-        try:
-            with os.scandir(folder) as entries:
-                inner = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
-        except OSError:
-            continue
-        if depth < MOST_DEPTH:
-            todo += [
-                (os.path.join(folder, name), depth + 1)
-                for name in sorted(inner, reverse=True)
-                if name not in HEAVY and not name.startswith(".")
-            ]
+    finally:
+        os.close(top)
 
 
 def collect(
@@ -411,10 +403,8 @@ def _below(
 def _content(path: str, root: str) -> bytes:
     """The bytes of a file beneath the root; `OSError` for what leads out of it, is no file, or is
     too long."""
-    real = os.path.realpath(path)
-    if not real.startswith(root.rstrip("/") + "/"):
-        raise OSError(errno.EXDEV, "it leads out of the project")
-    data = drain(open_regular(real, follow=False), MOST_BYTES)
+    top = Path(root)
+    data = drain(open_target(target_beneath(Path(path), top), top), MOST_BYTES)
     if len(data) > MOST_BYTES:
         raise OSError(errno.EFBIG, f"it is longer than {MOST_BYTES >> 20} MiB")
     return data

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.private_paths import TEMPORARY, Private
+from retinue.sandbox.regular_file import read_small
 
 MOST_NOTED = 1_000
 
@@ -62,7 +64,7 @@ def note_store(environ: Mapping[str, str], store: str) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         note = folder / hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
         if not note.exists():
-            note.write_bytes(os.fsencode(store))
+            write_file(note, os.fsencode(store), durable=False)
 
 
 def noted_stores(environ: Mapping[str, str]) -> Iterator[str]:
@@ -70,7 +72,7 @@ def noted_stores(environ: Mapping[str, str]) -> Iterator[str]:
     with suppress(OSError):
         for note in sorted(Path(state_home(environ), "stores").iterdir())[:MOST_NOTED]:
             with suppress(OSError):
-                store = os.fsdecode(note.read_bytes())
+                store = os.fsdecode(read_small(note))
                 if os.path.isabs(store) and os.path.exists(store):
                     yield store
                 else:

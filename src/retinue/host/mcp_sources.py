@@ -115,11 +115,11 @@ def _find(
 
 
 def _of_project(project: Project) -> Iterable[Path]:
-    from retinue.agent_files.discovery import folders_between
+    from retinue.config.project_root import folders_between
     from retinue.sandbox.bounded_read import real
 
     here, root = real(project.paths.cwd), real(project.paths.root)
-    for folder in folders_between(here, root):
+    for folder in map(Path, folders_between(str(here), str(root))):
         for name in OF_PROJECT:
             path = folder / name
             if path.is_file() and real(path).is_relative_to(root):
@@ -127,10 +127,10 @@ def _of_project(project: Project) -> Iterable[Path]:
 
 
 def _read(path: Path, said: str) -> bytes:
-    from retinue.sandbox.bounded_read import read_file
+    from retinue.sandbox.regular_file import read_small
 
     try:
-        return read_file(path)
+        return read_small(path)
     except OSError as error:
         raise ConfigError(f"{said} cannot be read ({error.strerror}).") from None
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from retinue.config.project_root import project_root
 from retinue.config.user_folders import (
     config_home,
     data_home,
@@ -32,11 +33,9 @@ __all__ = [
     "of_project",
     "prepare",
     "private_directory",
-    "project_root",
     "state_home",
 ]
 
-MARKS = (".git", ".retinue")
 MANIFESTS = {
     "pyproject.toml",
     "setup.py",
@@ -89,18 +88,6 @@ def key_of(socket: str) -> str:
     return socket + ".key"
 
 
-def project_root(cwd: str) -> str:
-    """The nearest directory above that is a project; otherwise the directory itself."""
-    here = cwd
-    while True:
-        if any(os.path.exists(os.path.join(here, mark)) for mark in MARKS):
-            return here
-        above = os.path.dirname(here)
-        if above == here:
-            return cwd
-        here = above
-
-
 def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> ProjectPaths:
     """The places for a command given in `cwd`, with the store that was named or the one of the
     project."""
@@ -112,7 +99,7 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
         ) from None
     if not os.path.isdir(here):
         raise ConfigError(f"there is no directory {here}: check --cwd")
-    root = project_root(here)
+    root = project_root(here, environ.get("HOME", ""))
     if store:
         file = os.path.realpath(os.path.expanduser(store))
         if os.path.isdir(file):

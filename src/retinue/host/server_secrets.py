@@ -61,7 +61,7 @@ def put_back(source: ServerSource, values: Mapping[str, str]) -> ServerSource:
 
 def _read_again(source: ServerSource) -> dict[str, str]:
     from retinue.host.mcp_sources import tree_of
-    from retinue.sandbox.bounded_read import read_file
+    from retinue.sandbox.regular_file import read_small
     from retinue.tools.mcp_client.config_dialects import entries
     from retinue.tools.mcp_client.server_config import ServerConfigSource
 
@@ -70,7 +70,7 @@ def _read_again(source: ServerSource) -> dict[str, str]:
     path = Path(source.file)
     try:
         found = entries(
-            tree_of(read_file(path), path),
+            tree_of(read_small(path), path),
             ServerConfigSource(file=source.file, dialect=source.dialect),
         )[0]
     except (OSError, ValueError):

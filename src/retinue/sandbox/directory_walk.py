@@ -1,8 +1,11 @@
-"""Going through a directory tree: one pass of `scandir`, each directory opened from the one above
-it, so that a link is never followed and nothing outside is seen."""
+"""Going through a directory tree that others may be changing meanwhile: from one open directory to
+the next, no link followed, and nothing waited for. (The standard library opens what it took for a
+directory a moment ago without saying that it must be one: a pipe that was put there is then waited
+for.)"""
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +16,18 @@ from typing import Literal
 from retinue.sandbox.gitignore import NAME, Ignores
 
 MAX_DEPTH = 128
+"""So many directories are held open at a time."""
+TOO_DEEP = f"directories are nested more than {MAX_DEPTH} deep"
 NEVER = ".git"
-OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
-Kind = Literal["file", "dir", "link", "other"]
+EntryKind = Literal["file", "dir", "link", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
     path: str
-    kind: Kind
+    kind: EntryKind
     size: int = 0
 
 
@@ -52,7 +57,51 @@ class Patience:
         return bool(self.why)
 
 
-def walk(
+def walk_folders(
+    top: int, *, lenient: bool = False
+) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]], int]]:
+    """The directories below an open one, itself first: path, names of directories (which may be
+    taken out of the list), everything else, and the open directory. `OSError` when one cannot be
+    read or lies too deep; a `lenient` walk leaves it out."""
+    levels: list[tuple[int, str, list[str]]] = []
+    try:
+        levels.append((os.open(".", OPEN, dir_fd=top), ".", [""]))
+        while levels:
+            fd, at, waiting = levels[-1]
+            if not waiting:
+                os.close(levels.pop()[0])
+                continue
+            try:
+                if name := waiting.pop():
+                    if len(levels) >= MAX_DEPTH:
+                        raise OSError(errno.ENAMETOOLONG, TOO_DEEP, at)
+                    fd, at, waiting = os.open(name, OPEN, dir_fd=fd), f"{at}/{name}", []
+                    levels.append((fd, at, waiting))
+                folders, others = folder_entries(fd)
+            except OSError:  # gone, replaced by a link, or not ours to read
+                if lenient:
+                    continue
+                raise
+            yield at, folders, others, fd
+            waiting += reversed(folders)
+    finally:
+        for fd, *_ in levels:
+            os.close(fd)
+
+
+def folder_entries(fd: int) -> tuple[list[str], list[os.DirEntry[str]]]:
+    folders: list[str] = []
+    others: list[os.DirEntry[str]] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                others.append(entry)
+    return folders, others
+
+
+def walk_directory(
     dir_fd: int,
     base: str,
     rules: Ignores,
@@ -65,70 +114,40 @@ def walk(
     """The entries below an open directory, whose own path is `base` ("" for the root), in no
     particular order. The directories in it that are named in `skip` are not entered, and what
     `hides` says by its path is not there."""
-    levels: list[tuple[int, str, Ignores, list[str]]] = []
-    try:
-        yield from _enter(
-            levels, os.dup(dir_fd), f"{base}/" if base else "", rules, patience, hides
-        )
-        while levels:
-            fd, prefix, rules, names = levels[-1]
-            if not names or patience.is_over():
-                os.close(levels.pop()[0])
-                continue
-            name = names.pop()
-            if len(levels) == 1 and name in skip:
-                continue
-            if len(levels) >= min(depth, MAX_DEPTH):
-                if depth >= MAX_DEPTH:
-                    patience.why = f"directories are nested more than {MAX_DEPTH} deep"
-                continue
-            try:
-                below = os.open(name, OPEN, dir_fd=fd)
-            except OSError:  # gone, replaced by a link, or not ours to read
-                continue
-            yield from _enter(levels, below, f"{prefix}{name}/", rules, patience, hides)
-    finally:
-        for fd, *_ in levels:
-            os.close(fd)
+    ways: list[Ignores] = []
+    for at, folders, others, fd in walk_folders(dir_fd, lenient=True):
+        if ways and patience.is_over():
+            return
+        patience.n_seen += len(folders) + len(others)
+        level = at.count("/")
+        prefix = "".join(f"{part}/" for part in (base, at[2:]) if part)
+        inner = ways[level - 1] if level else rules
+        if any(entry.name == NAME for entry in others) or NAME in folders:
+            inner = inner.below(fd, len(prefix))
+        ways[level:] = [inner]
+
+        def counts(name: str, is_dir: bool, prefix: str = prefix, inner: Ignores = inner) -> bool:
+            path = prefix + name
+            if name == NEVER or hides(path):
+                return False
+            is_ignored = inner.match(path, name, is_dir)
+            patience.n_ignored += is_ignored
+            return not is_ignored
+
+        folders[:] = [name for name in folders if counts(name, True)]
+        yield from (WalkEntry(prefix + name, "dir") for name in folders)
+        for entry in others:
+            if counts(entry.name, False):
+                yield WalkEntry(prefix + entry.name, _kind(entry))
+        if not level:
+            folders[:] = [name for name in folders if name not in skip]
+        if level + 1 >= min(depth, MAX_DEPTH):
+            if folders and depth >= MAX_DEPTH:
+                patience.why = TOO_DEEP
+            folders.clear()
 
 
-def _enter(
-    levels: list[tuple[int, str, Ignores, list[str]]],
-    fd: int,
-    prefix: str,
-    rules: Ignores,
-    patience: Patience,
-    hides: Callable[[str], bool],
-) -> Iterator[WalkEntry]:
-    """Yield what is in a directory, and put it on the stack with the names of its directories."""
-    directories: list[str] = []
-    levels.append((fd, prefix, rules, directories))
-    try:
-        with os.scandir(fd) as entries:
-            found = list(entries)
-    except OSError:
-        return
-    patience.n_seen += len(found)
-    if any(e.name == NAME for e in found):
-        rules = rules.below(fd, len(prefix))
-        levels[-1] = (fd, prefix, rules, directories)
-    for entry in found:
-        name = entry.name
-        if name == NEVER:
-            continue
-        path = prefix + name
-        if hides(path):
-            continue
-        is_dir = entry.is_dir(follow_symlinks=False)
-        if rules.match(path, name, is_dir):
-            patience.n_ignored += 1
-            continue
-        if is_dir:
-            directories.append(name)
-            yield WalkEntry(path, "dir")
-        elif entry.is_symlink():
-            yield WalkEntry(path, "link")
-        elif entry.is_file(follow_symlinks=False):
-            yield WalkEntry(path, "file")
-        else:
-            yield WalkEntry(path, "other")
+def _kind(entry: os.DirEntry[str]) -> EntryKind:
+    if entry.is_symlink():
+        return "link"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"

@@ -1,7 +1,5 @@
-"""Going through a directory that others may be changing meanwhile: from one open directory to the
-next, no link followed, and nothing waited for. (The standard library opens what it took for a
-directory a moment ago without saying that it must be one: a pipe that was put there is then waited
-for.)"""
+"""Removing and copying a directory that others may be changing meanwhile: from one open directory
+to the next, no link followed, and nothing waited for."""
 
 from __future__ import annotations
 
@@ -9,51 +7,12 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
 
+from retinue.sandbox.directory_walk import MAX_DEPTH, OPEN, folder_entries, walk_folders
 from retinue.sandbox.regular_file import open_regular
 
-OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-MOST_DEEP = 128
-"""So many directories are held open at a time."""
 PIECE = 1 << 20
-
-
-def walk(top: int) -> Iterator[tuple[str, list[str], list[str], int]]:
-    """The directories below an open one, itself first: path, names of directories (which may be
-    taken out of the list), names of everything else, and the open directory. `OSError` when one
-    cannot be read or lies too deep."""
-    levels: list[tuple[int, str, list[str]]] = []
-    try:
-        levels.append((os.open(".", OPEN, dir_fd=top), ".", [""]))
-        while levels:
-            fd, at, waiting = levels[-1]
-            if not waiting:
-                os.close(levels.pop()[0])
-                continue
-            if name := waiting.pop():
-                if len(levels) >= MOST_DEEP:
-                    raise OSError(
-                        errno.ENAMETOOLONG, f"directories are nested more than {MOST_DEEP} deep", at
-                    )
-                fd, at, waiting = os.open(name, OPEN, dir_fd=fd), f"{at}/{name}", []
-                levels.append((fd, at, waiting))
-            folders, others = _names(fd)
-            yield at, folders, others, fd
-            waiting += reversed(folders)
-    finally:
-        for fd, *_ in levels:
-            os.close(fd)
-
-
-def _names(fd: int) -> tuple[list[str], list[str]]:
-    folders: list[str] = []
-    others: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            (folders if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
-    return folders, others
 
 
 def remove(name: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
@@ -96,7 +55,7 @@ def _empty(top: int) -> None:
             fd, name, waiting = levels[-1]
             if waiting:
                 below = waiting.pop()
-                if len(levels) >= MOST_DEEP:
+                if len(levels) >= MAX_DEPTH:
                     up = f"deep-{os.urandom(8).hex()}"
                     with contextlib.suppress(OSError):
                         os.rename(below, up, src_dir_fd=fd, dst_dir_fd=top)
@@ -121,12 +80,12 @@ def _cleared(fd: int) -> list[str]:
     with contextlib.suppress(OSError):
         os.fchmod(fd, 0o700)
     try:
-        folders, others = _names(fd)
+        folders, others = folder_entries(fd)
     except OSError:
         return []
-    for name in others:
+    for other in others:
         with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=fd)
+            os.unlink(other.name, dir_fd=fd)
     return folders
 
 
@@ -140,12 +99,12 @@ def copy(dir_fd: int, name: str, target: str, *, most_bytes: int, most_files: in
         return
     fd = os.open(name, OPEN, dir_fd=dir_fd)
     try:
-        for at, folders, others, here in walk(fd):
+        for at, folders, others, here in walk_folders(fd):
             place = os.path.normpath(f"{target}/{at}")
             _count(left, 0)
             os.mkdir(place, 0o700)
             for other in others:
-                _copy_one(here, other, f"{place}/{other}", left)
+                _copy_one(here, other.name, f"{place}/{other.name}", left)
             folders.sort()
     finally:
         os.close(fd)

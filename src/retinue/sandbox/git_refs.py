@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.directory_walk import OPEN, walk_folders
 from retinue.sandbox.open_beneath import make_beneath, open_beneath, open_real
 from retinue.sandbox.regular_file import read_small
 
@@ -106,19 +107,19 @@ def _packed(top: int) -> Iterator[tuple[bytes, bytes]]:
 
 def _read_loose(top: int, found: References, wanted: tuple[bytes, ...]) -> None:
     try:
-        refs = os.open("refs", folders.OPEN, dir_fd=top)
+        refs = os.open("refs", OPEN, dir_fd=top)
     except FileNotFoundError:
         return
     n_seen = 0
     try:
-        for at, _, files, here in folders.walk(refs):
+        for at, _, files, here in walk_folders(refs):
             n_seen += len(files)
             if n_seen > MOST_LOOSE:
                 raise OSError(errno.EFBIG, f"it has more than {MOST_LOOSE} references")
             for file in files:
-                name = os.path.normpath(os.fsencode(f"refs/{at}/{file}"))
+                name = os.path.normpath(os.fsencode(f"refs/{at}/{file.name}"))
                 if is_name(name) and name.startswith(wanted):
-                    _read_one(here, file, name, found)
+                    _read_one(here, file.name, name, found)
     finally:
         os.close(refs)
 

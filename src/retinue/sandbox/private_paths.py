@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import islice
 
 from retinue.errors import Refused, StoreError
-from retinue.sandbox import folder_operations as folders
 from retinue.sandbox import mount_aliases as mounts
+from retinue.sandbox.directory_walk import OPEN, walk_folders
 from retinue.sandbox.protected_paths import PROJECT, home_directories, names, plain
 
 # In every home directory, with all that is in them: keys, passwords, histories of shells, profiles
@@ -227,12 +227,12 @@ NOTHING = Private()
 
 
 def _below(place: str) -> Iterator[os.stat_result]:
-    top = os.open(place, folders.OPEN)
+    top = os.open(place, OPEN)
     try:
-        for _, _, others, fd in folders.walk(top):
-            for name in others:
+        for _, _, others, fd in walk_folders(top):
+            for other in others:
                 with suppress(OSError):
-                    yield os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    yield os.stat(other.name, dir_fd=fd, follow_symlinks=False)
     finally:
         os.close(top)
 

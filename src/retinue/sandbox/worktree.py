@@ -22,6 +22,7 @@ from retinue.errors import Refused, RetinueError
 from retinue.sandbox import background_removal as removal
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.directory_walk import walk_folders
 from retinue.sandbox.git_refs import NEW
 from retinue.sandbox.git_repository import MOST_INDEX, Git, Repository, find, opened
 from retinue.sandbox.git_stage import stage
@@ -311,8 +312,9 @@ def _make_plain(path: Path) -> None:
     putting links in their places."""
     top = open_real(str(path))
     try:
-        for at, inner, files, fd in folders.walk(top):
-            for name in {".gitignore", ".gitattributes"}.intersection(files):
+        for at, inner, others, fd in walk_folders(top):
+            files = {entry.name for entry in others}
+            for name in {".gitignore", ".gitattributes"} & files:
                 kind = stat.S_IFMT(os.lstat(name, dir_fd=fd).st_mode)
                 if kind not in (stat.S_IFREG, stat.S_IFLNK):
                     os.unlink(name, dir_fd=fd)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retinue.formats.globs import BadGlob, Globs, alternatives
-from retinue.sandbox.directory_walk import Patience, walk
+from retinue.sandbox.directory_walk import Patience, walk_directory
 from retinue.sandbox.gitignore import NONE, Judge, parse
 from retinue.sandbox.paths import Root
 from tests.needs import needs
@@ -171,7 +171,7 @@ def test_what_is_left_out_is_what_git_leaves_out(tmp_path: Path, seed: int) -> N
     theirs = {name for name in listing.split("\0") if name}
     with Root(str(tmp_path)) as root:
         fd = root.open_dir(".")
-        ours = {e.path for e in walk(fd, "", NONE, Patience()) if e.kind == "file"}
+        ours = {e.path for e in walk_directory(fd, "", NONE, Patience()) if e.kind == "file"}
         judge = Judge(root.fd, "")
         everything = {
             p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()
@@ -193,13 +193,13 @@ def test_a_walk_follows_no_link_and_stops_when_told(tmp_path: Path) -> None:
     (tmp_path / "root" / "out").symlink_to(tmp_path)
     (tmp_path / "root" / "round").symlink_to(".")
     with Root(str(tmp_path / "root")) as root:
-        entries = list(walk(root.open_dir("."), "", NONE, Patience()))
+        entries = list(walk_directory(root.open_dir("."), "", NONE, Patience()))
         assert len(entries) == 102
         assert {e.path for e in entries if e.kind == "link"} == {"out", "round"}
         patience = Patience()
         patience.stop.set()
-        assert len(list(walk(root.open_dir("."), "", NONE, patience))) == 52
+        assert len(list(walk_directory(root.open_dir("."), "", NONE, patience))) == 52
         assert patience.why == "it was cancelled"
         few = Patience(entries=60)
-        assert len(list(walk(root.open_dir("."), "", NONE, few))) < 102
+        assert len(list(walk_directory(root.open_dir("."), "", NONE, few))) < 102
         assert "more than 60" in few.why

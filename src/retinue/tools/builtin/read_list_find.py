@@ -13,7 +13,7 @@ from retinue.core.messages import Image
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.formats.globs import BadGlob, Globs
-from retinue.sandbox.directory_walk import MAX_DEPTH, Patience, WalkEntry, walk
+from retinue.sandbox.directory_walk import MAX_DEPTH, Patience, WalkEntry, walk_directory
 from retinue.sandbox.gitignore import chain
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
 from retinue.sandbox.paths import Root, real_path
@@ -272,7 +272,9 @@ def gather(
             base = beneath(root, fd)
             rules = chain(root.fd, base)
             skip = KERNEL if real_path(fd) == "/" else ()
-            found = walk(fd, base, rules, patience, depth=depth, skip=skip, hides=root.hides())
+            found = walk_directory(
+                fd, base, rules, patience, depth=depth, skip=skip, hides=root.hides()
+            )
             entries = sorted(found, key=lambda e: e.path)
             entries[:measured] = _measured(root, entries[:measured])
             return entries, prefix_of(work.reach, root), base

@@ -19,7 +19,7 @@ from retinue.core.redaction import Redactor
 from retinue.errors import Refused
 from retinue.formats.globs import BadGlob, Globs
 from retinue.formats.safe_text import clean
-from retinue.sandbox.directory_walk import Patience, walk
+from retinue.sandbox.directory_walk import Patience, walk_directory
 from retinue.sandbox.gitignore import Judge, chain
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.paths import READ, Root, real_path, strip
@@ -222,7 +222,7 @@ async def _unless_stuck(
 def _has_odd_rules(place: SearchRoot, patience: Patience) -> bool:
     if place.dir_fd is None:
         return False
-    entries = walk(
+    entries = walk_directory(
         place.dir_fd, place.base, chain(place.root.fd, place.base), patience, skip=_skipped(place)
     )
     return any(
@@ -247,7 +247,7 @@ def _paths(place: SearchRoot, globs: Globs | None, patience: Patience) -> list[s
         return [place.base]
     rules = chain(place.root.fd, place.base)
     inner = len(place.base) + 1 if place.base else 0
-    entries = walk(
+    entries = walk_directory(
         place.dir_fd, place.base, rules, patience, skip=_skipped(place), hides=place.root.hides()
     )
     return sorted(
