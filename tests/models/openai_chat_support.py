@@ -7,7 +7,8 @@ from typing import Any
 
 from retinue.core.messages import Reply
 from retinue.models.codec import Options
-from retinue.models.openai_chat import FILTERED, OpenAIChatCodec
+from retinue.models.openai_chat import OpenAIChatCodec
+from retinue.models.openai_chat_stream import FILTERED
 
 # The kinds of failure that are worth another try; all others are final.
 RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error"}

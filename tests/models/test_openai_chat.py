@@ -20,7 +20,8 @@ from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result
 from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
-from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChatCodec
+from retinue.models.openai_chat import NOTHING_SAID, OpenAIChatCodec
+from retinue.models.openai_chat_stream import FILTERED
 from tests.models import openai_chat_cases as cases
 from tests.models.openai_chat_cases import KEY
 from tests.models.openai_chat_support import RETRIED, decoded

@@ -11,7 +11,8 @@ import pytest
 from retinue.core.messages import Assistant, Call
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
-from retinue.models.openai_chat import FILTERED, MAX_BODY, OpenAIChatCodec
+from retinue.models.openai_chat import OpenAIChatCodec
+from retinue.models.openai_chat_stream import FILTERED, MAX_BODY
 from tests.models import openai_chat_cases as cases
 from tests.models.openai_chat_cases import KEY, wrong
 from tests.models.openai_chat_support import RETRIED, calls, decoded, delta, sse, tool

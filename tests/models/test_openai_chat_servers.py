@@ -10,7 +10,7 @@ import pytest
 from retinue.core.messages import Assistant
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelUnavailable
-from retinue.models import openai_chat
+from retinue.models import openai_chat_stream
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.models.openai_chat_reply import plain_reply
@@ -119,7 +119,7 @@ def test_ids_are_there_and_differ() -> None:
 
 def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    monkeypatch.setattr(openai_chat, "_is_object", parsed.append)
+    monkeypatch.setattr(openai_chat_stream, "is_object", parsed.append)
     pieces = ['{"a":"', *(["}", "{"] * 1_000)]
     (call,) = decoded(
         sse(*(delta(tool_calls=[tool("x", piece, index=0)]) for piece in pieces), delta("stop"))
@@ -390,6 +390,6 @@ def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(
 
     short = [plain_reply(json.dumps(body).encode()) for body in bodies]
     whole = [read(body) for body in bodies]
-    monkeypatch.setattr(openai_chat, "plain_reply", lambda body: None)
+    monkeypatch.setattr(openai_chat_stream, "plain_reply", lambda body: None)
     assert [read(body) for body in bodies] == whole
     assert short[0] is not None and 50 < sum(found is not None for found in short) < len(short) / 2

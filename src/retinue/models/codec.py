@@ -16,6 +16,9 @@ from retinue.core.arguments import is_deep
 from retinue.core.messages import Assistant, Message, Reply, Result
 from retinue.core.values import MOST_TOKENS, ToolSchema, Usage, Value
 from retinue.errors import ModelError
+from retinue.formats.safe_text import clean
+
+_encode = msgspec.json.Encoder().encode
 
 Effort = Literal["", "minimal", "low", "medium", "high"]
 
@@ -139,3 +142,19 @@ def arguments(args: str) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"invalid_json": args} if args.strip() else {}
+
+
+def encode_json(value: Any) -> bytes:
+    """Half a surrogate pair becomes the sign for a lost character."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(cleaned(value))
+
+
+def cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {cleaned(k): cleaned(v) for k, v in value.items()}
+    return [cleaned(v) for v in value] if isinstance(value, list | tuple) else value

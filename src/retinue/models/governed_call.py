@@ -23,6 +23,12 @@ class GovernedCall:
         self.answered_at: float | None = None
         self.is_heard = False
 
+    def cost(self, bucket: str) -> float:
+        """What it takes out of a bucket. How much it will say is not known: there the bucket must
+        not be empty."""
+        is_one = bucket.endswith("requests") or bucket == "output-tokens"
+        return 1.0 if is_one else float(max(1, self.tokens))
+
     async def __aenter__(self) -> GovernedCall:
         if not self.begin():
             await self.wait()

@@ -201,7 +201,7 @@ class Governor:
             # Whoever leaves may belong to another governor.
             wait = max(wait, FULL_SECONDS)
         for name, bucket in self.buckets.items():
-            lack = bucket.wait(_cost(name, turn), now)
+            lack = bucket.wait(turn.cost(name), now)
             # Whatever a header says, one call an hour finds out whether it is still so.
             is_told = not name.startswith("set ")
             wait = max(wait, min(lack, bucket.at + MAX_COOLING - now) if is_told else lack)
@@ -236,7 +236,7 @@ class Governor:
         self._unheard += 1
         self._unheard_tokens += turn.tokens
         for name, bucket in self.buckets.items():
-            bucket.take(_cost(name, turn), now)
+            bucket.take(turn.cost(name), now)
         if self.is_broken:
             self._probe = turn
             self.probes += 1
@@ -295,13 +295,8 @@ class Governor:
         now = self.seconds()
         for name, (limit, left, seconds) in found.items():
             # Those that were sent since are not in the provider's count.
-            on_the_way = (
-                self._unheard
-                if name == "requests"
-                else self._unheard_tokens
-                if "out" not in name
-                else 0
-            )
+            unheard_tokens = 0 if "out" in name else self._unheard_tokens
+            on_the_way = self._unheard if name == "requests" else unheard_tokens
             rate = (limit - left) / seconds if 0 <= left < limit and seconds > 0 else limit / 60
             self.buckets[name] = Bucket(limit, left - on_the_way, max(rate, limit / 86_400), now)
             if name == "requests" and status == 200 and self._is_calm(now):
@@ -446,11 +441,3 @@ class Governor:
         if until > self.cool_until:
             self.cool_until = until
             self._why = self._why if self.is_broken else why
-
-
-def _cost(name: str, turn: GovernedCall) -> float:
-    """What a call takes out of a bucket. How much it will say is not known: there the bucket must
-    not be empty."""
-    return (
-        1.0 if name.endswith("requests") or name == "output-tokens" else float(max(1, turn.tokens))
-    )

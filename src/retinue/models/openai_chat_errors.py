@@ -3,33 +3,13 @@ them with care."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from retinue.errors import ModelError
-from retinue.formats.safe_text import clean
+from retinue.models.openai_chat_json import as_a, as_json
 from retinue.models.provider_errors import MAX_WORDS, delay, failed, worded
-
-T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
-
-
-def as_json(value: object) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return clean(json.dumps(value, ensure_ascii=False, default=msgspec.to_builtins)).encode()
-
-
-def as_a(kind: type[T], value: object) -> T:
-    """The value if it is of the kind, else an empty one: no server is trusted to send what it
-    should."""
-    return value if isinstance(value, kind) else kind()
-
 
 _KINDS = (
     # A model that wrote a call which Groq cannot read may write a better one.
