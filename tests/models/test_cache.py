@@ -388,7 +388,7 @@ def test_where_nothing_is_saved_nobody_waits(fields: dict[str, Any]) -> None:
 
 def test_what_the_caches_save_is_counted() -> None:
     warmth = Provider().warmth
-    warmth._count(Usage(input=5_000, cache_read=4_000, cache_write=500), 4_500)
+    warmth.counted(Usage(input=5_000, cache_read=4_000, cache_write=500), 4_500)
     assert (warmth.expected, warmth.hit) == (4_500, 4_000)
     assert warmth.expected_nanos == 4_500 * 2_700
     assert warmth.saved_nanos == 4_000 * 2_700 - 500 * 750

@@ -14,8 +14,8 @@ CHUNKED = -2
 """Lengths of bodies that are not told beforehand."""
 END = re.compile(rb"\n\r?\n")
 """A line that ends in LF alone is one to most clients, and some servers at home send such."""
-_STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
-_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?\n")
+_FIELD = re.compile(r"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:.*[^ \t\n])?)[ \t]*$", re.MULTILINE)
 _FOLD = re.compile(r"[ \t]*\n[ \t]+")
 _LENGTH = re.compile("[0-9]{1,15}")
 _LIFE = re.compile("timeout=([0-9]{1,6})", re.IGNORECASE)
@@ -35,19 +35,22 @@ class AnswerHead:
     def __init__(self, data: bytes) -> None:
         """`data` is all of a head, with the empty line at its end."""
         text = data.decode("latin-1").replace("\r\n", "\n")
-        first, _, rest = text.partition("\n")
-        found = _STATUS.fullmatch(first)
+        found = _STATUS.match(text)
         if found is None:
             raise NotHttp("it does not begin like HTTP/1")
         if "\r" in text or "\0" in text:
             raise NotHttp("its headers are broken")
-        self.status = int(found[2])
-        self.headers = headers = _headers(rest)
-        told = headers.get("connection", "").lower()
-        self.is_kept = "close" not in told if found[1] == "1" else "keep-alive" in told
+        version, status = found.groups()
+        self.status = int(status)
+        self.headers = headers = _headers(text[found.end() :])
+        self.is_kept = version == "1"
+        if "connection" in headers or version == "0":
+            told = headers.get("connection", "").lower()
+            self.is_kept = "close" not in told if version == "1" else "keep-alive" in told
         self.length = self._length(headers)
-        life = _LIFE.search(headers["keep-alive"]) if "keep-alive" in headers else None
-        self.life = float(life[1]) if life else None
+        self.life = None
+        if "keep-alive" in headers and (life := _LIFE.search(headers["keep-alive"])) is not None:
+            self.life = float(life[1])
 
     def _length(self, headers: dict[str, str]) -> int:
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
@@ -64,21 +67,21 @@ class AnswerHead:
 
 
 def _headers(text: str) -> dict[str, str]:
-    out: dict[str, str] = {}
+    """`text` is what follows the first line: a line for each field, and the empty one."""
     if "\n " in text or "\n\t" in text:
         # A value that goes on in the next line, as was once allowed.
         text = _FOLD.sub(" ", text)
-    lines = text.split("\n")[:-2]
-    for line in lines:
-        name, colon, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
-        if not name or not colon:
-            raise NotHttp("its headers are broken")
-        out[name] = f"{out[name]}, {value}" if name in out else value
-    if len(lines) > MAX_FIELDS:
-        raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
-    if not _NAMES.fullmatch("".join(out)):
+    fields = _FIELD.findall(text)
+    if len(fields) != text.count("\n") - 1:
         raise NotHttp("its headers are broken")
+    if len(fields) > MAX_FIELDS:
+        raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
+    out = {name.lower(): value for name, value in fields}
+    if len(out) < len(fields):
+        out.clear()
+        for name, value in fields:
+            name = name.lower()
+            out[name] = f"{out[name]}, {value}" if name in out else value
     return out
 
 

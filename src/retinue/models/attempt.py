@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.json import Encoder
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ from retinue.models.governed_call import GovernedCall
 from retinue.models.http_connection import ProviderConnection
 from retinue.models.new_connections import NotSafe, ProxyRefused
 from retinue.models.provider_errors import no_reason
-from retinue.models.usage_checks import RequestSize, believed, length
+from retinue.models.usage_checks import RequestSize, believed, with_cost
 
 _encode = Encoder().encode
 
@@ -38,8 +38,7 @@ LINGER = 0.5
 again."""
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """`run` it once: the whole reply with its cost, or a `ModelError`. `redactor` is for texts,
     `strict` for what is yet to be parsed."""
 
@@ -97,7 +96,7 @@ class Attempt:
             if told is None:
                 raise
             raise told from None
-        return with_usage(reply, believed(reply.usage, length(reply), self.asked))
+        return with_cost(reply, self.asked)
 
     def _plain(self, connection: ProviderConnection) -> Reply | None:
         """The reply, if all of it is here, and there is nothing odd about it and no secret in it:
@@ -242,10 +241,6 @@ class Attempt:
 
     def _short(self, error: BaseException) -> str:
         return short(error, self.redactor)
-
-
-def with_usage(reply: Reply, usage: Usage) -> Reply:
-    return reply if usage == reply.usage else replace(reply, usage=usage)
 
 
 def short(error: BaseException, redactor: Redactor) -> str:

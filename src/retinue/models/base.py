@@ -79,8 +79,9 @@ class Progress:
         if self._is_out or not self._is_told:
             self._end_attempt()
         self._is_out = True
-        if self._mark is not None:
-            self._tell()
+        if self._mark is not None and not self._is_marked:
+            self._is_marked = True
+            self._mark(True)
 
     def _end_attempt(self) -> None:
         self._is_told = True
@@ -96,7 +97,8 @@ class Progress:
     def settle(self, usage: Usage) -> None:
         """The attempt is over and has cost this much."""
         self._settle(usage)
-        if self._mark is not None:
+        # A prompt that was counted has left, which is marked already.
+        if not (usage.input and self._is_marked):
             self._tell()
 
     def _settle(self, usage: Usage) -> None:

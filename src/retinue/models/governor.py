@@ -193,7 +193,7 @@ class Governor:
                 begun = self._probe.answered_at
                 return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
-        elif self.in_flight and self.in_flight >= int(self.width):
+        elif self.in_flight and self.in_flight + 1 > self.width:
             grows = self._ramp(now)
             if grows != 0:
                 return grows
@@ -278,7 +278,8 @@ class Governor:
     # what comes back
 
     def _heard(self, turn: GovernedCall, status: int, headers: Mapping[str, str]) -> None:
-        self._count_as_heard(turn)
+        if not turn.is_heard:
+            self._count_as_heard(turn)
         if status == 200:
             if self._probe is turn:
                 turn.answered_at = self.seconds()
@@ -303,15 +304,15 @@ class Governor:
                 self.width = max(self.width, min(self.most, left - on_the_way))
 
     def _count_as_heard(self, turn: GovernedCall) -> None:
-        if not turn.is_heard:
-            turn.is_heard = True
-            self._unheard -= 1
-            self._unheard_tokens -= turn.tokens
+        turn.is_heard = True
+        self._unheard -= 1
+        self._unheard_tokens -= turn.tokens
 
     def _left(self, turn: GovernedCall) -> None:
         self.in_flight -= 1
         self.descriptors.calls -= 1
-        self._count_as_heard(turn)
+        if not turn.is_heard:
+            self._count_as_heard(turn)
         if self._probe is turn:
             self._probe = None
         if self._finds_out is turn:
@@ -323,7 +324,8 @@ class Governor:
         now = self.seconds()
         # While it is broken only the probe counts: what began before the outage may well end in it.
         if not self.is_broken or self._probe is turn:
-            self._mend()
+            if self._probe is not None:
+                self._mend()
             if self.refusal is not None or self.hearers:
                 self._accepted()
             self.failures = self._limits_in_a_row = 0

@@ -7,7 +7,8 @@ import logging
 import math
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
@@ -196,21 +197,29 @@ class HttpModel:
         )
         return replace(request, messages=as_history(tuple(request.messages)))
 
-    async def _send(self, request: Request, cure: Cure, emit: Callable[[str], None]) -> Reply:
+    def _send(
+        self, request: Request, cure: Cure, emit: Callable[[str], None]
+    ) -> Coroutine[Any, Any, Reply]:
         head, name = self._head(request)
-        warm = None
-        if self.warmth.least:
-            warm = self.warmth.first_byte(*self._prefix(request, head, name))
-            await warm.enter()
+        if not self.warmth.least:
+            return self._in_turn(request, head, cure, emit, None)
+        warm = self.warmth.first_byte(*self._prefix(request, head, name))
+        return self._warmed(request, head, cure, emit, warm)
+
+    async def _warmed(
+        self,
+        request: Request,
+        head: bytes,
+        cure: Cure,
+        emit: Callable[[str], None],
+        warm: CacheWarmup,
+    ) -> Reply:
+        await warm.enter()
         try:
             reply = await self._in_turn(request, head, cure, emit, warm)
         finally:
-            if warm is not None:
-                warm.leave()
-        if warm is not None:
-            warm.counted(reply.usage)
-        else:
-            self.warmth._count(reply.usage)
+            warm.leave()
+        warm.counted(reply.usage)
         return reply
 
     async def _in_turn(
@@ -242,13 +251,16 @@ class HttpModel:
                 raise
             raise told from None
         turn.end()
-        message = self._outgoing.sealed(reply.message, place)
-        return reply if message is reply.message else replace(reply, message=message)
+        if warm is None:
+            self.warmth.counted(reply.usage)
+        if not reply.message.opaque:
+            return reply
+        return replace(reply, message=self._outgoing.sealed(reply.message, place))
 
     # the request
 
     def _written(self, request: Request, head: bytes, cure: Cure) -> list[bytes]:
-        self._outgoing.sending(cure)
+        cure.known = self._outgoing.left_out()
         return self.body(request, head)
 
     def body(self, request: Request, head: bytes) -> list[bytes]:
@@ -264,7 +276,10 @@ class HttpModel:
         pieces = messages.encode(kind, unit)
         if self._marks and pieces:
             self._mark(messages, pieces, unit)
-        tail = self.codec.tail(request.max_output, self._outgoing.options(self.options, messages))
+        options = self.options
+        if options.thinking_tokens:
+            options = self._outgoing.options(options, messages)
+        tail = self.codec.tail(request.max_output, options)
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
         if not pieces:

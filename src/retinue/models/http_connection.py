@@ -235,9 +235,16 @@ class ProviderConnection(asyncio.Protocol):
             if len(data) > end:
                 self._take_head(data[end:])
             return
-        self.head, self._left = head, head.length
-        self._phase = LENGTH if head.length > 0 else PHASES[head.length]
-        self._chunks = Chunks() if head.length == CHUNKED else None
+        length = head.length
+        self.head, self._left = head, length
+        if 0 < length == len(data) - end:
+            # All of it at once: the answer that is not streamed.
+            self._phase = DONE
+            self._pieces.append(data[end:])
+            return
+        self._phase = LENGTH if length > 0 else PHASES[length]
+        if length == CHUNKED:
+            self._chunks = Chunks()
         if len(data) > end:
             self._take_body(data[end:])
 

@@ -59,21 +59,23 @@ class Pool:
 
     def give(self, connection: ProviderConnection) -> None:
         self._leave()
-        seconds = 0.0
-        if not self.is_closed and connection.is_clean:
-            life = connection.head.life
-            seconds = self.idle_seconds if life is None else min(self.idle_seconds, life - 1.0)
+        if self.is_closed or not connection.is_clean:
+            connection.drop()
+            return
+        life, seconds = connection.head.life, self.idle_seconds
+        if life is not None and life - 1.0 < seconds:
+            seconds = life - 1.0
         if seconds <= 0:
             connection.drop()
             return
-        now = self.loop.time()
         connection.rest()
         connection.is_new = False
-        connection.idle_since, connection.idle_until = now, now + seconds
-        idle = self._idle.get(connection.route)
-        if idle is None:
-            idle = self._idle[connection.route] = []
-        idle.append(connection)
+        connection.idle_since = now = self.loop.time()
+        connection.idle_until = now + seconds
+        try:
+            self._idle[connection.route].append(connection)
+        except KeyError:
+            self._idle[connection.route] = [connection]
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(self.idle_seconds, self._sweep)
 

@@ -49,6 +49,7 @@ class Descriptors:
 
     def __init__(self) -> None:
         self.calls = 0
+        self._room = 0
         self._is_raised = False
 
     @property
@@ -68,7 +69,10 @@ class Descriptors:
 
     @property
     def is_full(self) -> bool:
-        return self.calls >= self.room
+        """The limit is looked up for the first call, and again when there seems to be no room."""
+        if not self.calls or self.calls >= self._room:
+            self._room = self.room
+        return self.calls >= self._room
 
     @property
     def words(self) -> str:

@@ -166,7 +166,8 @@ class PromptCacheState:
         if not mine.done():
             mine.set_result(None)
 
-    def _count(self, usage: Usage, expected: int = 0) -> None:
+    def counted(self, usage: Usage, expected: int = 0) -> None:
+        """What a call has read from the cache, and should have."""
         self.prompts += usage.input
         self.expected += expected
         self.hit += usage.cache_read
@@ -227,4 +228,4 @@ class CacheWarmup:
             warmth._done(self._prefix, self._mine)
 
     def counted(self, usage: Usage) -> None:
-        self._warmth._count(usage, round(usage.input * self._expected / max(1, self._sent)))
+        self._warmth.counted(usage, round(usage.input * self._expected / max(1, self._sent)))

@@ -46,6 +46,7 @@ found."""
 AT = " at "
 PLACE = re.compile(r" at ([0-9a-f]{12})$")
 REFUSED = "the model's provider refused it"
+NOTHING: frozenset[int] = frozenset()
 
 
 class Unit(Protocol):
@@ -63,7 +64,7 @@ class Cure:
         self.is_sent_anew = False
         self.bare: list[Conversation] = []
         self.pictures: set[int] = set()
-        self.known: frozenset[int] = frozenset()
+        self.known = NOTHING
 
 
 class Outgoing:
@@ -82,12 +83,14 @@ class Outgoing:
     def way(self, history: History) -> tuple[str, Unit]:
         """How a conversation is written. What is written under the same name is the same, and can
         be kept."""
-        is_bare = self._has_bare and self.is_bare(history)
-        unit = self.bare_unit if is_bare else self.unit
-        key = (self.place, hash(frozenset(self._refused)) if self._refused else 0, is_bare)
+        key, unit = (self.place, 0, False), self.unit
+        if self._refused or self._has_bare:
+            is_bare = self.is_bare(history)
+            unit = self.bare_unit if is_bare else self.unit
+            key = (self.place, hash(frozenset(self._refused)) if self._refused else 0, is_bare)
         if (kind := self._kinds.get(key)) is None:
             kind = self._kinds[key] = (
-                f"{self._variant} {self.place} {key[1]} {'bare' if is_bare else 'sealed'}"
+                f"{self._variant} {self.place} {key[1]} {'bare' if key[2] else 'sealed'}"
             )
         return kind, unit
 
@@ -124,9 +127,9 @@ class Outgoing:
         """A request was answered: whatever pictures it had are taken."""
         self._taken[history.conversation] = history.stop
 
-    def sending(self, cure: Cure) -> None:
-        """A request is about to be written: what is left out of it is known."""
-        cure.known = frozenset(self._refused)
+    def left_out(self) -> frozenset[int]:
+        """What a request that is about to be written leaves out."""
+        return frozenset(self._refused) if self._refused else NOTHING
 
     def cure(self, history: History, error: ModelError, cure: Cure) -> bool:
         """Leave out what was refused; whether that is something new, so that it is worth another

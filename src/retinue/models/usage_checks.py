@@ -47,6 +47,22 @@ class RequestSize(Struct, frozen=True):
         )
 
 
+def with_cost(reply: Reply, asked: RequestSize) -> Reply:
+    """A whole reply with what it has cost. Nearly all counts can be believed as they are."""
+    told = reply.usage
+    is_plain = (
+        0 < told.output <= asked.max_output
+        and told.cache_read + told.cache_write <= told.input
+        and not (told.estimated or told.nanos)
+        and asked.is_prompt(told.input)
+    )
+    if not is_plain:
+        used = believed(told, length(reply), asked)
+        return reply if used == told else replace(reply, usage=used)
+    price = asked.info.price(told)
+    return replace(reply, usage=replace(told, nanos=price)) if price else reply
+
+
 def believed(told: Usage, said: int, asked: RequestSize, *, is_whole: bool = True) -> Usage:
     """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have
     been, are in `estimated`. Nothing at all is left to whoever holds a bound, unless the reply
