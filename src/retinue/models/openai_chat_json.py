@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,9 +28,11 @@ def load_json(data: bytes) -> Any:
 
 
 def is_object(text: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        return _decode_object(text) is not None
-    return False
+    try:
+        _decode_object(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def as_json(value: object) -> bytes:
