@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from retinue.formats.sse import SseParser
+from retinue.models.reply_body import event_parser
 from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended
 from tests.testing.fake_llm_support import ALL, Got, calls_of, connect, good, send, text_of, wire
@@ -190,7 +190,7 @@ def test_f27_is_odd_but_says_the_same(dialect: str, script: Sequence[Any]) -> No
 
 
 def _events(body: bytes, size: int = 1 << 20) -> list[bytes]:
-    events = SseParser()
+    events = event_parser()
     found = [
         data for at in range(0, len(body), size) for _, data in events.feed(body[at : at + size])
     ]

@@ -1,47 +1,61 @@
-"""Compressed bodies, slice by slice and with a cap: a small answer that unpacks to gigabytes costs
-no memory."""
+"""Compressed bodies, slice by slice: a small answer that unpacks to gigabytes costs no memory, if
+its reader stops in time."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
-from retinue.errors import ModelRejected, ModelUnavailable
-
-MAX_BODY = 64 << 20
 SLICE = 256 << 10
-FREE = 4 << 20
-MOST_TIMES = 250
-"""Replies pack fifty times at most; what packs a thousand times was made to be unpacked."""
+ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
+_MEMBER = b"\x1f\x8b"
 
 
-def unpacker(headers: Mapping[str, str]) -> Callable[[bytes], Iterator[bytes]]:
-    """Bodies are asked for as they are; one that comes compressed all the same is unpacked."""
-    kind = headers.get("content-encoding", "identity").strip().lower()
-    if kind in ("", "identity"):
-        return lambda data: iter((data,))
-    if kind not in ("gzip", "x-gzip", "deflate"):
-        raise ModelUnavailable(
-            f"the answer came in an encoding that was not asked for ({kind[:40]})", "server_error"
-        )
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    size = packed = 0
+class Decompressor:
+    """gzip of several members, deflate with and without its frame, or nothing at all. Bodies may be
+    cut anywhere; what is no such body is a `zlib.error`. `n_in` and `n_out` count what was unpacked
+    so far."""
 
-    def slices(data: bytes) -> Iterator[bytes]:
-        nonlocal size, packed
-        while data:
-            try:
-                out = unpack.decompress(data, SLICE)
-            except zlib.error as error:
-                raise ModelUnavailable(
-                    f"the answer says that it is compressed, and is not: {error}"
-                ) from None
-            packed += len(data) - len(unpack.unconsumed_tail)
-            data, size = unpack.unconsumed_tail, size + len(out)
-            if size > MAX_BODY or size > max(FREE, MOST_TIMES * packed):
-                raise ModelRejected(
-                    f"the reply unpacks to {size >> 20} MiB and more", kind="response_too_large"
-                )
-            yield out
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inner: Any = None
+        self._head = b""
+        self._is_over = False
+        self.n_in = self.n_out = 0
 
-    return slices
+    def slices(self, data: bytes, size: int = SLICE) -> Iterator[bytes]:
+        """What these bytes unpack to, at most `size` at a time."""
+        if self._encoding in ("", "identity"):
+            self.n_in += len(data)
+            self.n_out += len(data)
+            yield data
+            return
+        data, self._head = self._head + data, b""
+        while data and not self._is_over:
+            if self._inner is None and not self._begin(data):
+                return
+            part = self._inner.decompress(data, size)
+            rest = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
+            self.n_in += len(data) - len(rest)
+            self.n_out += len(part)
+            data = rest
+            if self._inner.eof:
+                # More members may follow in gzip; behind deflate only filling can.
+                self._inner, self._is_over = None, self._encoding == "deflate"
+            yield part
+
+    def _begin(self, data: bytes) -> bool:
+        """Whether a member begins here; not when it takes one more byte to say so."""
+        if len(data) < 2:
+            self._head = data
+            return False
+        if self._encoding == "deflate":
+            is_framed = data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+            self._inner = zlib.decompressobj(15 if is_framed else -15)
+            return True
+        if self.n_in and not data.startswith(_MEMBER):
+            self._is_over = True
+            return False
+        self._inner = zlib.decompressobj(31)
+        return True

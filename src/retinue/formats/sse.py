@@ -1,27 +1,47 @@
-"""Server-sent events, however the bytes were cut: the part of the standard that providers use, with
-a cap."""
+"""Server-sent events, however the bytes were cut: names, data, ids and pauses, with a cap on one
+event."""
 
 from __future__ import annotations
 
-from retinue.errors import ModelRejected
+from collections.abc import Callable
 
-MAX_EVENT = 8 << 20
+BOM = b"\xef\xbb\xbf"
 
 
 class SseParser:
     """Feed bytes, get `(event, data)` pairs. Line ends may be LF, CRLF or CR; a byte-order mark,
-    comments and unknown fields are skipped; several `data` lines are joined. An event of more than
-    8 MiB is refused before it is kept."""
+    comments and unknown fields are skipped; several `data` lines are joined. `last_id` is that of
+    the last whole event, `retry` the pause in seconds that was asked for last.
 
-    __slots__ = ("_after_cr", "_buffer", "_data", "_event", "_size", "_start")
+    An event of more than `cap` bytes is not kept: `too_large` is called once, as it comes. It
+    raises what the caller calls that; if it returns, the rest of that event is dropped."""
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_after_cr",
+        "_buffer",
+        "_cap",
+        "_data",
+        "_event",
+        "_id",
+        "_is_over",
+        "_size",
+        "_start",
+        "_too_large",
+        "last_id",
+        "retry",
+    )
+
+    def __init__(self, cap: int, too_large: Callable[[], None]) -> None:
+        self._cap = cap
+        self._too_large = too_large
         self._buffer = bytearray()
         self._data: list[bytes] = []
         self._event = b""
+        self._id = self.last_id = ""
+        self.retry: float | None = None
         self._size = 0
         self._start = True
-        self._after_cr = False
+        self._after_cr = self._is_over = False
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         buffer = self._buffer
@@ -31,17 +51,16 @@ class SseParser:
                 data = data[1:]
         buffer += data
         if self._start:
-            if len(buffer) < 3 and b"\xef\xbb\xbf".startswith(buffer):
+            if len(buffer) < 3 and BOM.startswith(buffer):
                 return []
             self._start = False
-            if buffer.startswith(b"\xef\xbb\xbf"):
+            if buffer.startswith(BOM):
                 del buffer[:3]
         if b"\n" in data or b"\r" in data:
             return self._lines()
-        if len(buffer) + self._size > MAX_EVENT:
-            raise ModelRejected(
-                "the provider sent an event of more than 8 MiB", kind="response_too_large"
-            )
+        if len(buffer) + self._size > self._cap + len(b"data: "):
+            self._drop()
+            buffer[:] = b":"  # what is still to come of this line is a comment
         return []
 
     def _lines(self) -> list[tuple[str, bytes]]:
@@ -57,11 +76,12 @@ class SseParser:
         for line in lines:
             if line:
                 self._line(line)
-            elif self._data:
+                continue
+            self.last_id = self._id
+            if self._data:
                 out.append((self._event.decode("utf-8", "replace"), b"\n".join(self._data)))
-                self._data, self._event, self._size = [], b"", 0
-            else:
-                self._event = b""
+                self._data = []
+            self._event, self._size, self._is_over = b"", 0, False
         return out
 
     def _line(self, line: bytes) -> None:
@@ -69,13 +89,22 @@ class SseParser:
         value = value[1:] if value[:1] == b" " else value
         if name == b"data":
             self._size += len(value)
-            if self._size > MAX_EVENT:
-                raise ModelRejected(
-                    "the provider sent an event of more than 8 MiB", kind="response_too_large"
-                )
-            self._data.append(value)
+            if self._size > self._cap:
+                self._drop()
+            elif not self._is_over:
+                self._data.append(value)
         elif name == b"event":
-            self._event = value
+            self._event = value[:100]
+        elif name == b"id" and b"\0" not in value and len(value) <= 1_024:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= 9:
+            self.retry = int(value) / 1_000
+
+    def _drop(self) -> None:
+        self._data, self._size = [], 0
+        if not self._is_over:
+            self._is_over = True
+            self._too_large()
 
     def rest(self) -> list[tuple[str, bytes]]:
         """At the end of the body: an event whose blank line was not sent any more."""

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
-from retinue.formats.sse import SseParser
 from retinue.models.anthropic_blocks import DIALECT, call_block, input_of, parse_object
 from retinue.models.anthropic_errors import failure_of
 from retinue.models.codec import count, encode_json, keep_opaque
+from retinue.models.reply_body import event_parser
 from retinue.models.usage_checks import grown
 
 MAX_BODY = 64 << 20
@@ -181,7 +181,7 @@ class AnthropicDecoder:
         self.done = False
         self._size = 0
         self._body: bytearray | None = None if is_stream else bytearray()
-        self._events = SseParser()
+        self._events = event_parser()
         self._draft = _Draft()
         self._open: dict[str, _Block] = {}
 

@@ -16,7 +16,6 @@ from retinue.core.messages import Reply
 from retinue.core.redaction import Redactor
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.formats.decompress import MAX_BODY, unpacker
 from retinue.models import machine_limits as machine
 from retinue.models.answer_head import NotHttp
 from retinue.models.base import Progress
@@ -27,6 +26,7 @@ from retinue.models.governed_call import GovernedCall
 from retinue.models.http_connection import ProviderConnection
 from retinue.models.new_connections import NotSafe, ProxyRefused
 from retinue.models.provider_errors import no_reason
+from retinue.models.reply_body import MAX_BODY, unpacker
 from retinue.models.usage_checks import RequestSize, believed, with_cost
 
 _encode = Encoder().encode

@@ -10,7 +10,6 @@ import msgspec
 from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
-from retinue.formats.sse import SseParser
 from retinue.models.codec import count, encode_json, keep_opaque
 from retinue.models.gemini_errors import error_in, failure_of
 from retinue.models.gemini_parts import (
@@ -24,6 +23,7 @@ from retinue.models.gemini_parts import (
     repaired,
 )
 from retinue.models.provider_errors import worded
+from retinue.models.reply_body import event_parser
 
 MAX_BODY = 64 << 20
 
@@ -87,7 +87,7 @@ class GeminiDecoder:
     def __init__(self, *, stream: bool) -> None:
         self.contents = 0
         self.done = False
-        self._events = SseParser() if stream else None
+        self._events = event_parser() if stream else None
         self._body = bytearray()
         self._size = self._n_chunks = 0
         self._text: list[str] = []

@@ -15,6 +15,7 @@ from retinue.models.codec import count, keep_opaque
 from retinue.models.openai_chat_errors import failure
 from retinue.models.openai_chat_json import as_a, as_json, is_object, load_json
 from retinue.models.openai_chat_reply import plain_reply
+from retinue.models.reply_body import event_parser
 from retinue.models.usage_checks import grown
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class OpenAIChatDecoder:
             if data[:1] in (b"{", b"["):
                 self._body = bytearray()
             elif data:
-                self._events = SseParser()
+                self._events = event_parser()
         if self._body is not None:
             self._body += data
             self.contents += bool(data.strip())

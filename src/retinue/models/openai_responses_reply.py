@@ -9,11 +9,11 @@ import msgspec
 from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
-from retinue.formats.sse import SseParser
 from retinue.models.codec import count, keep_opaque
 from retinue.models.openai_responses_errors import fault_of, text_of
 from retinue.models.openai_responses_items import DIALECT, Item, call_item, item_json, parse_as
 from retinue.models.provider_errors import worded
+from retinue.models.reply_body import event_parser
 from retinue.models.usage_checks import grown
 
 MAX_BODY = 64 << 20
@@ -65,7 +65,7 @@ class OpenAIResponsesDecoder:
     def __init__(self, stream: bool) -> None:
         self.contents = 0
         self.done = False
-        self._events = SseParser()
+        self._events = event_parser()
         self._body = None if stream else bytearray()
         self._size = self._length = 0
         self._usage = Usage()

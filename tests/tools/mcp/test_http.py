@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from retinue.formats.sse_events import McpEventParser
 from retinue.tools.mcp_client import McpServers, ServerConfig
 from retinue.tools.mcp_client.transports.streamable_http import may_follow, shown
 from tests.tools.mcp.parts import call, servers
@@ -454,17 +453,3 @@ def test_the_old_wire_may_not_send_us_elsewhere() -> None:
             assert "another server" in found.status()[0].reason
 
     asyncio.run(main())
-
-
-def test_events_are_found_however_the_bytes_were_cut() -> None:
-    data = (
-        b'\xef\xbb\xbf: c\r\nid: 7\r\nevent: message\r\ndata: {"a":\r\ndata: 1}\r\n\r\nretry: '
-        b"1500\rdata: x\r\rdata:" + b"z" * 200
-    )
-    data += b"\n\ndata: after\n\n"
-    for size in (1, 2, 5, len(data)):
-        events = McpEventParser(100)
-        found = [e for i in range(0, len(data), size) for e in events.feed(data[i : i + size])]
-        assert [e.data for e in found] == [b'{"a":\n1}', b"x", b"", b"after"]
-        assert [e.is_too_large for e in found] == [False, False, True, False]
-        assert (found[0].id, found[0].name, found[1].retry) == ("7", "message", 1.5)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError, Refused
+from retinue.formats.decompress import ENCODINGS, Decompressor
 from retinue.tools.builtin.ssrf import IP, Gate, Target, follow
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ MOST_OF_FAILURE = 64 << 10
 MOST_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
 REDIRECTS = (301, 302, 303, 307, 308)
-ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 HEADERS = {
     "accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
     "accept-encoding": "gzip, deflate",
@@ -160,59 +160,23 @@ class WebClient:
         if kind.startswith(unwanted):
             return fetched
         most = self._most if response.status < 400 else min(self._most, MOST_OF_FAILURE)
-        parts, unpack, n_raw, n_out = [], _Unpack(encoding), 0, 0
+        parts, unpack, n_raw = [], Decompressor(encoding), 0
         try:
             async for chunk in response.content.iter_any():
                 n_raw += len(chunk)
-                part = unpack(chunk, most - n_out)
-                parts.append(part)
-                n_out += len(part)
-                if n_out >= most or n_raw > most:
+                for part in unpack.slices(chunk):
+                    parts.append(part)
+                    if unpack.n_out >= most:
+                        break
+                if unpack.n_out >= most or n_raw > most:
                     fetched.note = f"only the first {most} bytes were read"
                     break
         except (aiohttp.ClientError, OSError, zlib.error) as error:
-            if not n_out:
+            if not unpack.n_out:
                 raise
             fetched.note = f"the connection broke off ({_words(error)}), so the end is missing"
-        fetched.body = b"".join(parts)
+        fetched.body = b"".join(parts)[:most]
         return fetched
-
-
-class _Unpack:
-    """gzip, deflate with and without its frame, or nothing at all; never more than was asked
-    for."""
-
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding
-        self._inner: Any = None
-
-    def __call__(self, data: bytes, most: int) -> bytes:
-        if self._encoding in ("", "identity"):
-            return data[:most]
-        out, n = [], 0
-        while data and n < most:
-            if self._inner is None:
-                self._inner = zlib.decompressobj(self._window(data))
-            part = self._inner.decompress(data, most - n)
-            out.append(part)
-            n += len(part)
-            if self._inner.eof:
-                # More members may follow in gzip; behind deflate only filling can.
-                data, self._inner = (
-                    self._inner.unused_data if "gzip" in self._encoding else b"",
-                    None,
-                )
-                if data and not data.startswith(b"\x1f\x8b"):
-                    break
-            else:
-                data = self._inner.unconsumed_tail
-        return b"".join(out)
-
-    def _window(self, data: bytes) -> int:
-        if self._encoding != "deflate":
-            return 31
-        framed = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
-        return 15 if framed else -15
 
 
 def _connector(target: Target, ips: list[IP], tls: ssl.SSLContext | None) -> aiohttp.TCPConnector:

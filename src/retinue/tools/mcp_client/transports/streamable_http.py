@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from retinue.errors import ConfigError
-from retinue.formats.sse_events import McpEventParser, ServerSentEvent
+from retinue.formats.sse import SseParser
 from retinue.tools.mcp_client.protocol import (
     METHOD_NOT_FOUND,
     McpError,
@@ -57,6 +58,18 @@ def may_follow(old: str, new: str) -> bool:
     return a == b or (
         a[1] == b[1] and (a[0], a[2]) == ("http", 80) and (b[0], b[2]) == ("https", 443)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """An event, or how far a stream has come: the last id and pause, and whether an event was too
+    large to be kept."""
+
+    name: str
+    data: bytes
+    id: str = ""
+    retry: float | None = None
+    is_too_large: bool = False
 
 
 class Http:
@@ -155,7 +168,8 @@ class Http:
 
     async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[ServerSentEvent]:
         """`n_useless` counts the bytes; whoever finds an event of use sets it back."""
-        events = McpEventParser(self._limits.message_bytes)
+        too_large: list[bool] = []
+        events = SseParser(self._limits.message_bytes, lambda: too_large.append(True))
         self.n_useless = 0
         async for chunk in self.chunks(response):
             self.n_useless += len(chunk)
@@ -163,8 +177,10 @@ class Http:
                 raise McpError(
                     "protocol", "it floods its stream with what nobody had asked for", is_open=True
                 )
-            for event in events.feed(chunk):
-                yield event
+            for name, data in events.feed(chunk):
+                yield ServerSentEvent(name, data)
+            yield ServerSentEvent("", b"", events.last_id, events.retry, bool(too_large))
+            too_large.clear()
 
     async def stop(self) -> None:
         pool, self._pool = self._pool, None
