@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from retinue.core import capabilities as policy
 from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.effects import (
@@ -18,7 +17,9 @@ from retinue.core.effects import (
 from retinue.core.events import (
     CancelAsked,
     ChildEnded,
+    LimitChanged,
     LogEntry,
+    Ordered,
     Posted,
     Recovered,
     Requested,
@@ -32,11 +33,15 @@ from retinue.core.state import (
     Thinking,
 )
 from retinue.core.values import Delivery, Ending, Mail
-from tests.simulation import commit_checks, provenance, script
-from tests.simulation.violation import broken, must
+from tests.simulation import commit_checks, script
+from tests.simulation.history_checks import Reading
+from tests.simulation.violation import broken
 
 if TYPE_CHECKING:
     from tests.simulation.pure import Simulation
+
+
+LOOKED_AT = {Requested, Recovered, ChildEnded, CancelAsked, LimitChanged, Ordered}
 
 
 @dataclass
@@ -47,13 +52,13 @@ class Books:
     specs: dict[str, Spec] = field(default_factory=dict)
     replies: dict[tuple[str, int], Reply] = field(default_factory=dict)
     left: set[tuple[str, int]] = field(default_factory=set)
+    failures: dict[tuple[str, int], tuple[str, bool, int] | None] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
     messages: dict[str, dict[int, Message]] = field(default_factory=dict)
     spent: Counter[str] = field(default_factory=Counter)
     nanos: Counter[str] = field(default_factory=Counter)
     turns: Counter[str] = field(default_factory=Counter)
     tool_starts: Counter[str] = field(default_factory=Counter)
-    call_keys: set[str] = field(default_factory=set)
     received: Counter[str] = field(default_factory=Counter)
     ended: dict[str, Run] = field(default_factory=dict)
     cancels: dict[str, CancelAsked] = field(default_factory=dict)
@@ -62,7 +67,6 @@ class Books:
     sent: int = 0
     checked: set[tuple[str, int, str]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
-    mail_sent: dict[str, list[str]] = field(default_factory=dict)
     log: list[LogEntry] = field(default_factory=list)
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
@@ -73,7 +77,13 @@ class Books:
     raised: dict[str, list[int]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
-    lawful: dict[str, Spec] = field(default_factory=dict)
+    children: dict[str, list[Spec]] = field(default_factory=dict)
+    tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
+
+    def is_deaf(self, id: str) -> bool:
+        """Whether a run takes no more news."""
+        return id in self.ended or id in self.stopping
 
     def mail(self, sim: Simulation, *, steer: bool) -> Posted:
         self.sent += 1
@@ -82,65 +92,80 @@ class Books:
     def committed(self, changes: Changes) -> None:
         """The transaction is durable: what it says can be held against the machine from now on."""
         for spec in changes.specs:
-            if not (spec.id not in self.specs):
-                broken(f"I1 {spec.id} was started twice")
-            self.specs[spec.id] = spec
-            self.paths[spec.id] = spec.path if spec.root.endswith("0") else f"b{spec.path}"
+            self._enlist(spec)
         for conversation, n, message in changes.messages:
             mine = self.messages.setdefault(conversation, {})
-            if not (n not in mine):
+            if n in mine:
                 broken(f"I14 message {n} of {conversation} was written twice")
             mine[n] = message
-        for entry in changes.entries:
-            if entry.stale and isinstance(entry.event, (Requested, Recovered)):
-                broken(f"refused: {entry.stale}")
         self.log += changes.entries
-        commit_checks.decided(self, changes)
-        self.deliveries.update(changes.deliveries)
-        self.accounts.update({id: replace(account) for id, account in changes.accounts.items()})
-        commit_checks.deleted(self, changes)
-        commit_checks.letters(self, changes)
-        for entry in changes.entries:
-            if isinstance(entry.event, ChildEnded) and not entry.stale:
-                if not (entry.event.child not in self.told.setdefault(entry.run, set())):
-                    broken(f"I3 {entry.run} was told twice that {entry.event.child} ended")
-                self.told[entry.run].add(entry.event.child)
-        asked = [
-            (e.run, e.event)
-            for e in changes.entries
-            if isinstance(e.event, CancelAsked) and not e.stale
-        ]
-        self.cancels = {**dict(reversed(asked)), **self.cancels}
-        before = set(self.ended)
-        for id, run in changes.runs.items():
-            if isinstance(run.state, Ended):
-                if not (id not in self.ended):
-                    broken(f"I1 {id} ended twice")
-                self.ended[id] = run
-            else:
-                if not (id not in self.ended):
-                    broken(f"I1 {id} lives after its end")
-                if isinstance(run.state, Stopping):
-                    self.stopping[id] = run.state.ending
+        self.accounts.update(changes.accounts)
+        self._entries(changes)
+        if changes.deliveries:
+            commit_checks.asked_once(self, changes)
+            self.deliveries.update(changes.deliveries)
+        if changes.forgotten:
+            commit_checks.deleted(self, changes)
+        ended = self._runs(changes)
         self._mail(changes)
-        for id in self.ended.keys() - before:
-            commit_checks.truthful(self, id, self.ended[id])
-            commit_checks.heard_of(self, id, changes, before)
-            found = provenance.count(self, id, before)
-            found = found or provenance.unheard(self, id, self.boxes.pop(id, {}).values(), changes)
-            must(not found, found)
+        for run in ended:
+            commit_checks.ended(self, run, changes, {one.id for one in ended})
         for delivery in changes.deliveries.values():
-            members = [
-                s
-                for s in self.specs.values()
-                if s.parent == delivery.run and s.order.group == delivery.group
-            ]
-            if delivery.group and any(s.id not in self.ended for s in members):
-                broken(f"I4 group {delivery.group} was summed up before its last member ended")
+            if delivery.group:
+                commit_checks.summed_up(self, delivery)
         for id, below in self.alone_by_then.items():
-            if not (all(b in self.ended for b in below)):
+            if not all(b in self.ended for b in below):
                 broken(f"I7 {id} ended before those it answers for: {below}")
         self.alone_by_then.clear()
+
+    def _enlist(self, spec: Spec) -> None:
+        """I1, I9, I11: it is new, and neither deeper nor more powerful than its parent allows."""
+        if spec.id in self.specs:
+            broken(f"I1 {spec.id} was started twice")
+        self.specs[spec.id] = spec
+        self.paths[spec.id] = spec.path if spec.root.endswith("0") else f"b{spec.path}"
+        if not spec.parent:
+            return
+        parent = self.specs[spec.parent]
+        self.children.setdefault(spec.parent, []).append(spec)
+        why = policy.exceeds(spec.capabilities, parent.capabilities)
+        if why is not None:
+            broken(f"I9 {spec.id} has more {why} than its parent")
+        if not spec.depth == parent.depth + 1 <= 3:
+            broken(f"I11 {spec.id} is too deep")
+
+    def _entries(self, changes: Changes) -> None:
+        for entry in changes.entries:
+            event = entry.event
+            if type(event) not in LOOKED_AT:
+                continue
+            if entry.stale:
+                if isinstance(event, Requested | Recovered):
+                    broken(f"refused: {entry.stale}")
+            elif isinstance(event, ChildEnded):
+                told = self.told.setdefault(entry.run, set())
+                if event.child in told:
+                    broken(f"I3 {entry.run} was told twice that {event.child} ended")
+                told.add(event.child)
+            elif isinstance(event, CancelAsked):
+                self.cancels.setdefault(entry.run, event)
+            elif isinstance(event, LimitChanged):
+                commit_checks.decided(self, entry.run, event)
+            elif isinstance(event, Ordered) and event.orders.sends:
+                commit_checks.letters(self, entry.run, event, changes)
+
+    def _runs(self, changes: Changes) -> list[Run]:
+        """Who has ended now."""
+        ended = []
+        for id, run in changes.runs.items():
+            if id in self.ended:
+                broken(f"I1 {id} lives after its end, or has ended twice")
+            if isinstance(run.state, Ended):
+                ended.append(run)
+            elif isinstance(run.state, Stopping):
+                self.stopping[id] = run.state.ending
+        self.ended.update((run.id, run) for run in ended)
+        return ended
 
     def _mail(self, changes: Changes) -> None:
         for (id, seq), mail in changes.posted.items():
@@ -160,8 +185,6 @@ class Books:
             assert run is not None
             state = run.state
             assert isinstance(state, Thinking)
-            from tests.simulation.pure import tools_of
-
             most_in = state.hold[0] - effect.max_output
             path = self.paths[effect.run]
             reply = script.reply(
@@ -169,7 +192,7 @@ class Books:
                 path,
                 run.turn,
                 effect.purpose,
-                tools_of(sim, effect.run),
+                self._tools(sim, effect.run),
                 most_in,
                 effect.max_output,
             )
@@ -177,12 +200,29 @@ class Books:
             if script.leaves_at_once(sim.seed, path, effect.attempt):
                 self.leave(sim, effect)
 
+    def _tools(self, sim: Simulation, id: str) -> tuple[str, ...]:
+        """Which tools the model of a run is shown."""
+        tools = self.tools.get(id)
+        if tools is None:
+            spec, shared = self.specs[id], sim.trees.shared
+            all_of_them = shared.definitions[spec.order.agent].tools
+            tools = tuple(t for t in all_of_them if policy.allows(spec.capabilities, t))
+            self.tools[id] = tools
+        return tools
+
+    def failure(self, sim: Simulation, effect: CallModel) -> tuple[str, bool, int] | None:
+        at = (effect.run, effect.attempt)
+        if at not in self.failures:
+            path = self.paths[effect.run]
+            self.failures[at] = script.failure(sim.seed, path, effect.attempt)
+        return self.failures[at]
+
     def leave(self, sim: Simulation, effect: CallModel) -> None:
         """A model call reaches its provider: from now on it costs something, unless it fails."""
         at = (effect.run, effect.attempt)
         if at not in self.left:
             self.left.add(at)
-            if script.failure(sim.seed, self.paths[effect.run], effect.attempt) is None:
+            if self.failure(sim, effect) is None:
                 self._meter(sim, effect.run, self.replies[at])
 
     def _meter(self, sim: Simulation, id: str, reply: Reply) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from retinue.core.changes import Changes
 from retinue.core.events import (
     LimitChanged,
-    LogEntry,
     Ordered,
     Posted,
 )
@@ -17,7 +16,9 @@ from retinue.core.notices import is_known
 from retinue.core.state import (
     Run,
 )
-from tests.simulation.violation import broken, must
+from retinue.core.values import Delivery
+from tests.simulation import provenance
+from tests.simulation.violation import broken
 
 if TYPE_CHECKING:
     from tests.simulation.books import Books
@@ -26,78 +27,77 @@ if TYPE_CHECKING:
 LIMIT = re.compile(r" asks: .* Add to the limit.*\(question ([0-9a-f]{16}) of run .*\)$")
 
 
-def decided(books: Books, changes: Changes) -> None:
-    """I10, I30: what limits were raised by; one question for one limit, and one answer to
-    it."""
-    for entry in changes.entries:
-        event = entry.event
-        if isinstance(event, LimitChanged) and not entry.stale:
-            known = books.raised.setdefault(entry.run, [0, 0, 0, 0])
-            if event.then == "ask":  # what was decided before is asked anew
-                books.answered.clear()
-                books.asked.clear()
-            books.raised[entry.run] = [a + b for a, b in zip(known, event.add, strict=True)]
-            if event.question in books.answered:
-                broken(f"I30 question {event.question} was answered twice")
-            books.answered |= {event.question} - {""}
+def decided(books: Books, run: str, event: LimitChanged) -> None:
+    """I10, I30: what limits were raised by; one answer to one question."""
+    before = books.raised.get(run, [0, 0, 0, 0])
+    books.raised[run] = [a + b for a, b in zip(before, event.add, strict=True)]
+    if event.then == "ask":  # what was decided before is asked anew
+        books.answered.clear()
+        books.asked.clear()
+    if event.question in books.answered:
+        broken(f"I30 question {event.question} was answered twice")
+    books.answered |= {event.question} - {""}
+
+
+def asked_once(books: Books, changes: Changes) -> None:
+    """I30: one question for one limit."""
     for delivery in changes.deliveries.values():
-        if (
-            (asked := LIMIT.search(delivery.text))
-            and delivery.state == "pending"
-            and not delivery.attempts
-        ):
-            if asked[1] in books.asked:
+        if delivery.state != "pending" or delivery.attempts:
+            continue
+        question = LIMIT.search(delivery.text)
+        if question is not None:
+            if question[1] in books.asked:
                 broken(f"I30 somebody was asked twice about one limit: {delivery.text}")
-            books.asked.add(asked[1])
+            books.asked.add(question[1])
 
 
-def letters(books: Books, changes: Changes) -> None:
-    for entry in changes.entries:
-        if isinstance(entry.event, Ordered) and entry.event.orders.sends and not entry.stale:
-            must(not (why := _unsent(books, entry, changes)), why)
-
-
-def _unsent(books: Books, entry: LogEntry, changes: Changes) -> str:
+def letters(books: Books, run: str, event: Ordered, changes: Changes) -> None:
     """I3: a letter to another tree is there in the same transaction, or its sender hears why
     not."""
-    event = entry.event
-    assert isinstance(event, Ordered)
-    answers = [
-        m for _, _, m in changes.messages if isinstance(m, Result) and m.call_id == event.call_id
-    ]
-    if any(m.error for m in answers):
-        return ""  # the orders were refused, with everything in them
-    posted = [e for e in changes.entries if isinstance(e.event, Posted)]
+    results = [m for _, _, m in changes.messages if isinstance(m, Result)]
+    if any(m.error for m in results if m.call_id == event.call_id):
+        return  # the orders were refused, with everything in them
+    posted = [(e.run, e.event.mail.text) for e in changes.entries if isinstance(e.event, Posted)]
+    is_back = any(to == run and text.startswith("Your message was not") for to, text in posted)
     for send in event.orders.sends:
-        arrived = [e for e in posted if e.run == send.to and e.event.mail.text == send.text]  # type: ignore[union-attr]
-        back = [
-            e
-            for e in posted
-            if e.run == entry.run and e.event.mail.text.startswith("Your message was not")
-        ]  # type: ignore[union-attr]
-        if len(arrived) + bool(back) < 1 or len(arrived) > 1:
-            return (
-                f"I3 the letter {send.text} of {entry.run} arrived {len(arrived)} times, "
-                "and it was not told why"
-            )
-    return ""
+        n = posted.count((send.to, send.text))
+        if n > 1 or (n == 0 and not is_back):
+            broken(f"I3 the letter {send.text} of {run} arrived {n} times, and it was not told why")
 
 
-def heard_of(books: Books, id: str, changes: Changes, before: set[str]) -> None:
+def summed_up(books: Books, delivery: Delivery) -> None:
+    members = [s for s in books.children[delivery.run] if s.order.group == delivery.group]
+    if any(s.id not in books.ended for s in members):
+        broken(f"I4 group {delivery.group} was summed up before its last member ended")
+
+
+def ended(books: Books, run: Run, changes: Changes, now: set[str]) -> None:
+    """Of a run that has ended, together with the others of `now`."""
+    _truthful(books, run.id, run)
+    _heard_of(books, run.id, changes, now)
+    why = provenance.count(books, run.id, now)
+    why = why or provenance.unheard(books, run.id, books.boxes.pop(run.id, {}).values(), changes)
+    if why:
+        broken(why)
+
+
+def _heard_of(books: Books, id: str, changes: Changes, now: set[str]) -> None:
     """I3: a result whose parent ended before it is heard by the nearest of its ancestors that
     lives."""
     spec, ending = books.specs[id], books.ended[id].state.ending  # type: ignore[union-attr]
     if (
-        spec.parent not in before
+        spec.parent not in books.ended
+        or spec.parent in now
         or is_known(ending)
         or (spec.order.join == "none" and not spec.order.news)
     ):
         return
     above = books.specs[spec.parent]
-    deaf = books.ended.keys() | books.stopping.keys()
-    while above.id in deaf and above.parent:
+    while books.is_deaf(above.id) and above.parent:
         above = books.specs[above.parent]
-    if above.id in deaf or (spec.order.skip_token and ending.text.strip() == spec.order.skip_token):
+    if books.is_deaf(above.id) or (
+        spec.order.skip_token and ending.text.strip() == spec.order.skip_token
+    ):
         return
     got = any(to == above.id and mail.sender == id for (to, _), mail in changes.posted.items())
     read = (m for c, _, m in changes.messages if c == above.conversation)
@@ -124,7 +124,7 @@ def deleted(books: Books, changes: Changes) -> None:
         books.purged |= {n for n, entry in enumerate(books.log, 1) if entry.run in tree}
 
 
-def truthful(books: Books, id: str, run: Run) -> None:
+def _truthful(books: Books, id: str, run: Run) -> None:
     """Success has something to show; who may not be outlived is not; who was to be announced
     is."""
     ending = run.state.ending  # type: ignore[union-attr]
@@ -146,7 +146,8 @@ def truthful(books: Books, id: str, run: Run) -> None:
         if spec.order.bond == "wait" and end.stop == "done":
             broken(f"I7 the parent of {id} was to stay for it")
     all_of_them = ending.state in ("cancelled", "timed_out")
-    below = [s for s in books.specs.values() if s.parent == id and s.id not in books.ended]
-    books.alone_by_then[id] = [s.id for s in below if all_of_them or s.order.bond != "keep"]
+    below = [s for s in books.children.get(id, ()) if s.id not in books.ended]
+    if below:
+        books.alone_by_then[id] = [s.id for s in below if all_of_them or s.order.bond != "keep"]
     if spec.order.announce and spec.origin.channel:
         books.announced.add(id)

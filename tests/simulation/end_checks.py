@@ -9,6 +9,7 @@ from retinue.core.cache_figures import NO_CACHE, Cached
 from retinue.core.ids import digest
 from retinue.core.spec import Spec
 from retinue.core.trees import Trees
+from tests.simulation.memory import now
 from tests.simulation.violation import broken, must
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def at_the_end(sim: Simulation) -> None:
                 f"I10 {id} has paid for {run.usage.turns} model calls, and {n_left[id]} have left"
             )
     _summaries(books)
+    _log(sim)
     _fold(sim)
+    _caches(sim)
 
 
 def _known(books: Books) -> None:
@@ -110,38 +113,45 @@ def _summaries(books: Books) -> None:
         broken(f"I4 groups {set(groups)} and summaries {summed}")
 
 
-def _fold(sim: Simulation) -> None:
-    """I13, I14: the log has no gap but where a run was deleted, and its fold is the state that was
-    stored. I29: what caches gave to a tree is what they gave to its runs."""
-    from tests.simulation.pure import now
-
-    books = sim.books
+def _log(sim: Simulation) -> None:
+    """I13: the log has no gap but where a run was deleted. I22: and it is gone."""
+    books, purged = sim.books, sim.books.purged
     rows = now(sim.store.entries(0, "", 1_000_000))
-    kept = [n for n in range(1, len(books.log) + 1) if n not in books.purged]
-    must([seq for seq, _ in rows] == kept, "I13 the log has a gap")
+    if [seq for seq, _ in rows] != [n for n in range(1, len(books.log) + 1) if n not in purged]:
+        broken("I13 the log has a gap")
     trees: dict[str, list[int]] = {}
     for seq, entry in enumerate(books.log, 1):
         trees.setdefault(entry.tree, []).append(seq)
     for tree, seqs in trees.items():
-        numbers = [n for n, seq in enumerate(seqs, 1) if seq not in books.purged]
-        told = now(sim.store.entries(0, "", 1_000_000, tree=tree))
-        must([n for n, _ in told] == numbers, f"I13 the log of tree {tree} has a gap")
+        numbers = [n for n, seq in enumerate(seqs, 1) if seq not in purged]
+        if [n for n, _ in now(sim.store.entries(0, "", 1_000_000, tree=tree))] != numbers:
+            broken(f"I13 the log of tree {tree} has a gap")
+    for id in books.deleted:
+        if now(sim.store.row(id)) is not None:
+            broken(f"I22 {id} was deleted and is still there")
+
+
+def _fold(sim: Simulation) -> None:
+    """I14: the fold of the log is the state that was stored. It takes every step once more, so
+    every second schedule has to do."""
+    if sim.seed % 2 == 0:
+        return
     folded = Trees(sim.rules)
-    for entry in books.log:
+    for entry in sim.books.log:
         folded.fold(entry)
     final = folded.take_changes().runs
-    for id, run in books.ended.items():
+    for id, run in sim.books.ended.items():
         if final[id] != run:
             broken(f"I14 the fold of the log gives another end for {id}:\n{final[id]}\n{run}")
-    given: dict[str, Cached] = {}
+
+
+def _caches(sim: Simulation) -> None:
+    """I29: what caches gave to a tree is what they gave to its runs."""
+    books, given = sim.books, dict[str, Cached]()
     for id, run in books.ended.items():
         root = books.specs[id].root
         given[root] = given.get(root, NO_CACHE).plus(run.cache)
     for root, cached in given.items():
         account = now(sim.store.account(root))
-        must(
-            account is None or account.cache == cached,
-            f"I29 {root} is told of {account}, its runs of {cached}",
-        )
-    for id in books.deleted:
-        must(now(sim.store.row(id)) is None, f"I22 {id} was deleted and is still there")
+        if account is not None and account.cache != cached:
+            broken(f"I29 {root} is told of {account}, its runs of {cached}")

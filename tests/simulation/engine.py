@@ -40,7 +40,7 @@ from retinue.runtime import engine
 from retinue.store.base import Store
 from retinue.testing import MemoryStore, VirtualClock, run_virtual
 from tests.simulation import script
-from tests.simulation.effect_checks import MARK
+from tests.simulation.history_checks import MARK
 from tests.simulation.violation import must
 
 

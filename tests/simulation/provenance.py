@@ -21,18 +21,13 @@ def end_of(books: Books, id: str) -> Ending:
     return books.ended[id].state.ending  # type: ignore[union-attr]
 
 
-def count(books: Books, id: str, before: set[str]) -> str:
-    """What is wrong with the count of helpers in the end of a run, "" when nothing is."""
+def count(books: Books, id: str, now: set[str]) -> str:
+    """What is wrong with the count of helpers in the end of a run, "" when nothing is. `now` are
+    those who have ended in the same transaction."""
     found = end_of(books, id).helpers
     n = [0, 0, 0]
-    for spec in books.specs.values():
-        if spec.parent != id:
-            continue
-        if (
-            spec.id in books.ended
-            and spec.id not in books.told.get(id, ())
-            and spec.id not in before
-        ):
+    for spec in books.children.get(id, ()):
+        if spec.id in now and spec.id not in books.told.get(id, ()):
             return ""  # both ended in one transaction, and who was first cannot be seen from here
         n[0] += 1
         if spec.id not in books.ended:
@@ -56,7 +51,7 @@ def count(books: Books, id: str, before: set[str]) -> str:
 def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> str:
     """Which child's missing helpers its parent has not read of in words of the runtime, "" when it
     has of all."""
-    told = "\n".join(m.text for m in mine if isinstance(m, User) and m.kind in ("note", "news"))
+    told = None
     for child in books.told.get(id, ()):
         order, ending = books.specs[child].order, end_of(books, child)
         is_silent = (
@@ -64,6 +59,9 @@ def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> 
         )
         if is_silent or child in unread or ending.helpers.is_whole:
             continue
+        if told is None:
+            notes = (m for m in mine if isinstance(m, User) and m.kind in ("note", "news"))
+            told = "\n".join(m.text for m in notes)
         if tell(ending.helpers) not in told and "more of these" not in told:
             return f"I28 {id} was not told who is missing behind the result of {child}"
     return ""
@@ -71,11 +69,13 @@ def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> 
 
 def unheard(books: Books, id: str, box: Iterable[Mail], changes: Changes) -> str:
     """I3: which news of an ended run nobody reads, "" when somebody reads all of it."""
+    box = [mail for mail in box if mail.kind == "news"]
+    if not box:
+        return ""
     spec = books.specs[id]
-    deaf = books.ended.keys() | books.stopping.keys()
     ends, heard = [end_of(books, id)], set[str]()
     above = books.specs.get(spec.parent)
-    while above is not None and above.id in deaf:
+    while above is not None and books.is_deaf(above.id):
         # It may have heard of it in this very transaction, and have ended since.
         heard |= {
             getattr(m, "sender", "") for c, _, m in changes.messages if c == above.conversation
@@ -85,7 +85,7 @@ def unheard(books: Books, id: str, box: Iterable[Mail], changes: Changes) -> str
         )
         above = books.specs.get(above.parent)
     for mail in box:
-        if mail.kind != "news" or mail.sender in heard:
+        if mail.sender in heard:
             continue
         if above is not None:
             got = any(

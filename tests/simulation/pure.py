@@ -8,15 +8,11 @@ compare the machine with them after every step."""
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine
-from typing import Any
-from unittest import mock
 
 from msgspec.structs import replace
 
 from retinue.core import limit_questions as limits
 from retinue.core import machine
-from retinue.core.capabilities import allows
 from retinue.core.effects import (
     Abort,
     AskSlot,
@@ -65,6 +61,7 @@ from retinue.runtime import recover
 from retinue.store.memory import MemoryStore
 from tests.simulation import effect_checks, end_checks, script, tree_checks, waits, world_checks
 from tests.simulation.books import Books
+from tests.simulation.memory import now
 from tests.simulation.violation import Violation, must
 
 FAULTS = (
@@ -80,20 +77,12 @@ FAULTS = (
     "generous",
     "defect",
 )
+BY_NAME = sorted(FAULTS)
 
 
 MORE = ((1, 400, 3_000), (10, 900, 9_000), (1, 2), (1, 3))
 """By how much a person raises a limit: hardly, by less than a turn, by more."""
 ROOTS = ("00000000-0000-7000-8000-000000000000", "00000000-0000-7000-8000-000000000001")
-
-
-def now(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never really waits (the memory store's)."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("the memory store waited")
 
 
 class Simulation:
@@ -174,7 +163,6 @@ class Simulation:
             self.take(spec.id, found_open)
         self.booting = False
         self.order.boot(self)
-        tree_checks.after_step(self)
 
     def crash(self) -> None:
         """Everything that was not committed is gone. Answers that were on their way may still
@@ -203,10 +191,12 @@ class Simulation:
     def take(self, run: str, event: AnyEvent) -> None:
         self.steps += 1
         self.trees.apply(run, self.at, event)
-        tree_checks.after_step(self)
+        if not self.booting:
+            tree_checks.after_step(self)
 
     def commit(self) -> None:
         """One transaction; a crash may come before it, or before its effects are performed."""
+        tree_checks.before_commit(self)
         if self.random.random() < self.crash_rate and self.crashes < 40:
             return self.crash()
         changes = self.trees.take_changes()
@@ -217,7 +207,7 @@ class Simulation:
             return self.crash()
         for effect in changes.effects:
             self.perform(effect)
-        return world_checks.after_commit(self)
+        return world_checks.after_commit(self, changes)
 
     def perform(self, effect: Effect) -> None:
         if isinstance(effect, Abort):
@@ -278,8 +268,7 @@ class Simulation:
 
     def _model_answer(self, effect: CallModel) -> AnyEvent:
         self.books.leave(self, effect)
-        path = self.books.paths[effect.run]
-        fails = script.failure(self.seed, path, effect.attempt)
+        fails = self.books.failure(self, effect)
         if fails is not None:
             kind, retry, after = fails
             return ModelFailed(
@@ -346,17 +335,20 @@ class Simulation:
 
     def _one(self) -> None:
         """One thing happens: a fault of this schedule's kinds, an answer, or time."""
-        r, live = self.random, [spec.id for spec, _ in self.trees.live()]
-        if "defect" in self.faults and self.trees._letters and live and r.random() < 0.3:
-            return self.break_a_tree(r.choice(live))
-        if live and r.random() < 0.15 and self._fault(r.choice(sorted(FAULTS)), live):
+        r, is_live = self.random, self.trees.has_runs
+        if "defect" in self.faults and self.trees._letters and is_live and r.random() < 0.3:
+            return self.break_a_tree(r.choice(self._live()))
+        if is_live and r.random() < 0.15 and self._fault(r.choice(BY_NAME)):
             return None
         if self.admissions and r.random() < 0.5:
             id, ticket = self.admissions.pop(r.randrange(len(self.admissions)))
             self.heard.append((id, Admitted(ticket=ticket)))
             return self.take(id, Admitted(ticket=ticket))
         asking = [
-            spec.id for spec, run in self.trees.live() if isinstance(run.state, (Asking, Working))
+            id
+            for tree in self.trees.by_root.values()
+            for id, run in tree.runs.items()
+            if isinstance(run.state, Asking | Working)
         ]
         if (
             asking
@@ -379,10 +371,13 @@ class Simulation:
             return None
         return self._wake()
 
-    def _fault(self, kind: str, live: list[str]) -> bool:
-        r = self.random
+    def _live(self) -> list[str]:
+        return [id for tree in self.trees.by_root.values() for id in tree.runs]
+
+    def _fault(self, kind: str) -> bool:
         if kind not in self.faults:
             return False
+        r, live = self.random, self._live()
         if kind == "duplicate" and self.heard:
             if r.random() < 0.3:
                 self.take(
@@ -431,8 +426,11 @@ class Simulation:
             real(run, event, d)
             raise RuntimeError("planted")
 
-        with mock.patch.object(machine, "step", fails):
+        machine.step = fails
+        try:
             self.trees.apply(id, self.at, self.books.mail(self, steer=False))
+        finally:
+            machine.step = real
         failed, self.trees.failed = [r for r, _ in self.trees.failed], []
         must(failed[:1] == [root], f"a planted defect broke {failed} and not {root}")
         for broken in failed:
@@ -502,10 +500,3 @@ def _is_of(effect: Effect, root: str, members: set[str], books: Books) -> bool:
 
 def restart_class(agent: str, name: str) -> Restart:
     return script.RESTART.get(name, "unsafe")  # type: ignore[return-value]
-
-
-def tools_of(sim: Simulation, id: str) -> tuple[str, ...]:
-    tree = sim.tree_of(id)
-    spec = tree.specs[id]
-    definition = tree.shared.definitions[spec.order.agent]
-    return tuple(t for t in definition.tools if allows(spec.capabilities, t))

@@ -65,8 +65,18 @@ DEFINITIONS = (
 )
 
 
+_ORDERS, _LEAF = random.Random(), random.Random()
+"""Made once: to make one costs as much as to seed it. The second is for draws within which nothing
+else is drawn."""
+
+
+def _draws(text: str) -> random.Random:
+    _LEAF.seed(text)
+    return _LEAF
+
+
 def rules(seed: int) -> Rules:
-    r = random.Random(f"{seed} rules")
+    r = _draws(f"{seed} rules")
     return Rules(
         limits=Limits(depth=3, children=3, per_call=5),
         min_output=8,
@@ -85,7 +95,8 @@ def rules(seed: int) -> Rules:
 
 
 def root_order(seed: int) -> Order:
-    r = random.Random(f"{seed} root")
+    r = _ORDERS
+    r.seed(f"{seed} root")
     budget = Budget()
     if r.random() < 0.4:
         budget = Budget(
@@ -93,7 +104,7 @@ def root_order(seed: int) -> Order:
             usd=r.choice((None, None, 0.000_02, 0.001)),
             turns=r.choice((None, None, 3, 12)),
             calls=r.choice((None, None, 3, 8)),
-            on_limit=random.Random(f"{seed} on_limit").choice(("land", "ask", "ask", "stop")),
+            on_limit=_draws(f"{seed} on_limit").choice(("land", "ask", "ask", "stop")),
         )
     return Order(
         agent="lead",
@@ -112,7 +123,7 @@ def root_order(seed: int) -> Order:
 
 def leaves_at_once(seed: int, path: str, attempt: int) -> bool:
     """Whether a model call leaves when it is begun; others wait for their provider first."""
-    return random.Random(f"{seed} {path} {attempt} leaves").random() < 0.6
+    return _draws(f"{seed} {path} {attempt} leaves").random() < 0.6
 
 
 def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
@@ -125,7 +136,8 @@ def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
 
 
 def _child(r: random.Random, n: int, path: str, join: str) -> Order:
-    beside = random.Random(f"{path} {n} beside")
+    beside = _draws(f"{path} {n} beside")
+    is_creation, is_mixed = beside.random() < 0.25, beside.random() < 0.15
     return Order(
         agent=r.choice(("worker", "worker", "lead")),
         task=f"task {n}",
@@ -149,8 +161,8 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         news=r.random() < 0.8,
         max_turns=r.choice((None, None, 1, 2)),
         grace_turns=r.choice((0, 1)),
-        results=(r.choice(("input", "completion")), "creation")[beside.random() < 0.25],
-        mixed_submit="fail" if beside.random() < 0.15 else "ask",
+        results=(r.choice(("input", "completion")), "creation")[is_creation],
+        mixed_submit="fail" if is_mixed else "ask",
         on_restart="fail" if r.random() < 0.08 else "resume",
         compose=False,
         retention="delete" if r.random() < 0.15 else "keep",
@@ -162,13 +174,14 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
 
 def _then(path: str, n: int, budget: Budget) -> Budget:
     """A child's own limit may ask, too."""
-    on_limit = random.Random(f"{path} {n} on_limit").choice(("land", "land", "ask", "stop"))
+    on_limit = _draws(f"{path} {n} on_limit").choice(("land", "land", "ask", "stop"))
     return Budget(tokens=budget.tokens, turns=budget.turns, calls=budget.calls, on_limit=on_limit)
 
 
 def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     """What `hand_out` orders when this call of this run is carried out."""
-    r = random.Random(f"{seed} {path} {turn} {index} orders")
+    r = _ORDERS
+    r.seed(f"{seed} {path} {turn} {index} orders")
     join = r.choice(("call", "call", "turn", "none"))
     n = r.choice((1, 1, 2, 3)) if path.count("/") == 0 else r.choice((1, 2))
     spawns = [_child(r, i, f"{path} {turn} {index}", join) for i in range(n)]
@@ -183,9 +196,7 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
         "results": spawns[0].results,
     }
     # One in three turns of a run tells all that is joined by turn together.
-    fields["aggregate"] = random.Random(f"{seed} {path} {turn} aggregate").choice(
-        ("call", "call", "turn")
-    )
+    fields["aggregate"] = _draws(f"{seed} {path} {turn} aggregate").choice(("call", "call", "turn"))
     if group and r.random() < 0.5:
         fields |= {"group_size": n, "announce": True}
     return Orders(
@@ -198,7 +209,7 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
 
 def letters(seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]) -> tuple[Send, ...]:
     """What a root writes to the other one, which may have ended, or never have been there."""
-    r = random.Random(f"{seed} {run} {turn} {index} letters")
+    r = _draws(f"{seed} {run} {turn} {index} letters")
     n = r.choice((0, 0, 1, 2))
     return tuple(
         Send(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>")
@@ -211,7 +222,7 @@ def letters(seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]) 
 def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Orders:
     """What `watch` orders: to be called again when its caller's children have ended, or one, or the
     time is over."""
-    r = random.Random(f"{seed} {path} {turn} {index} watch")
+    r = _draws(f"{seed} {path} {turn} {index} watch")
     return Orders(
         wait=Wait(runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5)
     )
@@ -233,7 +244,7 @@ def reply(
     most_out: int,
 ) -> Reply:
     """What the model says at this point of this run, and what it costs."""
-    r = random.Random(f"{seed} {path} {turn} {purpose}")
+    r = _draws(f"{seed} {path} {turn} {purpose}")
     usage = Usage(
         input=(n := r.randint(0, most_in)),
         output=r.randint(0, most_out),
@@ -280,7 +291,7 @@ def _call(name: str, turn: int, index: int) -> Call:
 
 def failure(seed: int, path: str, attempt: int) -> tuple[str, bool, int] | None:
     """Whether this attempt fails: its kind, whether to try again, and not before when."""
-    r = random.Random(f"{seed} {path} {attempt} failure")
+    r = _draws(f"{seed} {path} {attempt} failure")
     x = r.random()
     if x < 0.08:
         return ("rate_limit", True, r.choice((0, 50)))

@@ -49,17 +49,24 @@ def check(tree: Tree) -> str:
         if is_news and not _lacks(ledger, id, verdict.account, only=ask.asked):
             return f"I30 {id} asks about the limit of {verdict.account} and would not have to"
     for id, run in tree.runs.items():
-        state, account_ = run.state, ledger.accounts[id]
-        if not isinstance(state, Thinking):
-            continue
-        if state.waits_for and state.retry_at is not None and state.hold != NOTHING:
+        if isinstance(run.state, Thinking) and (why := _thinking(tree, id, run.state)):
+            return why
+    return ""
+
+
+def _thinking(tree: Tree, id: str, state: Thinking) -> str:
+    if state.retry_at is not None:
+        if state.waits_for and state.hold != NOTHING:
             return f"I15 {id} waits for its provider and holds {state.hold}"
-        is_last = state.purpose not in ("turn", "compact") or state.retry_at is not None
-        is_last = is_last or tree.specs[id].order.budget.on_limit == "stop"
-        kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
-        for i, limit in enumerate(account_.limit if account_.limit != UNLIMITED else ()):
-            if limit is not None and not is_last and account_.reserve[i] < kept[i]:
-                return f"I10 {id} could not pay a last turn after its call: {account_}"
+        return ""
+    account = tree.ledger.accounts[id]
+    is_last = state.purpose not in ("turn", "compact")
+    if is_last or account.limit is UNLIMITED or tree.specs[id].order.budget.on_limit == "stop":
+        return ""
+    kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
+    for i, limit in enumerate(account.limit):
+        if limit is not None and account.reserve[i] < kept[i]:
+            return f"I10 {id} could not pay a last turn after its call: {account}"
     return ""
 
 
@@ -78,61 +85,60 @@ def _lacks(ledger: Ledger, id: str, account: str, *, only: str = "", free: bool 
 
 
 class Order:
-    """By our own reading: who began to wait first, and who began a call since."""
+    """By our own reading: who began to wait first, and who began a call since. A run that is the
+    same value as after the step before has done neither."""
 
     def __init__(self) -> None:
         self._came: dict[str, int] = {}
         self._n = 0
         self._waited: dict[str, str] = {}
-        self._attempts: dict[str, tuple[int, bool]] = {}
+        self._known: dict[str, Run] = {}
 
     def boot(self, sim: Simulation) -> None:
         """After a restart places are what the rows say."""
         self._came.clear()
         self._waited.clear()
+        self._known.clear()
         self.after(sim)
-        kept = {
-            id: run.state.kept
-            for id, run in self._runs(sim).items()
-            if isinstance(run.state, Short | Queued)
-        }
-        for _, id in sorted((place.ticket, id) for id, place in kept.items() if place.ticket):
+        kept = [
+            (run.state.kept.ticket, id)
+            for id, run in self._known.items()
+            if isinstance(run.state, Short | Queued) and run.state.kept.ticket
+        ]
+        for _, id in sorted(kept):
             self._n += 1
             self._came[id] = self._n
 
     def after(self, sim: Simulation) -> str:
         """Who went before whom in the last step, "" when nobody did."""
-        runs, found = self._runs(sim), ""
-        began = [id for id, run in runs.items() if self._began(id, run)]
-        for id in began if self._waited else ():
-            found = found or self._overtook(sim, id, runs)
-        self._attempts = {id: (run.attempt, _is_tried_again(run)) for id, run in runs.items()}
-        self._waited = {
-            id: run.state.account for id, run in runs.items() if isinstance(run.state, Short)
-        }
+        known, why = self._known, ""
+        changed = [
+            (id, run)
+            for tree in sim.trees.by_root.values()
+            for id, run in tree.runs.items()
+            if known.get(id) is not run
+        ]
+        for id, run in changed if self._waited else ():
+            if not why and _began(known.get(id), run):
+                why = self._overtook(sim, run)
         came = []
-        for id, run in runs.items():
-            if not isinstance(run.state, Short | Queued):
+        for id, run in changed:
+            known[id], state = run, run.state
+            if not isinstance(state, Short | Queued):
                 self._came.pop(id, None)
-            elif isinstance(run.state, Short) and id not in self._came:
-                came.append((run.state.kept.ticket, id))
+            elif isinstance(state, Short) and id not in self._came:
+                came.append((state.kept.ticket, id))
+            if isinstance(state, Short):
+                self._waited[id] = state.account
+            else:
+                self._waited.pop(id, None)
         for _, id in sorted(came):  # in one step several can begin to wait
             self._n += 1
             self._came[id] = self._n
-        return found
+        return why
 
-    @staticmethod
-    def _runs(sim: Simulation) -> dict[str, Run]:
-        return {id: run for tree in sim.trees.by_root.values() for id, run in tree.runs.items()}
-
-    def _began(self, id: str, run: Run) -> bool:
-        """Whether it holds something new for a call."""
-        attempt, is_tried_again = self._attempts.get(id, (0, False))
-        is_called = isinstance(run.state, Thinking) and run.state.retry_at is None
-        return is_called and run.attempt > attempt and not is_tried_again
-
-    def _overtook(self, sim: Simulation, id: str, runs: dict[str, Run]) -> str:
-        state, ledger = runs[id].state, sim.tree_of(id).ledger
+    def _overtook(self, sim: Simulation, run: Run) -> str:
+        id, state, ledger = run.id, run.state, sim.tree_of(run.id).ledger
         assert isinstance(state, Thinking)
         drawn = {
             draw.account.id: draw
@@ -140,7 +146,8 @@ class Order:
             if any(state.hold[i] for i in draw.amounts)
         }
         for other, account in self._waited.items():
-            still = runs[other].state if other in runs else None
+            waiter = sim.run_of(other)
+            still = waiter.state if waiter is not None else None
             if not isinstance(still, Short) or still.account != account or account not in drawn:
                 continue
             is_exempt = drawn[account].has_grant or (
@@ -151,8 +158,15 @@ class Order:
         return ""
 
 
-def _is_tried_again(run: Run) -> bool:
-    return isinstance(run.state, Thinking) and run.state.retry_at is not None
+def _began(before: Run | None, run: Run) -> bool:
+    """Whether it holds something new for a call."""
+    state = run.state
+    if not isinstance(state, Thinking) or state.retry_at is not None:
+        return False
+    if before is None:
+        return run.attempt > 0
+    is_tried_again = isinstance(before.state, Thinking) and before.state.retry_at is not None
+    return run.attempt > before.attempt and not is_tried_again
 
 
 def _givers(tree: Tree, account: Account, i: int) -> list[Account]:

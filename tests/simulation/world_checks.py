@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from retinue.core.changes import Changes
@@ -15,13 +14,18 @@ from retinue.core.effects import (
 from retinue.core.events import (
     Broken,
 )
+from retinue.core.lanes import Lanes
+from retinue.core.spec import Lane
 from retinue.core.state import (
     Queued,
     Run,
     Stopping,
     Thinking,
+    calls_of,
     is_seated,
 )
+from retinue.core.tree import Tree
+from tests.simulation.memory import now
 from tests.simulation.violation import broken, must
 
 if TYPE_CHECKING:
@@ -49,86 +53,98 @@ def set_aside(sim: Simulation, before: dict[str, dict[str, Run]], failed: list[s
 
 def before_commit(sim: Simulation, changes: Changes) -> None:
     """I31: of a tree that was set aside only its root's row is written, which says why."""
+    if not sim.aside:
+        return
     for id, run in changes.runs.items():
         spec = sim.books.specs.get(id)
-        if spec is not None and spec.root in sim.aside:
-            must(run.defect and id == spec.root, f"I31 {id} was changed by a step that failed")
-    must(
-        not any(spec.root in sim.aside for spec in changes.specs),
-        "I31 a failed step has started somebody",
-    )
+        if spec is not None and spec.root in sim.aside and not (run.defect and id == spec.root):
+            broken(f"I31 {id} was changed by a step that failed")
+    if any(spec.root in sim.aside for spec in changes.specs):
+        broken("I31 a failed step has started somebody")
 
 
-def after_commit(sim: Simulation) -> None:
-    """I15: what a run waits for in the world is really under way."""
-    from tests.simulation.pure import now
-
-    models = {(e.run, e.attempt) for e in sim.flying if isinstance(e, CallModel)}
-    tools = {(e.run, e.turn, e.index) for e in sim.flying if isinstance(e, CallTool)}
-    composing = {e.run for e in sim.flying if isinstance(e, Compose)}
+def after_commit(sim: Simulation, changes: Changes) -> None:
+    """I15: what a run waits for in the world is really under way. Where nothing was written,
+    nothing has changed."""
+    if not changes.entries:
+        return
     _shared_lanes(sim)
     for root, has_row in sim.aside.items():
-        must(
-            not has_row or now(sim.store.row(root)).run.defect,
-            f"I31 the row of {root} does not say why it was set aside",
-        )
-    stopped = {(e.run, e.attempt) for e in sim.flying if isinstance(e, Abort)}
-    for spec, run in sim.trees.live():
-        id, state = spec.id, run.state
-        if any((id, lost.attempt) not in stopped for lost in run.broken_off):
+        if has_row and not now(sim.store.row(root)).run.defect:
+            broken(f"I31 the row of {root} does not say why it was set aside")
+    flying = _flying(sim)
+    for root in {entry.tree for entry in changes.entries}:
+        tree = sim.trees.by_root.get(root)
+        for run in tree.runs.values() if tree is not None else ():
+            _under_way(tree, run, flying)
+
+
+def _flying(sim: Simulation) -> set[object]:
+    flying: set[object] = set()
+    for effect in sim.flying:
+        if isinstance(effect, CallModel | Abort):
+            flying.add((type(effect), effect.run, effect.attempt))
+        elif isinstance(effect, CallTool):
+            flying.add((effect.run, effect.turn, effect.index))
+        elif isinstance(effect, Compose):
+            flying.add(effect.run)
+    return flying
+
+
+def _under_way(tree: Tree, run: Run, flying: set[object]) -> None:
+    id, state = run.id, run.state
+    for lost in run.broken_off:
+        if (Abort, id, lost.attempt) not in flying:
             broken(f"I15 nobody says what a stopped call of {id} has cost")
-        if (
-            isinstance(state, Thinking)
-            and state.retry_at is None
-            and (id, state.attempt) not in models
-        ):
+    if isinstance(state, Thinking):
+        if state.retry_at is None and (CallModel, id, state.attempt) not in flying:
             broken(f"I15 nobody asks the model for {id}")
-        calls = getattr(state, "calls", None)
-        for index in range(calls.count if calls is not None else 0):
-            if (calls.tools | calls.woken) >> index & 1 and (id, run.turn, index) not in tools:
-                broken(f"I15 nobody runs call {index} of {id}")
-        fan_in = None if isinstance(state, Stopping) else sim.tree_of(id).fans.get(id)
-        if (
-            fan_in is not None
-            and any(f.composing for f in fan_in.fans.values())
-            and id not in composing
-        ):
-            broken(f"I15 nobody composes the results of {id}")
+        return
+    calls = calls_of(run)
+    running = calls.tools | calls.woken if calls is not None else 0
+    for index in range(running.bit_length()):
+        if running >> index & 1 and (id, run.turn, index) not in flying:
+            broken(f"I15 nobody runs call {index} of {id}")
+    fan_in = None if isinstance(state, Stopping) else tree.fans.get(id)
+    if fan_in is not None and any(f.composing for f in fan_in.fans.values()) and id not in flying:
+        broken(f"I15 nobody composes the results of {id}")
 
 
 def _shared_lanes(sim: Simulation) -> None:
     """I11, I15: a slot is held by who is at work, or is about to hear of it; who waits is in the
     queue."""
-    shared, told = sim.trees.lanes, {id for id, _ in sim.admissions}
-    held: Counter[str] = Counter()
-    for spec, run in sim.trees.live():
-        state = run.state
-        if not spec.order.lanes and not isinstance(state, Queued):
-            continue
-        n = (
-            len(spec.order.lanes)
-            if is_seated(run)
-            else state.lane
-            if isinstance(state, Queued)
-            else 0
-        )
-        held.update(lane.name for lane in spec.order.lanes[:n] if lane.is_shared)
-        if isinstance(state, Queued) and spec.order.lanes[state.lane].is_shared:
-            held[spec.order.lanes[state.lane].name] += spec.id in told
-            if spec.id not in told and not shared.lanes.waits(
-                spec.id, spec.order.lanes[state.lane]
-            ):
-                broken(f"I15 {spec.id} waits for a lane that does not know of it")
-    for name, lane in shared.lanes.by_name.items():
-        must(lane.held == held[name], f"I11 lane {name} counts {lane.held}, {held[name]} hold it")
+    shared, held = sim.trees.lanes.lanes, dict[str, int]()
+    told = {id for id, _ in sim.admissions}
+    for tree in sim.trees.by_root.values():
+        for id, run in tree.runs.items():
+            if lanes := tree.specs[id].order.lanes:
+                for name in _held_by(run, lanes, told, shared):
+                    held[name] = held.get(name, 0) + 1
+    for name, lane in shared.by_name.items():
+        n = held.pop(name, 0)
+        if lane.held != n:
+            broken(f"I11 lane {name} counts {lane.held}, {n} hold it")
         # Whoever is taken up again after a defect goes on at once, though its slot was given to
         # somebody else.
-        must(lane.held <= lane.size or sim.had_defect, f"I11 lane {name} holds more than its size")
-        must(
-            lane.held >= lane.size or not lane.waiting,
-            f"I15 lane {name} has room and somebody waits",
-        )
-    must(
-        set(held) - {n for n, k in held.items() if not k} <= set(shared.lanes.by_name),
-        "I11 a lane is not known",
-    )
+        if lane.held > lane.size and not sim.had_defect:
+            broken(f"I11 lane {name} holds more than its size")
+        if lane.held < lane.size and lane.waiting:
+            broken(f"I15 lane {name} has room and somebody waits")
+    if held:
+        broken(f"I11 {held} are not known")
+
+
+def _held_by(run: Run, lanes: tuple[Lane, ...], told: set[str], shared: Lanes) -> list[str]:
+    """In which lanes that trees share a run holds a slot."""
+    state = run.state
+    if is_seated(run):
+        return [lane.name for lane in lanes if lane.is_shared]
+    if not isinstance(state, Queued):
+        return []
+    held = [lane.name for lane in lanes[: state.lane] if lane.is_shared]
+    lane = lanes[state.lane]
+    if lane.is_shared and run.id in told:
+        held.append(lane.name)
+    elif lane.is_shared and not shared.waits(run.id, lane):
+        broken(f"I15 {run.id} waits for a lane that does not know of it")
+    return held
