@@ -295,8 +295,8 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     for _ in range(100_000):
         await running.caught_up()
         must(
-            not running._failure and not running._aside,
-            f"the engine stopped: {running._failure!r} {running._aside}",
+            not running._failure and not running.aside,
+            f"the engine stopped: {running._failure!r} {running.aside}",
         )
         deliveries = [
             d for tree in running.trees.by_root.values() for d in tree.deliveries.values()
@@ -322,7 +322,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
 async def _abandon(retinue: Retinue, *tasks: asyncio.Task[Any]) -> None:
     """Death: nothing more is written, and nobody says goodbye."""
     dead = retinue._engine
-    batch = dead._commits.under_way
+    batch = dead.commits.under_way
     commit = None if batch is None else batch.task
     all_tasks = [t for t in (dead._task, commit, *dead.performer.tasks(), *tasks) if t is not None]
     for task in all_tasks:
