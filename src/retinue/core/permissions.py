@@ -18,6 +18,7 @@ from retinue.core.ids import digest
 from retinue.core.messages import Call
 from retinue.core.values import MODES, Capabilities, Grant, Guard, Value
 from retinue.formats.fair_cut import clip
+from retinue.formats.globs import rule_glob, rule_pattern
 from retinue.formats.host_names import spelled
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -168,7 +169,7 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str =
     """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a
     pattern never says yes; a question is asked, and a denial is left to the tool, which sees every
     path."""
-    if not _glob(rule.tool).fullmatch(tool):
+    if not rule_pattern(rule.tool).fullmatch(tool):
         return False
     if rule.pattern is None:
         return True
@@ -179,14 +180,14 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str =
         far = (
             rule.effect != "allow"
             and rule.pattern.startswith("**")
-            and _path_matches(f"/{rule.pattern}", subject)
+            and rule_glob(f"/{rule.pattern}").matches(subject)
         )
-        return far or _path_matches(_whole(_literal(cwd), rule.pattern), subject)
+        return far or rule_glob(_whole(_literal(cwd), rule.pattern)).matches(subject)
     if guard.subject == "url" and rule.pattern.startswith(DOMAIN):
         return _in_domain(subject, rule.pattern.removeprefix(DOMAIN))
     if guard.subject == "command" and rule.effect == "allow" and _SHELL.search(subject):
         return rule_for("allow", rule.tool, subject) == rule.words
-    return bool(_glob(rule.pattern).fullmatch(subject))
+    return bool(rule_pattern(rule.pattern).fullmatch(subject))
 
 
 def barred_path(
@@ -228,7 +229,7 @@ def patterns_below(
             if (
                 rule.effect == "allow"
                 or rule.pattern is None
-                or not any(_glob(rule.tool).fullmatch(n) for n in names)
+                or not any(rule_pattern(rule.tool).fullmatch(n) for n in names)
             ):
                 continue
             far = rule.pattern.startswith("**")
@@ -252,7 +253,7 @@ def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
             step = {
                 i + 1
                 for i in reached - stay
-                if i < len(pattern) and _glob(pattern[i]).fullmatch(name)
+                if i < len(pattern) and rule_pattern(pattern[i]).fullmatch(name)
             }
             reached = stay | step
     return ["/".join(pattern[i:]) for i in sorted(reached) if i < len(pattern)]
@@ -262,7 +263,8 @@ def denied_tool(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str) -> boo
     """Whether a rule denies the tool whatever it is called with."""
     rules = [read_rule(text) for _, texts in bounds for text in texts]
     return any(
-        r.effect == "deny" and r.pattern is None and _glob(r.tool).fullmatch(tool) for r in rules
+        r.effect == "deny" and r.pattern is None and rule_pattern(r.tool).fullmatch(tool)
+        for r in rules
     )
 
 
@@ -278,45 +280,6 @@ def question_id(run: str, turn: int, index: int, call: Call) -> str:
 
 def question_text(call: Call, guard: Guard) -> str:
     return clip(f"May {call.name} be called with {subject_of(call, guard) or call.args}?", 500)
-
-
-@lru_cache(maxsize=4096)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` match anything, a backslash takes the meaning away. What lies between two stars
-    is looked for once, from left to right, so that no pattern can make a match take long."""
-    parts, literal, i = [], "", 0
-    while i < len(pattern):
-        c = pattern[i]
-        if c == "\\" and i + 1 < len(pattern):
-            i += 1
-            literal += re.escape(pattern[i])
-        elif c == "*":
-            parts.append(literal)
-            literal = ""
-        else:
-            literal += "." if c == "?" else re.escape(c)
-        i += 1
-    if not parts:
-        return re.compile(literal, re.DOTALL)
-    middle = "".join(f"(?>.*?{part})" for part in parts[1:] if part)
-    return re.compile(f"{parts[0]}{middle}.*{literal}", re.DOTALL)
-
-
-def _path_matches(pattern: str, path: str) -> bool:
-    """By directories: `*` stays within one, `**` stands for any number of them (at the end for one
-    at least)."""
-    wanted, given = pattern.split("/"), path.split("/")
-    reached = {0}
-    for n, part in enumerate(wanted):
-        if part == "**":
-            first = min(reached, default=len(given) + 1) + (1 if n == len(wanted) - 1 else 0)
-            reached = set(range(first, len(given) + 1))
-        else:
-            glob = _glob(part)
-            reached = {i + 1 for i in reached if i < len(given) and glob.fullmatch(given[i])}
-        if not reached:
-            return False
-    return len(given) in reached
 
 
 def _whole(cwd: str, path: str) -> str:

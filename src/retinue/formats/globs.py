@@ -7,6 +7,7 @@ models and files."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -34,9 +35,14 @@ class Glob:
 
     __slots__ = ("parts",)
 
-    def __init__(self, pattern: str, *, anchored: bool) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        compiled: Callable[[str], re.Pattern[str]],
+        *,
+        anchored: bool = True,
+    ) -> None:
         parts: list[re.Pattern[str] | None] = [] if anchored else [None]
-        names = [n for n in pattern.split("/") if n]
         for i, name in enumerate(names):
             if name == "**":
                 if not parts or parts[-1] is not None:
@@ -44,7 +50,7 @@ class Glob:
                 if i == len(names) - 1:
                     parts.append(ANY)  # everything inside, not the directory itself
             else:
-                parts.append(name_pattern(name))
+                parts.append(compiled(name))
         self.parts = tuple(parts)
 
     def matches(self, path: str) -> bool:
@@ -67,32 +73,55 @@ class Glob:
         return all(p is None for p in parts[i:])
 
 
+def path_glob(pattern: str, *, anchored: bool) -> Glob:
+    """A pattern of a .gitignore or a model; without an anchor it may begin at any depth."""
+    return Glob([n for n in pattern.split("/") if n], name_pattern, anchored=anchored)
+
+
+@lru_cache(maxsize=4096)
+def rule_glob(pattern: str) -> Glob:
+    """The path of a permission rule: from the top, and only what `rule_pattern` knows is special,
+    since a file may have any other character in its name."""
+    return Glob(pattern.split("/"), rule_pattern)
+
+
 @lru_cache(maxsize=4096)
 def name_pattern(name: str) -> re.Pattern[str]:
-    """One name as a regular expression. What stands between two stars is taken at its first place
-    for good (an atomic group): that is right for globs, and keeps a pattern full of stars from
-    trying every division of a name."""
+    """One name as a regular expression."""
+    return _compiled(name, "[^/]", has_sets=True)
+
+
+@lru_cache(maxsize=4096)
+def rule_pattern(text: str) -> re.Pattern[str]:
+    """A tool, a command or a name in a permission rule: `*` and `?` match slashes too, and there
+    are no sets."""
+    return _compiled(text, ".", has_sets=False)
+
+
+def _compiled(text: str, any_one: str, *, has_sets: bool) -> re.Pattern[str]:
+    """What stands between two stars is taken at its first place for good (an atomic group): that is
+    right for globs, and keeps a pattern full of stars from trying every division of a text."""
     chunks = [""]
     i = 0
-    while i < len(name):
-        c = name[i]
+    while i < len(text):
+        c = text[i]
         i += 1
         if c == "*":
             chunks.append("")
         elif c == "?":
-            chunks[-1] += "[^/]"
-        elif c == "\\" and i < len(name):
-            chunks[-1] += re.escape(name[i])
+            chunks[-1] += any_one
+        elif c == "\\" and i < len(text):
+            chunks[-1] += re.escape(text[i])
             i += 1
-        elif c == "[":
-            text, i = _set(name, i)
-            chunks[-1] += text
+        elif c == "[" and has_sets:
+            expression, i = _set(text, i)
+            chunks[-1] += expression
         else:
             chunks[-1] += re.escape(c)
     if len(chunks) == 1:
         return re.compile(f"(?s:{chunks[0]})")
-    middle = "".join(f"(?>[^/]*?{c})" for c in chunks[1:-1] if c)
-    return re.compile(f"(?s:{chunks[0]}{middle}[^/]*{chunks[-1]})")
+    middle = "".join(f"(?>{any_one}*?{c})" for c in chunks[1:-1] if c)
+    return re.compile(f"(?s:{chunks[0]}{middle}{any_one}*{chunks[-1]})")
 
 
 def _set(name: str, i: int) -> tuple[str, int]:
@@ -182,7 +211,9 @@ class Globs:
         self._paths: list[Glob] = []
         for one in alternatives(text):
             if "/" in one.strip("/") or "**" in one:
-                self._paths.append(Glob(one.removeprefix("./"), anchored="/" in one.strip("/")))
+                self._paths.append(
+                    path_glob(one.removeprefix("./"), anchored="/" in one.strip("/"))
+                )
             else:
                 self._names.append(name_pattern(one.strip("/")))
 

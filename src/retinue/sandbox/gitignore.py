@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from retinue.formats.globs import BadGlob, Glob
+from retinue.formats.globs import BadGlob, path_glob
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.regular_file import drain, open_regular
 
@@ -37,7 +37,7 @@ class Block:
         elif not anchored and not only_dirs and (ending := SUFFIX.fullmatch(pattern)):
             self.endings += (ending[1],)
         else:
-            self.others.append((Glob(pattern, anchored=anchored).matches, only_dirs))
+            self.others.append((path_glob(pattern, anchored=anchored).matches, only_dirs))
 
     def matches(self, path: str, name: str, is_dir: bool) -> bool:
         if name in self.names or (is_dir and name in self.dir_names):
