@@ -18,7 +18,7 @@ from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, is_it: Callable[[Any, Any, Any], bool]) -> None:
-    real = machine.step
+    real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
         if is_it(run, event, desk):

@@ -19,7 +19,7 @@ from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 
-class Note(ToolArguments):
+class Note(ToolArguments):  # type: ignore[misc]
     path: str
     text: str = ""
 

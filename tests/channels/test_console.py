@@ -57,7 +57,7 @@ class ConsoleSide:
 class TestConsole(ChannelContract):
     @asynccontextmanager
     async def opened(self, folder: Path) -> AsyncIterator[Side]:
-        yield ConsoleSide()
+        yield ConsoleSide()  # type: ignore[misc]
 
     def shown(self, text: str) -> str:
         return several_lines(text)

@@ -67,7 +67,7 @@ class FileSide:
 class TestJsonLines(ChannelContract):
     @asynccontextmanager
     async def opened(self, folder: Path) -> AsyncIterator[Side]:
-        yield FileSide(folder)
+        yield FileSide(folder)  # type: ignore[misc]
 
 
 @run_async

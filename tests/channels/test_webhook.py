@@ -46,7 +46,7 @@ class TestWebhook(ChannelContract):
     async def opened(self, folder: Path) -> AsyncIterator[Side]:
         async with Receiver() as receiver:
             side = HookSide(receiver)
-            yield side
+            yield side  # type: ignore[misc]
             await side.channel.close()
 
 

@@ -137,7 +137,7 @@ async def cancel(items: list[wire.Item]) -> None:
         await watching
 
 
-class Note(ToolArguments):
+class Note(ToolArguments):  # type: ignore[misc]
     path: str
 
 

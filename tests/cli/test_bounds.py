@@ -136,7 +136,7 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     view = TreeView()
     with RecordReader(found) as book:
         final = book.tree(RunListing(found).roots()[0].id)
-        assert all(FORMATS[name](book, final) for name in FORMATS)
+        assert all(FORMATS[name](book, final) for name in FORMATS)  # type: ignore[call-arg]
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame

@@ -230,7 +230,7 @@ class World:
     def _watch(self, db: apsw.Connection) -> None:
         """The writer's thread passes here when a transaction is complete and nothing of it is in
         the file yet."""
-        db.set_commit_hook(lambda: bool(self.fuse.at("commit-inside")))
+        db.set_commit_hook(lambda: bool(self.fuse.at("commit-inside")))  # type: ignore[func-returns-value]
 
     async def _work(self, patience: float, *, hold: bool) -> dict[str, Any]:
         retinue = Retinue(

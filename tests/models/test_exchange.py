@@ -420,7 +420,7 @@ def test_a_machine_without_descriptors_is_not_the_providers_fault(
 
     async def story(model: HttpModel, client: ConnectionPool) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(dial.socket, "socket", none_left)
+            patched.setattr(dial.socket, "socket", none_left)  # type: ignore[attr-defined]
             error = await fails(model, client)
         assert error.kind == "machine" and "EMFILE" in str(error)
         assert (await complete(model)).message.text == "Hi"

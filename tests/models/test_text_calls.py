@@ -193,7 +193,7 @@ def test_arguments_come_through_unchanged(arguments: dict[str, object]) -> None:
     for text in (call, f"<tool_call>{call}</tool_call>", f"Now:\n```json\n{call}\n```\nSo."):
         (found_call,) = recover(text, NAMES).calls
         assert json.loads(found_call.args) == json.loads(
-            text_calls.clean(json.dumps(arguments, ensure_ascii=False))
+            text_calls.clean(json.dumps(arguments, ensure_ascii=False))  # type: ignore[attr-defined]
         )
 
 

@@ -215,7 +215,7 @@ def test_a_cancelled_upload_ends_its_connection() -> None:
 
 def test_a_cancelled_upload_leaves_no_socket_open_although_nobody_reads_it() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         begun.set()
         await asyncio.sleep(3_600)
 

@@ -178,7 +178,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
     asked: list[str] = []
     bad, good = agent("bad", told(asked)), agent("good", told(asked))
     house = House(kind, tmp_path)
-    real = machine.step
+    real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
         if isinstance(event, Posted) and event.mail.text == "planted":
@@ -225,7 +225,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
 async def test_whoever_ended_in_a_step_that_is_dropped_is_not_waited_for_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = machine.step
+    real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
         if isinstance(event, Posted) and event.mail.text == "planted":

@@ -99,9 +99,9 @@ class World:
         for folder in (self.ws, self.base / "added"):
             _remove(folder)
         for name in NAMES:
-            path = self.sub / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{'x' * len(CANARY)}\ninside\n")
+            file = self.sub / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{'x' * len(CANARY)}\ninside\n")
         (self.sub / "deep/.git").mkdir()
         (self.base / "added").mkdir()
         (self.base / "added/x.txt").write_text("inside\n")

@@ -23,7 +23,7 @@ from retinue.core.state import Asking, Question, Working
 from retinue.core.values import Budget, Grant, Guard
 from retinue.errors import RetinueError
 from retinue.models.base import Request
-from retinue.runtime.conversations import Conversation
+from retinue.runtime.conversations import Conversation  # type: ignore[attr-defined]
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
 from tests.core.driver import Story, hand

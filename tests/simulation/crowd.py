@@ -426,7 +426,7 @@ class Play:
             raise Violation("a tree is left")
 
     def endings(self) -> dict[str, tuple[str, str]]:
-        out = {}
+        out: dict[str, tuple[str, str]] = {}
         for id, run in self.rows.items():
             assert isinstance(run.state, Ended)
             out[self.nodes[id].name] = (run.state.ending.state, run.state.ending.stop)

@@ -419,18 +419,18 @@ class Simulation:
     def break_a_tree(self, id: str) -> None:
         """A step fails by a defect of ours: what its tree has changed since the last commit is
         dropped, everybody else goes on."""
-        root, real = self.tree_of(id).root, machine.step
+        root, real = self.tree_of(id).root, machine.step  # type: ignore[attr-defined]
         before = {r: dict(tree.runs) for r, tree in self.trees.by_root.items()}
 
         def fails(run: Run, event: RunEvent, d: StepContext) -> Run:
             real(run, event, d)
             raise RuntimeError("planted")
 
-        machine.step = fails
+        machine.step = fails  # type: ignore[attr-defined]
         try:
             self.trees.apply(id, self.at, self.books.mail(self, steer=False))
         finally:
-            machine.step = real
+            machine.step = real  # type: ignore[attr-defined]
         failed, self.trees.failed = [r for r, _ in self.trees.failed], []
         must(failed[:1] == [root], f"a planted defect broke {failed} and not {root}")
         for broken in failed:

@@ -118,7 +118,7 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
 
     loop = asyncio.get_running_loop()
     rows = [RowBatch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
-    late = [PendingCommit(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]
+    late = [PendingCommit(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]  # type: ignore[misc]
     store._writer.write = fail_once  # type: ignore[method-assign]
     results = await asyncio.gather(
         *(store.commit(batch) for batch in batches), return_exceptions=True
@@ -158,7 +158,7 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
 async def test_rows_are_made_in_the_writers_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads, made = set[str](), sqlite.encode
+    threads, made = set[str](), sqlite.encode  # type: ignore[attr-defined]
 
     def told(*args: Any, **options: Any) -> Any:
         threads.add(threading.current_thread().name)

@@ -138,7 +138,7 @@ async def test_a_check_that_takes_long_is_in_nobodys_way(
     await store.commit(world.take())
     other = apsw.Connection(store.path)
     other.execute("select 1 from meta").fetchall()
-    follows, n_looks = sqlite_verify.follows, 0
+    follows, n_looks = sqlite_verify.follows, 0  # type: ignore[attr-defined]
 
     def slow(*args: Any) -> bool:
         nonlocal n_looks
@@ -168,16 +168,16 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
             world.result(root)
     world.say(gone)
     await store.commit(world.take())
-    follows, n_looks = sqlite_verify.follows, 0
+    follows, n_looks = sqlite_verify.follows, 0  # type: ignore[attr-defined]
 
     def meanwhile(*args: Any) -> bool:
         nonlocal n_looks
         n_looks += 1
         if n_looks == 5:
-            store._writer.write([sqlite_write.RowBatch(forgotten=[gone])])
+            store._writer.write([sqlite_write.RowBatch(forgotten=[gone])])  # type: ignore[attr-defined]
         if n_looks > 8 and not n_looks % 2 and n_looks < 30:
             row = (grows, grows, n_looks, b"{}", sha256(b"{}").digest())
-            store._writer.write([sqlite_write.RowBatch(events=[row])])
+            store._writer.write([sqlite_write.RowBatch(events=[row])])  # type: ignore[attr-defined]
         return follows(*args)
 
     monkeypatch.setattr(sqlite_verify, "follows", meanwhile)

@@ -25,7 +25,7 @@ def overwrite_passwd() -> Any:
 
 @attempt
 def make_directories_at_the_root() -> Any:
-    return each(["/run", "/srv", "/home", "/boot"], lambda p: os.makedirs(f"{p}/x") or True)
+    return each(["/run", "/srv", "/home", "/boot"], lambda p: os.makedirs(f"{p}/x") or True)  # type: ignore[func-returns-value]
 
 
 @attempt

@@ -179,7 +179,7 @@ def test_a_runtime_killed_at_any_moment_of_a_start_leaves_nothing(tmp_path: Path
         command = f"sleep 600 {mark}"
         argv = [sys.executable, "-m", "tests.tools.builtin.shell_victim", str(folder), command]
         with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
-            wait_until(lambda f=folder: any(f.glob("state/shell/*/start.json")))
+            wait_until(lambda f=folder: any(f.glob("state/shell/*/start.json")))  # type: ignore[misc]
             wait_until(lambda: False, 0.007 * i)
             victim.kill()
     assert wait_until(lambda: not any(processes_with(mark) for mark in marks))

@@ -37,7 +37,7 @@ def definitions():
         with open(OPTIONS["about"], encoding="utf-8") as file:
             pairs = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
     else:
-        pairs = [(name, f"Does {name}.") for name in TOOLS]
+        pairs = [(name, f"Does {name}.") for name in TOOLS]  # type: ignore[misc]
     return [{"name": n, "description": d, "inputSchema": schema} for n, d in pairs]
 
 

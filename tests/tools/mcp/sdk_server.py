@@ -9,7 +9,7 @@ from mcp.types import ToolAnnotations
 server = MCPServer("sdk")
 
 
-@server.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))  # type: ignore[call-arg]
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b

@@ -216,7 +216,7 @@ def test_a_part_that_is_named_again_and_again_is_not_copied_again_and_again(
     """It took a minute for one tool, in which the host did nothing else."""
     from retinue.tools.mcp_client import tool_schemas as schemas
 
-    looked, kept = 0, schemas.several_lines
+    looked, kept = 0, schemas.several_lines  # type: ignore[attr-defined]
 
     def several_lines(text: str) -> str:
         nonlocal looked
@@ -229,7 +229,7 @@ def test_a_part_that_is_named_again_and_again_is_not_copied_again_and_again(
         sizes.append(len(data := kept_encode(value)))
         return data
 
-    kept_encode = schemas.encode
+    kept_encode = schemas.encode  # type: ignore[attr-defined]
     monkeypatch.setattr(schemas, "several_lines", several_lines)
     monkeypatch.setattr(schemas, "encode", encode)
     with pytest.raises(Unusable, match="too large"):
