@@ -155,7 +155,7 @@ def pager(whole: list[str]) -> Scripted:
         if request.turn == 0:
             return call("hire", tasks=["write a long report"])
         if request.turn == 1:
-            id = re.search(r"full text in artifact " r"(\w+)\]", last(request))[1]  # type: ignore[index]
+            id = re.search(r"full text in artifact (\w+)\]", last(request))[1]  # type: ignore[index]
             return call("artifact", id=id)
         page, note = last(request).rsplit("\n[bytes ", 1)
         whole.append(page)

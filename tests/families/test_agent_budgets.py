@@ -300,7 +300,7 @@ async def test_more_than_is_left_is_refused_and_nothing_starts() -> None:
         spawn("say x", budget={"max_tokens": 90_000}), fork("say x", budget_policy="fixed:90000")
     )
     outcome = await world.go(budget=Budget(tokens=80_000))
-    free = [re.search(r"and ([\d,]+) " r"tokens", text)[1] for text in world.results]  # type: ignore[index]
+    free = [re.search(r"and ([\d,]+) tokens", text)[1] for text in world.results]  # type: ignore[index]
     told = [LESS.format(asked="90,000 tokens", free=f"{n} tokens") for n in free]
     first, second = (int(n.replace(",", "")) for n in free)
     # What the call itself holds is not free; how much that is depends on how long the tools
