@@ -68,7 +68,7 @@ def spells(pattern: str, text: str) -> bool:
     if not pattern:
         return not text
     if pattern[0] == "*":
-        return spells(pattern[1:], text) or bool(text) and spells(pattern, text[1:])
+        return spells(pattern[1:], text) or (bool(text) and spells(pattern, text[1:]))
     return bool(text) and pattern[0] in ("?", text[0]) and spells(pattern[1:], text[1:])
 
 

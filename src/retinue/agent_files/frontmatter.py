@@ -7,7 +7,6 @@ from __future__ import annotations
 import codecs
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -17,6 +16,8 @@ from retinue.agent_files.agent_spec import FileComplaint, Severity
 from retinue.core.arguments import BadArguments, parse
 from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import clean
+from retinue.formats.toml_positions import KeyPositions
+from retinue.formats.toml_text import BadToml, load
 
 MAX_BYTES = 1 << 20
 MAX_HEAD = 1 << 18
@@ -26,12 +27,8 @@ MAX_COMPLAINTS = 50
 
 _FENCE = re.compile(r"---[ \t]*")
 _CLOSE = re.compile(r"(?:---|\.\.\.)[ \t]*")
-_AT_LINE = re.compile(r"\(?at line (\d+), column \d+\)?")
 _JSON_LINE = re.compile(r"line (\d+) column \d+")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-# tomllib needs memory in the square of a key's parts: 100,000 of them end the process.
-_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
-_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MAX_DEPTH},}}")
 Lines = dict[tuple[str, ...], int]
 Hint = str | Callable[[], str]
 
@@ -103,20 +100,18 @@ def read_toml(raw: bytes, path: str) -> AgentDocument:
     if len(text) > MAX_HEAD:
         out.fail(f"it is {len(text)} characters long; at most {MAX_HEAD} of TOML are read")
         return out
-    if found := _LONG_KEY.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        out.fail(f"a key has more than {MAX_DEPTH} parts", line)
-        return out
     try:
-        out.data = _plain(tomllib.loads(text), 0)
-    except tomllib.TOMLDecodeError as error:
-        said = str(error)
-        at = _AT_LINE.search(said)
-        out.fail(f"not valid TOML: {_AT_LINE.sub('', said).strip()}", int(at[1]) if at else 0)
-    except (RecursionError, ValueError) as error:
-        out.fail(f"not valid TOML: {str(error)[:200] or 'nested too deep'}")
+        out.data = _plain(load(text), 0)
+    except BadToml as error:
+        out.fail(f"not valid TOML: {error.message[:200]}", error.line)
+    except ValueError as error:
+        out.fail(f"not valid TOML: {str(error)[:200]}")
     else:
-        out.lines = _toml_lines(text)
+        places = KeyPositions(text)
+        out.lines = {
+            tuple(part for part in path if isinstance(part, str)): places.line(span.at)
+            for path, span in reversed(places.spots.items())
+        }
     return out
 
 
@@ -365,23 +360,6 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return clean(value) if isinstance(value, str) else value
-
-
-_TABLE = re.compile(r"\s*\[\[?([^\[\]\"']+)\]\]?\s*(?:#.*)?$")
-_PAIR = re.compile(r"\s*([\w\-\"'.]{1,200}?)\s*=")
-
-
-def _toml_lines(text: str) -> Lines:
-    """The line of each key, as far as a look at the beginnings of lines can tell."""
-    out: Lines = {}
-    table: tuple[str, ...] = ()
-    for n, line in enumerate(text.split("\n"), 1):
-        if found := _TABLE.match(line):
-            table = tuple(part.strip() for part in found[1].split("."))
-            out.setdefault(table, n)
-        elif found := _PAIR.match(line):
-            out.setdefault((*table, *found[1].replace('"', "").replace("'", "").split(".")), n)
-    return out
 
 
 def _json_lines(text: str, data: dict[str, Any]) -> Lines:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import errno
 import re
-import tomllib
 from typing import Any
 
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown
 from retinue.formats.toml_positions import KeyPositions, Path, dotted
+from retinue.formats.toml_text import BadToml, load
 from retinue.sandbox.regular_file import drain, open_regular
 
 MOST_BYTES = 1 << 18
-MOST_PARTS = 100
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -72,25 +69,14 @@ class ConfigDocument:
 
     def _toml(self) -> dict[str, Any]:
         assert self.places is not None
-        places = self.places
-        if line := _too_deep(self.text):
-            raise fail(self.path, f"this key has more than {MOST_PARTS} parts", line)
         try:
-            return tomllib.loads(self.text)
-        except (tomllib.TOMLDecodeError, ValueError) as error:
-            if places.twice:
-                raise ConfigProblems(map(self._twice, places.twice[:MOST_PROBLEMS])) from None
-            said = _AT.search(str(error))
-            message = str(error)[: said.start()] if said else str(error)
-            line = int(said[1]) if said and said[1] else places.line(len(self.text.rstrip()))
-            column = int(said[2]) if said and said[2] else 0
-            message = (
-                f"this is not valid TOML: "
-                f"{shown(message, 200)}{f' (column {column})' if column else ''}"
-            )
-            raise fail(self.path, message, line, column) from None
-        except RecursionError:
-            raise fail(self.path, "this is not valid TOML: it is nested too deep") from None
+            return load(self.text)
+        except BadToml as error:
+            if self.places.twice:
+                raise ConfigProblems(map(self._twice, self.places.twice[:MOST_PROBLEMS])) from None
+            place = f" (column {error.column})" if error.column else ""
+            message = f"this is not valid TOML: {shown(error.message, 200)}{place}"
+            raise fail(self.path, message, error.line, error.column) from None
 
     def _twice(self, pair: tuple[Any, Any]) -> Problem:
         assert self.places is not None
@@ -122,15 +108,6 @@ class ConfigDocument:
                 before = self.text[: found.start()]
                 return before.count("\n") + 1, found.start() - (before.rfind("\n") + 1) + 1
         return 0, 0
-
-
-def _too_deep(text: str) -> int:
-    """The first line with a key of very many parts, which would cost the parser the square of them;
-    0 for none."""
-    for n, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > MOST_PARTS and _STRING.sub("", line).count(".") > MOST_PARTS:
-            return n
-    return 0
 
 
 def _bare(text: str) -> str:

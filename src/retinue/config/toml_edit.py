@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from retinue.config.layers import Kind, read_layer
 from retinue.config.problems import ConfigProblems
 from retinue.errors import ConfigError
 from retinue.formats.toml_positions import KeyPositions, KeySpan, dotted, quoted
+from retinue.formats.toml_text import BadToml, load
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.regular_file import lock
@@ -135,8 +135,8 @@ def _inserted(text: str, at: int, line: str, newline: str) -> str:
 
 def _parsed(text: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
+        return load(text)
+    except BadToml:
         return None
 
 

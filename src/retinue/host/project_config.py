@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError
+from retinue.formats.toml_text import load as load_toml
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
 from retinue.sandbox.regular_file import read_small
@@ -113,11 +114,9 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
 
         kept = read_layer(file, "user").found.get((section, name))
         return None if kept is None else kept.value
-    import tomllib
-
     try:
-        found = tomllib.loads(read_small(file).decode()).get(section)
-    except (OSError, ValueError, RecursionError):
+        found = load_toml(read_small(file).decode()).get(section)
+    except (OSError, ValueError):
         return None
     return found.get(name) if isinstance(found, dict) else None
 

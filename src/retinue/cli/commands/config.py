@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from retinue import errors
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.errors import ConfigError
+from retinue.formats.toml_text import load as load_toml
 from retinue.host.shown_values import ShownValues
 from retinue.view.format import json_line
 
@@ -306,7 +306,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
             )
     try:
         if text.strip().startswith("["):
-            return check_value(kind, setting.about, tomllib.loads(f"x = {text}")["x"])
+            return check_value(kind, setting.about, load_toml(f"x = {text}")["x"])
         return from_text(setting, text, kind)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{dotted(path)}: {error}") from None

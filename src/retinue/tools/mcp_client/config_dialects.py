@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from retinue.core.ids import digest
 from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import reveal
+from retinue.formats.toml_text import load
 from retinue.tools.mcp_client.server_config import (
     ComplaintKind,
     Kind,
@@ -55,9 +56,7 @@ def parse(text: str, is_toml: bool) -> Any:
     """ValueError with the place when it cannot be. JSON may have comments and commas too many, as
     in editors."""
     if is_toml:
-        import tomllib
-
-        return tomllib.loads(text)
+        return load(text)
     try:
         try:
             return json.loads(text, object_pairs_hook=_once)
