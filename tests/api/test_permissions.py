@@ -273,7 +273,7 @@ def test_an_agent_names_built_in_tools() -> None:
 
 
 @on_virtual_time
-async def test_of_two_siblings_only_one_writes_in_a_directory_but_a_child_may_write_where_its_parent_does() -> (
+async def test_one_of_two_siblings_writes_in_a_directory_and_a_child_may_beside_its_parent() -> (
     None
 ):
     scribe = Scribe()

@@ -183,7 +183,8 @@ DIES = """
     from retinue.testing import call
 
     async def main():
-        agent = crew(call("put", name="a.txt", text="half\\n"), call("rest", seconds=600.0), on_restart="fail")
+        agent = crew(call("put", name="a.txt", text="half\\n"), call("rest", seconds=600.0),
+                     on_restart="fail")
         async with Retinue(sys.argv[2], workspace=sys.argv[1]) as retinue:
             run = await retinue.spawn(agent, "Go.")
             while True:

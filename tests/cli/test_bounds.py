@@ -152,7 +152,8 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
 
 
 def test_little_room_is_kept_and_nothing_is_rounded_down() -> None:
-    assert [words.tokens(n, is_bound=True, is_short=True) for n in (940, 18_940, 123_400, 999_999, 12_000_001)] == [
+    numbers = (940, 18_940, 123_400, 999_999, 12_000_001)
+    assert [words.tokens(n, is_bound=True, is_short=True) for n in numbers] == [
         "≤940", "≤19.0k", "≤124k", "≤1M", "≤13M",
     ]  # fmt: skip
     assert [money(usd, is_bound=True, is_short=True) for usd in (0.0012, 0.181, 12.0)] == [

@@ -36,7 +36,10 @@ def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) ->
 
 def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
     with house(tmp_path, echo) as home:
-        said = "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n/send\n/quit\nnever\n"
+        said = (
+            "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n"
+            "/send\n/quit\nnever\n"
+        )
         done = home.run("chat", input=said)
         assert (
             done.returncode == 0

@@ -23,7 +23,8 @@ CHARACTERS = "".join(c for c in EVERY if not "\ud800" <= c <= "\udfff" and c not
 EVIL = f"begin{SEQUENCES}middle{CHARACTERS}a\u0301\u0301\u0301\u0301\u0301\u0301\u0301end"
 TYPED = EVIL.replace("\ufffe", "").replace("\uffff", "")
 OURS = re.compile(
-    r"\x1b(?:\[[0-9;?<>=!$]*[A-Za-z~]|[78=>M]|\([B0]|\[\?[0-9;]*[a-z$]|\]22;default\x07)|\x1b\[[0-9 ]*q"
+    r"\x1b(?:\[[0-9;?<>=!$]*[A-Za-z~]|[78=>M]|\([B0]|\[\?[0-9;]*[a-z$]|\]22;default\x07)"
+    r"|\x1b\[[0-9 ]*q"
 )
 ALLOWED = set("\r\n\t\x07")
 HARMFUL = set(EVERY) - ALLOWED - {"\x1b"}

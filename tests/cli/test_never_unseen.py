@@ -24,7 +24,8 @@ import json, sys
 
 def tool(name, n):
     properties = {f"property_{i}": {"type": "string", "description": "x" * 90} for i in range(n)}
-    return {"name": name, "description": "d", "inputSchema": {"type": "object", "properties": properties}}
+    schema = {"type": "object", "properties": properties}
+    return {"name": name, "description": "d", "inputSchema": schema}
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -158,7 +158,8 @@ def test_what_is_free_old_or_a_single_child_is_not_told() -> None:
     ("changed", "text"),
     [
         ({}, "5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache"),
-        ({"n": 1, "tokens": 900, "usd": 1.26, "is_fork": False}, "1 sub-agent of about 900 tokens: input about $1.26"),
+        ({"n": 1, "tokens": 900, "usd": 1.26, "is_fork": False},
+         "1 sub-agent of about 900 tokens: input about $1.26"),
         ({"usd": None, "usd_without_cache": None}, "5 forks of about 84.0k tokens"),
     ],
 )  # fmt: skip
@@ -170,12 +171,16 @@ def test_a_price_tag_is_one_line(changed: dict[str, Any], text: str) -> None:
     ("figures", "text"),
     [
         ({}, ""),
-        ({"expected": 84_000, "read": 79_200, "expected_nanos": 230_000_000, "saved_nanos": 210_000_000},
+        ({"expected": 84_000, "read": 79_200, "expected_nanos": 230_000_000,
+          "saved_nanos": 210_000_000},
          "79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23"),
-        ({"expected": 84_000, "written": 84_000, "expected_nanos": 230_000_000, "saved_nanos": -60_000_000},
+        ({"expected": 84_000, "written": 84_000, "expected_nanos": 230_000_000,
+          "saved_nanos": -60_000_000},
          "0 tokens read of 84.0k expected, about $0.06 more than without it"),
-        ({"expected": 84_000, "read": 79_200, "unpriced": 84_000}, "79.2k tokens read of 84.0k expected"),
-        ({"read": 5_000, "saved_nanos": 10_000_000}, "5.0k tokens read of 0 expected, about $0.01 saved"),
+        ({"expected": 84_000, "read": 79_200, "unpriced": 84_000},
+         "79.2k tokens read of 84.0k expected"),
+        ({"read": 5_000, "saved_nanos": 10_000_000},
+         "5.0k tokens read of 0 expected, about $0.01 saved"),
     ],
 )  # fmt: skip
 def test_what_a_cache_gave_is_one_line(figures: dict[str, int], text: str) -> None:

@@ -26,9 +26,7 @@ def problems(text: str, kind: Kind = "user") -> list[str]:
     return [str(p) for p in layer(text, kind).problems]
 
 
-def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_before_the_default() -> (
-    None
-):
+def test_flag_goes_before_environment_before_project_before_user_before_default() -> None:
     user = layer("[limits]\nmax_turns = 1\nmax_tokens = 1\ndepth = 1\ncalls_per_turn = 1\n")
     outer = layer("[limits]\nmax_turns = 2\nmax_tokens = 2\ndepth = 2\n", "project", "outer.toml")
     inner = layer("[limits]\nmax_turns = 3\nmax_tokens = 3\n", "project", "inner.toml")

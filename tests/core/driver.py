@@ -263,8 +263,11 @@ class Story:
         trees = self.trees
         kept: dict[str, Any] = {
             "trees": [t.root for t in trees.by_root.values() if t.specs or not t.deliveries],
-            "runs": trees.index.runs, "lanes": trees.lanes.lanes.by_name, "holders": trees.lanes.holders,
-            "conversations": [c for c in trees._writing if not (t := trees.by_root.get(c)) or not t.deliveries],
+            "runs": trees.index.runs, "lanes": trees.lanes.lanes.by_name,
+            "holders": trees.lanes.holders,
+            "conversations": [
+                c for c in trees._writing if not (t := trees.by_root.get(c)) or not t.deliveries
+            ],
         }  # fmt: skip
         return {name: list(value) for name, value in kept.items() if value}
 

@@ -35,9 +35,7 @@ def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_b
     assert story.leaks() == {}
 
 
-def test_a_parent_that_ends_in_the_step_in_which_it_cancels_its_children_leaves_nothing_behind() -> (
-    None
-):
+def test_a_parent_that_ends_in_the_step_that_cancels_its_children_leaves_nothing_behind() -> None:
     story = Story()
     story.start()
     (parent,) = story.spawning("root", hand(orphans="keep", max_turns=2))

@@ -284,7 +284,7 @@ def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_en
     assert len(made) == len(set(made)) == 400 + 5 * len(forks)
 
 
-def test_a_unit_that_is_not_complete_is_written_again_when_it_is_and_what_a_fork_was_shown_stays() -> (
+def test_an_incomplete_unit_is_written_again_when_complete_and_what_a_fork_was_shown_stays() -> (
     None
 ):
     def encode(unit: Sequence[Message]) -> bytes:

@@ -61,8 +61,14 @@ class World:
         if options["budget"].tokens == 90_000:
             options["budget"] = Budget()
         kind = rng.choice(["none", "fork", "last"])
-        return hand("t" * rng.randrange(1, 40), join=join, compose=compose, share=rng.choice(["", "equal"]),
-                    context=Context(kind=kind, n=1), **options)  # fmt: skip
+        return hand(
+            "t" * rng.randrange(1, 40),
+            join=join,
+            compose=compose,
+            share=rng.choice(["", "equal"]),
+            context=Context(kind=kind, n=1),
+            **options,
+        )
 
     def step(self) -> None:
         story, rng = self.story, self.rng

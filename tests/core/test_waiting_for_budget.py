@@ -18,9 +18,7 @@ def waiting(story: Story, *runs: str) -> list[str]:
     return [id for id in runs if isinstance(story.state(id), Short)]
 
 
-def test_a_dollar_limit_that_just_fails_to_suffice_is_noticed_where_writing_to_the_cache_costs_more() -> (
-    None
-):
+def test_a_dollar_limit_just_too_low_is_noticed_where_writing_to_the_cache_costs_more() -> None:
     """The longest reply was computed from one price and asked for at another, and looked for for
     ever."""
     model = ModelInfo(

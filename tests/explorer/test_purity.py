@@ -60,7 +60,8 @@ def test_the_same_request_gets_the_same_reply_from_any_instance(dialect: str) ->
 PROGRAM = """
 import asyncio, sys
 from tests.explorer.world import TREES, explore
-for tree, task in (("python", "map this"), ("rust", "where are retries done?"), ("mixed", "compare web and firmware")):
+for tree, task in (("python", "map this"), ("rust", "where are retries done?"), ("mixed", "compare \
+web and firmware")):
     print(asyncio.run(explore(TREES / tree, task, "delegate")).text)
 """
 

@@ -183,10 +183,10 @@ async def test_the_notice_of_an_end_without_a_word_says_so() -> None:
 @pytest.mark.parametrize(
     ("policy", "limit"),
     [
-        (None, 50_000), ("equal", 50_000), ("remaining", 50_000), ("proportional", 50_000), ("fixed:1234", 1_234),
-        ("fixed:0", 0), ("fixed:007", 7), (" fixed:1234 ", 1_234), ("fixed:", 50_000), ("fixed:-5", 50_000),
-        ("fixed:1.5", 50_000), ("fixed:²", 50_000), ("fixed:1_000", 50_000), ("fixed", 50_000), ("half", 50_000),
-        ("", 50_000),
+        (None, 50_000), ("equal", 50_000), ("remaining", 50_000), ("proportional", 50_000),
+        ("fixed:1234", 1_234), ("fixed:0", 0), ("fixed:007", 7), (" fixed:1234 ", 1_234),
+        ("fixed:", 50_000), ("fixed:-5", 50_000), ("fixed:1.5", 50_000), ("fixed:²", 50_000),
+        ("fixed:1_000", 50_000), ("fixed", 50_000), ("half", 50_000), ("", 50_000),
     ],
 )  # fmt: skip
 @on_virtual_time
@@ -217,9 +217,7 @@ def spending(each: int, turns: int) -> Any:
 
 
 @on_virtual_time
-async def test_a_fork_with_the_remaining_budget_may_use_more_than_the_default_and_no_more_than_is_left() -> (
-    None
-):
+async def test_a_fork_with_the_remaining_budget_may_use_all_that_is_left_and_no_more() -> None:
     line = fork("work", budget_policy="remaining")
     world = World(line, wait(timeout_seconds=600), does={"work": spending(10_000, 12)})
     outcome = await world.go(budget=Budget(tokens=200_000))

@@ -22,8 +22,8 @@ KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 OTHERS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY")
 FIRST = {"anthropic": "claude-opus-4-6", "openai": "gpt-5.2", "gemini": "gemini-3-flash-preview"}
 LISTED = [
-    ("anthropic", "claude-opus-4-6"), ("anthropic", "claude-sonnet-4-5"), ("anthropic", "claude-opus-4-5"),
-    ("openai", "gpt-5.2"), ("openai", "gpt-5.2-pro"),
+    ("anthropic", "claude-opus-4-6"), ("anthropic", "claude-sonnet-4-5"),
+    ("anthropic", "claude-opus-4-5"), ("openai", "gpt-5.2"), ("openai", "gpt-5.2-pro"),
     ("gemini", "gemini-3-flash-preview"), ("gemini", "gemini-3-pro-preview"),
 ]  # fmt: skip
 

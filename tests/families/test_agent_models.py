@@ -105,9 +105,9 @@ async def test_a_provider_without_a_model_means_the_first_of_its_list(
 @pytest.mark.parametrize(
     ("name", "provider"),
     [
-        ("anthropic", "anthropic"), ("claude", "anthropic"), ("CLAUDE", "anthropic"), ("openai", "openai"),
-        ("gpt", "openai"), ("ChatGPT", "openai"), ("OpenAI", "openai"), ("gemini", "gemini"), ("Google", "gemini"),
-        (" gemini ", "gemini"),
+        ("anthropic", "anthropic"), ("claude", "anthropic"), ("CLAUDE", "anthropic"),
+        ("openai", "openai"), ("gpt", "openai"), ("ChatGPT", "openai"), ("OpenAI", "openai"),
+        ("gemini", "gemini"), ("Google", "gemini"), (" gemini ", "gemini"),
     ],
 )  # fmt: skip
 @on_virtual_time
@@ -173,7 +173,7 @@ async def test_a_list_that_is_configured_replaces_the_one_of_the_document() -> N
 
 
 @on_virtual_time
-async def test_a_configured_default_goes_before_the_first_of_the_list_and_an_argument_before_both() -> (
+async def test_a_configured_default_goes_before_the_lists_first_and_an_argument_before_both() -> (
     None
 ):
     world = {**EVERY, "default_model": "claude-sonnet-4-5"}

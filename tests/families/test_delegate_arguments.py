@@ -268,9 +268,7 @@ def test_the_guide_says_when_to_delegate_and_that_polling_is_wrong() -> None:
 
 
 @on_virtual_time
-async def test_a_lead_reads_the_guide_unless_it_is_switched_off_and_without_the_family_has_neither() -> (
-    None
-):
+async def test_a_lead_with_the_family_reads_the_guide_unless_it_is_switched_off() -> None:
     said = []
     for options, settings in (
         ({}, {}),

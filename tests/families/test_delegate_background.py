@@ -47,9 +47,7 @@ async def test_the_call_returns_at_once_in_the_words_of_the_document() -> None:
 
 
 @on_virtual_time
-async def test_a_group_is_announced_at_its_start_at_each_end_as_it_comes_and_at_last_as_a_whole() -> (
-    None
-):
+async def test_a_group_is_announced_at_its_start_at_each_end_and_at_last_as_a_whole() -> None:
     world, channel = (
         World(
             background(

@@ -160,9 +160,7 @@ async def test_runs_at_one_moment_do_not_get_the_same_rest_nor_do_agents() -> No
 
 
 @on_virtual_time
-async def test_an_open_task_counts_with_what_it_was_granted_and_an_ended_one_with_what_it_used() -> (
-    None
-):
+async def test_an_open_task_counts_with_its_grant_and_an_ended_one_with_what_it_used() -> None:
     first, c, d = (
         background(task("a", "slow"), task("b", "quick")),
         task("c", "free"),

@@ -83,7 +83,7 @@ class Deaf(Recorder):
     ],
 )
 @on_virtual_time
-async def test_a_death_between_an_end_and_its_notice_loses_nothing_repeats_nothing_and_keeps_the_order(
+async def test_a_death_between_an_end_and_its_notice_loses_and_repeats_nothing_in_order(
     kind: str, tmp_path: Path, n: int, hears: bool
 ) -> None:
     """The process dies with all ends on record and `n` of five messages delivered; the one after

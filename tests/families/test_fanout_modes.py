@@ -138,9 +138,7 @@ async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() ->
 
 
 @on_virtual_time
-async def test_an_explorer_without_any_of_its_leads_tools_is_refused_with_the_reason_and_a_way_out() -> (
-    None
-):
+async def test_an_explorer_without_its_leads_tools_is_refused_with_reason_and_way_out() -> None:
     cast = Cast([spawn("read"), "thanks"])
     refusal = (await play(lead(cast, tools=[shell, writer()]))).refusal
     assert "an explorer gets only tools that are declared to read or to use the network" in refusal
@@ -172,7 +170,7 @@ async def test_a_lead_that_may_lend_nothing_at_all_is_told_so() -> None:
 
 
 @on_virtual_time
-async def test_a_lead_whose_tools_were_listed_lends_those_and_its_explorers_answer_in_plain_words() -> (
+async def test_a_lead_with_listed_tools_lends_those_and_its_explorers_answer_in_plain_words() -> (
     None
 ):
     cast = Cast([spawn("read"), "thanks"], lambda q: "seen it")

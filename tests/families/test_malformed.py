@@ -65,8 +65,9 @@ def sound(schema: dict[str, Any], r: random.Random, depth: int = 0) -> Any:
 
 
 WRONG: list[Any] = [
-    None, True, -1, 3.5, "", "text", "\x00", "é" * 2_000, [], [[]], {}, {"a": {"b": [1]}}, [None, 1, "x"], 10**400,
-    "{}", '{"policy": "inherit"}', "[1, 2", "null", {"policy": "all"}, ["lookup", 5], "fixed:-1", "subagent:nobody",
+    None, True, -1, 3.5, "", "text", "\x00", "é" * 2_000, [], [[]], {}, {"a": {"b": [1]}},
+    [None, 1, "x"], 10**400, "{}", '{"policy": "inherit"}', "[1, 2", "null", {"policy": "all"},
+    ["lookup", 5], "fixed:-1", "subagent:nobody",
 ]  # fmt: skip
 
 

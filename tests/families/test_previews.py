@@ -14,7 +14,8 @@ from retinue.tools.toolbox import Toolbox
 STARTERS: list[tuple[str, str, dict[str, Any], list[tuple[str, str, str]]]] = [
     ("fanout", "spawn_agents", {"tasks": [{"task": "a"}, {"task": "b", "model": "m"}]},
      [("lead.fanout", "a", "none"), ("lead.fanout", "b", "none")]),
-    ("delegate", "delegate_tasks", {"mode": "parallel", "tasks": [{"task_id": "1", "prompt": "a", "tools": []}]},
+    ("delegate", "delegate_tasks",
+     {"mode": "parallel", "tasks": [{"task_id": "1", "prompt": "a", "tools": []}]},
      [("lead.delegate", "a", "none")]),
     ("subagent", "subagent", {"label": "x", "task_prompt": "a"}, [("lead.subagent", "a", "none")]),
     ("subagent", "parallel_subagent", {"tasks": [{"label": "x", "task_prompt": "a"}] * 3},

@@ -170,9 +170,7 @@ async def test_a_child_runs_on_the_model_of_its_spawner() -> None:
 
 
 @on_virtual_time
-async def test_with_a_timeout_the_call_waits_for_the_childs_own_reply_and_it_is_announced_all_the_same() -> (
-    None
-):
+async def test_with_a_timeout_the_call_waits_for_the_childs_reply_which_is_announced_too() -> None:
     world = World(spawn("after 5 say found it", timeoutSeconds=20))
     await world.go(seconds=0)
     assert asyncio.get_running_loop().time() == 5

@@ -200,9 +200,7 @@ async def test_a_skipped_session_is_deleted_too() -> None:
 
 
 @on_virtual_time
-async def test_a_chat_that_always_fails_leaves_a_dead_announcement_its_session_and_the_other_chats_alone() -> (
-    None
-):
+async def test_a_chat_that_always_fails_leaves_a_dead_announcement_and_other_chats_alone() -> None:
     world, other = World(spawn("say a")), Chat()
     world.chat.refuses = True
     async with world.open(rules=THREE, channels={"chat": world.chat, "other": other}) as retinue:

@@ -111,7 +111,7 @@ async def test_the_size_can_be_set() -> None:
 
 
 @on_virtual_time
-async def test_what_was_too_long_even_for_the_machine_is_told_as_cut_with_the_size_of_the_whole() -> (
+async def test_what_was_too_long_for_the_machine_is_told_as_cut_with_the_size_of_the_whole() -> (
     None
 ):
     rules = Rules(text_cap=5_000)

@@ -249,7 +249,7 @@ async def test_children_can_start_batches_within_one_slot_without_blocking_each_
 
 
 @on_virtual_time
-async def test_a_message_that_steers_the_lead_leaves_the_helpers_at_work_and_their_ends_are_news() -> (
+async def test_a_message_that_steers_the_lead_leaves_helpers_at_work_and_their_ends_are_news() -> (
     None
 ):
     stage = Stage(

@@ -32,7 +32,10 @@ BLANKS = ["", "", " ", "\n\n", "\t "]
 NAMES = ["read", "write_file", "web-search", "a" * 64]
 STRANGE_NAMES = ["functions.read", "", "größe", "x" * 200]
 STRANGE_IDS = ["functions.read:0", "call/1", "größe", ""]
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+    "rkJggg=="
+)
 SIGNATURE = "EqoBCkgIAhABGAIiQL+/a9Zz0w=="
 
 

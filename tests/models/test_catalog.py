@@ -52,8 +52,14 @@ VARIABLES = {
     "ollama": ([], ["OLLAMA_BASE_URL", "OLLAMA_HOST"]),
 }
 BODIES = {
-    "anthropic": b'{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{}}',
-    "openai": b'{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hi"}]}]}',
+    "anthropic": (
+        b'{"type":"message","content":[{"type":"text","text":"Hi"}],'
+        b'"stop_reason":"end_turn","usage":{}}'
+    ),
+    "openai": (
+        b'{"status":"completed","output":[{"type":"message","content":'
+        b'[{"type":"output_text","text":"Hi"}]}]}'
+    ),
     "gemini": b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}',
     "chat": b'{"choices":[{"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}',
 }

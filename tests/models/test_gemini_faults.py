@@ -44,7 +44,10 @@ ORPHAN = (
     "Please ensure that the number of function response parts is equal to the number of "
     "function call parts."
 )
-SCHEMA = """Invalid JSON payload. Unknown name "foo" at 'tools[0].function_declarations[3].parameters_json_schema'"""
+SCHEMA = (
+    'Invalid JSON payload. Unknown name "foo" at '
+    "'tools[0].function_declarations[3].parameters_json_schema'"
+)
 VERTEX = (
     "Unable to submit request because `read_file` functionDeclaration `parameters.x` schema "
     "should be of type OBJECT."

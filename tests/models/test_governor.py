@@ -208,9 +208,7 @@ async def test_a_spent_account_is_asked_once_a_minute() -> None:
 
 
 @virtually
-async def test_whoever_waits_behind_a_key_that_is_refused_is_told_so_and_leaves_nothing_behind() -> (
-    None
-):
+async def test_who_waits_behind_a_refused_key_is_told_so_and_leaves_nothing_behind() -> None:
     account = Account(width=1)
     dead = ModelUnavailable("no such key", "auth")
     told = await asyncio.gather(

@@ -56,9 +56,7 @@ def test_after_an_outage_of_half_an_hour_all_runs_finish_and_nobody_storms() -> 
     assert at_rest(model.governor)
 
 
-def test_with_half_of_ten_thousand_calls_failing_all_runs_end_with_three_times_the_calls_at_most() -> (
-    None
-):
+def test_with_half_of_ten_thousand_calls_failing_all_runs_end_with_three_times_the_calls() -> None:
     draw = random.Random(7)
     kinds = ["overloaded", "server_error", "network", "server_error", "network", "rate_limit"]
 

@@ -34,7 +34,8 @@ KNOWS_TOOLS = """{%- if tools %}{{- '<|im_start|>system\\nTools:' }}
 {{- '<|im_end|>\\n' }}{%- endif %}
 {%- for message in messages %}
 {%- if message.role == 'tool' %}
-{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' \
+}}
 {%- else %}
 {{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
 {%- for call in message.tool_calls or [] %}

@@ -208,7 +208,10 @@ NO = "I cannot."
 REFUSED = {"type": "message", "content": [{"type": "refusal", "refusal": NO}]}
 STORM = [call(id=f"c{n}") for n in range(200)]
 HELLO = [delta("hel"), delta("lo"), ended(message("hello"))]
-ODD_LINES = b'\xef\xbb\xbf:x\rretry:1\rid:7\revent:response.output_text.delta\rdata:{\rdata:"delta":"hello"}\r\r'
+ODD_LINES = (
+    b"\xef\xbb\xbf:x\rretry:1\rid:7\revent:response.output_text.delta\r"
+    b'data:{\rdata:"delta":"hello"}\r\r'
+)
 ODD_TEXT = "a\ud800\x00\u202e\ud83d\ude00"
 REPLIES = [
     ("F27", ODD_LINES + sse(ended()), "hello", [], "end"),

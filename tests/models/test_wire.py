@@ -18,7 +18,10 @@ from retinue.models.watchdog import Watchdog
 from tests.models.http_world import FAST, asking, at_rest, complete, history, http_model, serving
 from tests.waiting import SECONDS, until
 
-REPLY = b'{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{}}'
+REPLY = (
+    b'{"type":"message","content":[{"type":"text","text":"Hi"}],'
+    b'"stop_reason":"end_turn","usage":{}}'
+)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(REPLY), REPLY)
 LIMIT = b'{"type":"error","error":{"type":"rate_limit_error","message":"wait"}}'
 TOO_LARGE = b'{"type":"error","error":{"type":"request_too_large","message":"no"}}'

@@ -123,11 +123,15 @@ def test_protected_paths_cannot_be_changed_whether_they_exist_or_not(workspace: 
     (workspace / ".vscode").mkdir()
     config = (workspace / ".git/config").read_text()
     script = """
-        echo x > .git/hooks/pre-commit; echo x >> .git/config; rm -rf .git/hooks; mv .git other; rm -f .git/config
-        ln -sf /dev/null .git/config; mv a .git/config; mkdir -p .retinue/agents; echo x > .retinue/config.toml
-        echo '{}' > .mcp.json; rmdir .mcp.json; rm -rf .retinue; mv .retinue x; echo x > .vscode/tasks.json
+        echo x > .git/hooks/pre-commit; echo x >> .git/config; rm -rf .git/hooks
+        mv .git other; rm -f .git/config
+        ln -sf /dev/null .git/config; mv a .git/config; mkdir -p .retinue/agents
+        echo x > .retinue/config.toml
+        echo '{}' > .mcp.json; rmdir .mcp.json; rm -rf .retinue; mv .retinue x
+        echo x > .vscode/tasks.json
         ln -s b .envrc
-        chmod 777 .mcp.json; echo x > .mcp.json/x; umount .mcp.json; mv -T a .mcp.json; git config core.fsmonitor evil
+        chmod 777 .mcp.json; echo x > .mcp.json/x; umount .mcp.json; mv -T a .mcp.json
+        git config core.fsmonitor evil
         echo done
     """
     before = {

@@ -176,10 +176,12 @@ from retinue.sandbox.private_paths import Private, _numbers
 from retinue.sandbox.protected_paths import protected, home_directories
 root, part = sys.argv[1:]
 private = Private()
-assert private.why(f"{root}/.netrc", root) and private.why(f"{root}/.ssh/id", root), home_directories()
+assert private.why(f"{root}/.netrc", root) and private.why(f"{root}/.ssh/id", root), \
+home_directories()
 assert private.why(f"{part}/id", part), "a part of it"
 assert f"{root}/.ssh" in private.beneath((root,))
-assert protected(f"{root}/.local/bin/x", root) and not private.why(f"{root}/work/.netrc", f"{root}/work")
+assert protected(f"{root}/.local/bin/x", root) and not private.why(f"{root}/work/.netrc", \
+f"{root}/work")
 """
 
 

@@ -80,7 +80,8 @@ def test_data_of_a_worktree_elsewhere_stays_and_of_one_in_the_tree_goes(
         for one in mine theirs evil; do echo ../.. > .git/worktrees/$one/commondir; done
         echo {workspace}/tree/.git > .git/worktrees/mine/gitdir
         echo {tmp_path}/elsewhere/.git > .git/worktrees/theirs/gitdir
-        echo {tmp_path}/elsewhere/.git > .git/worktrees/evil/gitdir; echo ../../evil > .git/worktrees/evil/commondir
+        echo {tmp_path}/elsewhere/.git > .git/worktrees/evil/gitdir
+        echo ../../evil > .git/worktrees/evil/commondir
     """
     run_in(workspace, script)
     assert sorted(p.name for p in (workspace / ".git/worktrees").iterdir()) == ["half", "theirs"]

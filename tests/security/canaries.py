@@ -19,10 +19,11 @@ def planted(*names: str) -> dict[str, str]:
     """Secrets that look like keys, the same in every run."""
     chance = random.Random(" ".join(names))
     letters = string.ascii_letters + string.digits
-    return {
-        name: f"cnry-{''.join(chance.choices(letters, k=24))}/{''.join(chance.choices(letters, k=8))}"
-        for name in names
-    }
+
+    def some(n: int) -> str:
+        return "".join(chance.choices(letters, k=n))
+
+    return {name: f"cnry-{some(24)}/{some(8)}" for name in names}
 
 
 def traces(secret: str) -> list[bytes]:

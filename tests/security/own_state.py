@@ -32,14 +32,15 @@ for top in "$PWD" "$THERE"; do
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b"{\"hello\":1}\n")
 print("LEAK socket", s.recv(999))' "$at" 2>/dev/null
   done
-  for at in $(find "$top" \( -name '*.plans' -o -name '*.tools' -o -name '*.artifacts' -o -name '.ssh' \
-      -o -name '.local' -o -name '.config' -o -name 'autostart' -o -name bin \
+  for at in $(find "$top" \( -name '*.plans' -o -name '*.tools' -o -name '*.artifacts' \
+      -o -name '.ssh' -o -name '.local' -o -name '.config' -o -name 'autostart' -o -name bin \
       -o -path '*share/retinue*' \) 2>/dev/null); do
     [ -d "$at" ] && touch "$at/evil" 2>/dev/null && echo "LEAK write $at"
     mv "$at" "$at.moved" 2>/dev/null && echo "LEAK move $at"
     rm -rf "$at" 2>/dev/null; [ -e "$at" ] || echo "LEAK remove $at"
   done
-  for at in "$top"/retinue.db* "$top"/.bashrc "$top"/.profile "$top"/.netrc "$top"/.git-credentials; do
+  for at in "$top"/retinue.db* "$top"/.bashrc "$top"/.profile "$top"/.netrc \
+      "$top"/.git-credentials; do
     [ -e "$at" ] || continue
     echo evil >> "$at" && [ ! -c "$at" ] && echo "LEAK append $at"
     mv "$at" "$at.moved" && echo "LEAK move $at"; rm -f "$at" && echo "LEAK remove $at"
@@ -188,13 +189,16 @@ calls = [call(name, **args) for name, args in json.load(open(sys.argv[1]))]
 
 def script(request):
     shown = [m for m in request.messages if type(m).__name__ == "Result"]
-    return calls[len(shown)] if len(shown) < len(calls) else "\\n=====\\n".join(m.text for m in shown)
+    if len(shown) < len(calls):
+        return calls[len(shown)]
+    return "\\n=====\\n".join(m.text for m in shown)
 
 async def main():
     tools = ["shell", "read", "list", "find", "search", "write", "edit"]
     agent = Agent("a", model=Scripted(script), tools=tools)
     async with Retinue("retinue.db") as retinue:
-        print((await retinue.run(agent, "CANARY the task", access=Capabilities(mode="bypassPermissions"))).text)
+        access = Capabilities(mode="bypassPermissions")
+        print((await retinue.run(agent, "CANARY the task", access=access)).text)
 
 asyncio.run(main())
 """

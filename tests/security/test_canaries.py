@@ -41,14 +41,17 @@ ENV = {
 }
 PIECES = """
 while IFS== read -r name value; do
-  for ((i = 1; i < ${#value}; i++)); do printf '%s' "${value:0:i}"; sleep 0.002; printf '%s\\n' "${value:i}"; done
+  for ((i = 1; i < ${#value}; i++)); do
+    printf '%s' "${value:0:i}"; sleep 0.002; printf '%s\\n' "${value:i}"
+  done
 done < .env
 """
 CUT = """
 key=$(head -n1 .env | cut -d= -f2-)
 for at in 32768 65536 98304; do
   for ((i = 2; i < ${#key}; i += 5)); do
-    head -c $((at - i)) /dev/zero | tr '\\0' .; printf '%s' "$key"; head -c $((at - ${#key} + i)) /dev/zero | tr '\\0' -
+    head -c $((at - i)) /dev/zero | tr '\\0' .; printf '%s' "$key"
+    head -c $((at - ${#key} + i)) /dev/zero | tr '\\0' -
   done
 done
 """

@@ -61,7 +61,9 @@ STATUSES: dict[str, dict[str, Row]] = {
             {},
             {
                 "error.status": "RESOURCE_EXHAUSTED",
-                "error.details.0.violations.0.quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+                "error.details.0.violations.0.quotaId": (
+                    "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
+                ),
             },
         ),
     },

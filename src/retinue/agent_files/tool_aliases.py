@@ -117,10 +117,11 @@ NEAR: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _WITHOUT = """
-exitplanmode enterplanmode enterworktree exitworktree slashcommand listmcpresources readmcpresource toolsearch lsp
-memory listmcpresourcestool readmcpresourcetool save_memory cli_help problems extensions vscodeapi githubrepo browser
-monitor opensimplebrowser testfailure terminallastcommand terminalselection vscode sendmessage croncreate crondelete
-cronlist notify codesearch external_directory doom_loop teamcreate teamdelete
+exitplanmode enterplanmode enterworktree exitworktree slashcommand listmcpresources readmcpresource
+toolsearch lsp memory listmcpresourcestool readmcpresourcetool save_memory cli_help problems
+extensions vscodeapi githubrepo browser monitor opensimplebrowser testfailure terminallastcommand
+terminalselection vscode sendmessage croncreate crondelete cronlist notify codesearch
+external_directory doom_loop teamcreate teamdelete
 """
 WITHOUT = frozenset(_WITHOUT.split())
 """Tools that other programs have and that have no counterpart here; to name them is no mistake."""

@@ -352,10 +352,10 @@ def collect(
 
 
 def _too_many(root: str, what: str) -> ConfigError:
+    folders = ", ".join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name)))
     return ConfigError(
         f"{root} has more than {what} that would have to be trusted; that is refused. Look at "
-        "what is in "
-        f"{', '.join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name))) or 'its folders'}."
+        f"what is in {folders or 'its folders'}."
     )
 
 

@@ -8,10 +8,10 @@ children are out, or while there is nothing to do until mail comes. A reply with
 the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended`
 is final.
 
-*Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that gave its slots back
-while it waited for a permission. `step_context.seated` is the moment between two acts of such a
-run: an idle `Thinking` that holds nothing. An event carries what fences it off from older ones: the
-attempt for model calls, turn and index for tools, a ticket for slots.
+*Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that
+gave its slots back while it waited for a permission. `step_context.seated` is the moment between
+two acts of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off
+from older ones: the attempt for model calls, turn and index for tools, a ticket for slots.
 
 Rules of this file: it decides and never acts; a check that can refuse stands before the first
 change; an event that a state does not take raises `InvalidTransition`, which the engine records as

@@ -301,10 +301,10 @@ class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
     `stop` says why, in one word of a closed list (docs/reference/states.md); `error` is for people.
-    `text` is the result, or the last text when the run was stopped; when it `is_cut`, `artifacts` holds the
-    whole. `data` is the typed result that was handed in, or, behind an announcement, the text that
-    it announces. `by` is who ended it, when it did not end by itself; `along` is the run above it
-    whose end it had to share. `helpers` is whose work it rests on."""
+    `text` is the result, or the last text when the run was stopped; when it `is_cut`, `artifacts`
+    holds the whole. `data` is the typed result that was handed in, or, behind an announcement, the
+    text that it announces. `by` is who ended it, when it did not end by itself; `along` is the run
+    above it whose end it had to share. `helpers` is whose work it rests on."""
 
     state: End
     stop: str

@@ -28,7 +28,8 @@ TOOLS = """You have these tools, one on each line:
 
 To use a tool, reply with its name and its arguments in JSON between tags, and nothing else:
 <tool_call>{{"name": "the tool", "arguments": {{}}}}</tool_call>
-Its result then follows between <tool_result> and </tool_result>. When you need no tool, reply with your answer."""
+Its result then follows between <tool_result> and </tool_result>. When you need no tool, reply \
+with your answer."""
 
 _OURS = ("<tool_call>", "</tool_call>", "<tool_result>", "</tool_result>")
 _RESERVED = (

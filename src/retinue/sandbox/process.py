@@ -32,9 +32,11 @@ TAG = "RETINUE_TOOL"
 # something to do.)
 SUPERVISE = r"""exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
-for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
+for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline)
+do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
 [ "$found" ] || return; sleep 0.02; done; }}
-take() {{ n=0; IFS=$(printf '\n.'); IFS=${{IFS%.}}; set -f; for at in $missing; do it=./${{at##*/}}; at=${{at%/*}}
+take() {{ n=0; IFS=$(printf '\n.'); IFS=${{IFS%.}}; set -f
+for at in $missing; do it=./${{at##*/}}; at=${{at%/*}}
 cd -P -- "$at/" && [ "$(pwd -P)" = "$at" ] || continue; [ -e "$it" ] || [ -L "$it" ] || continue
 while n=$((n + 1)); ! mkdir -m 700 "$aside-$n"; do [ $n -lt 999 ] || return; done
 printf %s "$at/${{it#./}}" > "$aside-$n/from" && mv -- "$it" "$aside-$n/it"; done; }}

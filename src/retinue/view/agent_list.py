@@ -82,10 +82,9 @@ def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
     out += [f"  {key + ':':<17}{value}" for key, value in _facts(spec, cwd) if value]
     above = [h for h in library.shadowed if h.spec.name == name]
     out += [f"  {'shadows:':<17}{_where(h.spec, cwd)}" for h in above]
-    out += [
-        f"  {c.severity + ':':<17}{one_line(str(c.message))}{f' ({one_line(c.hint)})' if c.hint else ''}"
-        for c in spec.complaints
-    ]
+    for complaint in spec.complaints:
+        hint = f" ({one_line(complaint.hint)})" if complaint.hint else ""
+        out.append(f"  {complaint.severity + ':':<17}{one_line(str(complaint.message))}{hint}")
     out += ["", f"instructions, about {spec.tokens} tokens:", ""]
     return [*out, *several_lines(spec.instructions).split("\n")]
 

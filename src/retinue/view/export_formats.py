@@ -179,7 +179,8 @@ PAGE = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
 body {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: color-mix(in srgb, currentColor 8%, transparent);
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; \
+background: color-mix(in srgb, currentColor 8%, transparent);
   padding: .6rem; border-radius: .4rem }}
 details {{ margin-left: 1rem }}
 summary {{ cursor: pointer }}
@@ -226,7 +227,8 @@ def _html_message(message: Message) -> str:
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
     else:
         who, text = "user" if message.kind == "task" else message.kind, message.text
-    return f'<p class="who">{html.escape(one_line(who, 200))}</p><pre>{html.escape(several_lines(text))}</pre>'
+    who, text = html.escape(one_line(who, 200)), html.escape(several_lines(text))
+    return f'<p class="who">{who}</p><pre>{text}</pre>'
 
 
 def _label(row: Row) -> str:

@@ -40,8 +40,10 @@ def body_of(text: str) -> str:
     return rest.partition(f"\n[end {mark}]")[0]
 
 
-HTML = """<!doctype html><title>A &amp; B</title><style>x{}</style><script>var a = "<p>no</p>"</script>
-<h1>Head</h1><p>One <b>bold</b> <a href="/x?y=1">link</a>.<p hidden>unseen<p style="display:none">unseen</p>
+HTML = """<!doctype html><title>A &amp; B</title><style>x{}</style><script>var a = \
+"<p>no</p>"</script>
+<h1>Head</h1><p>One <b>bold</b> <a href="/x?y=1">link</a>.<p hidden>unseen<p \
+style="display:none">unseen</p>
 <ul><li>a<li>b</ul><table><tr><th>k<th>v<tr><td>1<td>2</table><!-- unseen -->"""
 
 

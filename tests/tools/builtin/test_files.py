@@ -329,7 +329,8 @@ def test_each_tool_says_what_it_is() -> None:
     kinds = {name: (tool.restart, tool.risk, tool.subject) for name, tool in TOOLS.items()}
     looks, changes = ("pure", "read", "path"), ("reconcile", "write", "path")
     assert kinds == {
-        "read": looks, "list": looks, "find": looks, "search": looks, "edit": changes, "write": changes
+        "read": looks, "list": looks, "find": looks, "search": looks,
+        "edit": changes, "write": changes
     }  # fmt: skip
     for tool in TOOLS.values():
         assert tool.schema.parameters["additionalProperties"] is False

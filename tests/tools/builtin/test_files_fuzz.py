@@ -18,14 +18,17 @@ from tests.tools.builtin.test_files import ATTACKS
 
 N_CALLS = 5_000
 TEXTS = [
-    "", " ", "a", "a.py", "src", "src/b.py", ".", "./", "nul\0", "\ud800", "\udfff\ud800", "\u202e", "\ufeff",
-    "\u00e9", "x" * 300, "y" * 70_000, "\n", "\r\n", "*", "**", "[", "[^", "(", "(?", "\\", "{", "{,}", "^$", "(a+)+$",
-    "[[:alpha:]]", "a{999999}", "(?i)A", "\\p{Greek}", "\\xff", "-e", "--files", "--pre=sh", "@@", "*** Begin Patch",
+    "", " ", "a", "a.py", "src", "src/b.py", ".", "./", "nul\0", "\ud800", "\udfff\ud800",
+    "\u202e", "\ufeff", "\u00e9", "x" * 300, "y" * 70_000, "\n", "\r\n", "*", "**", "[", "[^", "(",
+    "(?", "\\", "{", "{,}", "^$", "(a+)+$", "[[:alpha:]]", "a{999999}", "(?i)A", "\\p{Greek}",
+    "\\xff", "-e", "--files", "--pre=sh", "@@", "*** Begin Patch",
     "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch",
     "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n",
-    "*** Begin Patch\n*** Add File: ../../owned\n+x\n*** End Patch", "--- a/x\n+++ b/../../owned\n@@ -0,0 +1 @@\n+x\n",
-    "--- \n+++ \n@@ -1 +1 @@\n-a\n+b\n", "*** Begin Patch\n*** Delete File: \n*** End Patch", "lines", "files", "count",
-    "fifo", "loop", "out", "binary", "deep/er/est", ".git/hooks/x", ".bashrc", "0" * 64, "def" * 20, "null", "true",
+    "*** Begin Patch\n*** Add File: ../../owned\n+x\n*** End Patch",
+    "--- a/x\n+++ b/../../owned\n@@ -0,0 +1 @@\n+x\n", "--- \n+++ \n@@ -1 +1 @@\n-a\n+b\n",
+    "*** Begin Patch\n*** Delete File: \n*** End Patch", "lines", "files", "count", "fifo", "loop",
+    "out", "binary", "deep/er/est", ".git/hooks/x", ".bashrc", "0" * 64, "def" * 20, "null",
+    "true",
 ]  # fmt: skip
 OTHERS = [
     None,

@@ -118,7 +118,10 @@ TAGS = (
     "<p>|</p>|<b>|</b>|<a "
     "href=x>|</a>|<ul>|<ol>|<li>|</ul>|</ol>|<pre>|</pre>|<table>|<tr>|<td>|</td>|</table>|<h1>"
 )
-SIGNS = "</h1>|<blockquote>|</blockquote>|<div>|</div>|<br>|<hr>|<script>|</script>|<!--|-->|<|>|&|&amp;|<i hidden>|</i>|x"
+SIGNS = (
+    "</h1>|<blockquote>|</blockquote>|<div>|</div>|<br>|<hr>|<script>|</script>|<!--|-->|<|>|&|&amp;"
+    "|<i hidden>|</i>|x"
+)
 pieces = st.sampled_from(f"{TAGS}|{SIGNS}".split("|"))
 
 

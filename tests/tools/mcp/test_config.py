@@ -309,9 +309,7 @@ def test_a_configuration_shows_no_secret_when_it_is_printed() -> None:
     assert "s3cret" not in repr(local)
 
 
-def test_what_a_server_is_does_not_depend_on_the_values_of_variables_but_on_all_that_it_runs_with() -> (
-    None
-):
+def test_what_a_server_is_depends_on_all_that_it_runs_with_but_not_on_values_of_variables() -> None:
     entry: dict[str, Any] = {"command": "x", "args": ["${A}"], "env": {"B": "${A}"}}
     assert one(entry, A="1").identity == one(entry, A="2").identity
     for change in (

@@ -13,7 +13,8 @@ POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptB
     retinue completion --complete "$wordToComplete" -- $words | ForEach-Object {
         $value, $help = $_ -split "`t", 2
         if (-not $help) { $help = $value }
-        [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
+        [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', \
+$help)
     }
 }
 """

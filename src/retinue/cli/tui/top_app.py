@@ -123,7 +123,9 @@ class Say(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave it")]
     DEFAULT_CSS = """
     Say { align: center middle; }
-    Say > Vertical { width: 80%; max-width: 100; height: auto; border: round $accent; padding: 0 1; }
+    Say > Vertical {
+        width: 80%; max-width: 100; height: auto; border: round $accent; padding: 0 1;
+    }
     """
 
     def __init__(self, title: Text) -> None:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import re
 
 _STOP = """
-    a about after all already also am an and any are as at be been before being between both but by can code
-    codebase could did do does doing done each every explain file files find for from function functions get gets
-    give go goes grep had handle handled handles handling happen happening happens has have help here how i if
-    implement implementation implemented implements in into is it its just kind know like line lines locate logic
-    look made make makes me method module my need needs of on one or other our out over part parts place places
-    please point project put repo repository search see she should show some somewhere source such tell than that
-    the their them then there these they thing this those to up us use used uses using very want was we were what
-    when where which while who why will with work working works would you your
+    a about after all already also am an and any are as at be been before being between both but by
+    can code codebase could did do does doing done each every explain file files find for from
+    function functions get gets give go goes grep had handle handled handles handling happen
+    happening happens has have help here how i if implement implementation implemented implements
+    in into is it its just kind know like line lines locate logic look made make makes me method
+    module my need needs of on one or other our out over part parts place places please point
+    project put repo repository search see she should show some somewhere source such tell than
+    that the their them then there these they thing this those to up us use used uses using very
+    want was we were what when where which while who why will with work working works would you
+    your
 """
 STOP = frozenset(_STOP.split())
 GROUPS: tuple[frozenset[str], ...] = tuple(
@@ -21,7 +23,8 @@ GROUPS: tuple[frozenset[str], ...] = tuple(
     for group in """
     error exception failure fail fault panic catch raise throw recover
     retry retries backoff attempt again
-    auth authenticate authentication authorize authorization login signin token credential permission oauth session
+    auth authenticate authentication authorize authorization login signin token credential \
+permission oauth session
     config configuration settings setting option preferences env environ
     log logging logger trace tracing
     cache memoize lru caching

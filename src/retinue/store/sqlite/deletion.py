@@ -26,7 +26,8 @@ select id from tree
 """
 _COPY = "select (select n from conversations where id = :target), messages.n, messages.body"
 _REFER = """
-insert into artifact_refs (sha256, tree) select unhex(value), t.n from json_each(?) cross join trees t
+insert into artifact_refs (sha256, tree)
+select unhex(value), t.n from json_each(?) cross join trees t
 where t.root = (select root from runs where conversation = ? order by n desc limit 1)
 and unhex(value) in (select sha256 from artifact_refs) on conflict do nothing"""
 

@@ -22,7 +22,8 @@ PAGE = 500
 # What a tree should be, and its events behind the one that was read last; one row of nulls if there
 # are none.
 _ROWS = """
-select t.n, t.root, t.last, t.chain, t.cut, t.cut_chain, e.seq, e.number, e.run, e.at, e.digest, e.chain, b.body
+select t.n, t.root, t.last, t.chain, t.cut, t.cut_chain,
+    e.seq, e.number, e.run, e.at, e.digest, e.chain, b.body
 from trees t left join events e on e.tree = t.n {behind} left join bodies b on b.seq = e.seq
 where t.n {which} ? order by t.n, e.number limit ?"""
 _REST = _ROWS.format(behind="and e.number > ?", which="=")

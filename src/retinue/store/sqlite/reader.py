@@ -58,7 +58,8 @@ _ROW = "select specs.body, runs.body from runs cross join specs on run = n"
 _OPEN = f"{_ROW} where open = 1 order by n"
 _BACK = f"""
 {_ROW} where n in (
-    select c.n from runs p cross join runs c on c.parent = p.id and c.slot_turn = p.turn where p.open = 1 and c.open = 0
+    select c.n from runs p cross join runs c on c.parent = p.id and c.slot_turn = p.turn
+    where p.open = 1 and c.open = 0
 ) order by n"""
 _ABOVE = f"{_UP} {_ROW} where open = 0 and id in (select id from up) order by n"
 _ACCOUNTS = (
@@ -70,7 +71,8 @@ _MAIL = (
 )
 _DELIVERIES = "select body from outbox where state in ('pending', 'sent', 'dead') order by rowid"
 _LISTING = """
-select id, root, parent, specs.body, state, created_at, ended_at from runs cross join specs on run = n where"""
+select id, root, parent, specs.body, state, created_at, ended_at
+from runs cross join specs on run = n where"""
 
 # Bodies that are gone (of children that were not to be kept) are left out.
 _ENTRIES = (
@@ -79,16 +81,21 @@ _ENTRIES = (
 _OF_RUN = "e.owner = (select n from runs where id = :run) and"
 _BY_SEQ = f"select e.seq, b.body, t.root {_ENTRIES} %s e.seq > :after order by e.seq limit :limit"
 _BY_NUMBER = f"""
-select e.number, b.body, t.root {_ENTRIES} %s e.tree = (select n from trees where root = :tree) and e.number > :after
+select e.number, b.body, t.root {_ENTRIES} %s
+e.tree = (select n from trees where root = :tree) and e.number > :after
 order by e.number limit :limit"""
 # The last position that was given out. Rows of forgotten trees are gone; their positions are not
 # used again.
 LAST_SEQ = """
-select max((select coalesce(max(seq), 0) from events), coalesce((select value from meta where key = 'seq'), 0))"""
+select max(
+    (select coalesce(max(seq), 0) from events),
+    coalesce((select value from meta where key = 'seq'), 0)
+)"""
 # Conversations that a user began, by their end. Each is known by the run that began it.
 _ENDED = """
 select c.id, max(r.ended_at) from conversations c cross join runs r on r.conversation = c.id
-where c.parent_id is null group by c.n having max(r.open) = 0 and max(r.ended_at) is not null order by 2, c.n"""
+where c.parent_id is null
+group by c.n having max(r.open) = 0 and max(r.ended_at) is not null order by 2, c.n"""
 # What still hangs on one: open runs anywhere below it, and announcements that have not arrived.
 HELD = """
 with recursive tree (id) as (
@@ -98,7 +105,8 @@ select
     (select count(*) from tree cross join runs on runs.conversation = tree.id where runs.open = 1),
     (
         select count(*) from outbox cross join runs on runs.id = outbox.run
-        where outbox.state in ('pending', 'sent', 'dead') and runs.conversation in (select id from tree)
+        where outbox.state in ('pending', 'sent', 'dead')
+        and runs.conversation in (select id from tree)
     )"""
 # A file that no writer of this version has opened yet.
 _OLD = (

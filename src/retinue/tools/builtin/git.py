@@ -32,39 +32,54 @@ HEAD, TAIL = 192 << 10, 64 << 10
 # `--name=` takes a value, behind the sign or as the next word; `-x#` may have a number behind it,
 # `-x*` anything.
 RANGE = """
-    --all --branches --tags --remotes --not --first-parent --no-merges --merges --reverse --since= --until=
-    --after= --before= --author= --committer= --grep= -i --regexp-ignore-case --invert-grep --max-count= -n# -#
-    --skip= --follow --date-order --topo-order --author-date-order --ancestry-path --cherry-pick --left-right
-    --boundary --simplify-by-decoration
+    --all --branches --tags --remotes --not --first-parent --no-merges --merges --reverse --since=
+    --until= --after= --before= --author= --committer= --grep= -i --regexp-ignore-case
+    --invert-grep --max-count= -n# -# --skip= --follow --date-order --topo-order
+    --author-date-order --ancestry-path --cherry-pick --left-right --boundary
+    --simplify-by-decoration
 """
 DIFF = """
-    -p --patch -s --no-patch --raw --stat --stat= --numstat --shortstat --summary --name-only --name-status -U#
-    --unified= --patience --minimal --histogram --diff-algorithm= -w -b --ignore-all-space --ignore-space-change
-    --ignore-blank-lines -M# -C# --find-renames= --find-copies --no-renames --diff-filter= -S* -G* --pickaxe-all
-    --pickaxe-regex -R --function-context -W --full-index --abbrev= --no-color --relative -a --text
-    --check --dirstat --compact-summary -m -c --cc -z --exit-code --no-prefix
+    -p --patch -s --no-patch --raw --stat --stat= --numstat --shortstat --summary --name-only
+    --name-status -U# --unified= --patience --minimal --histogram --diff-algorithm= -w -b
+    --ignore-all-space --ignore-space-change --ignore-blank-lines -M# -C# --find-renames=
+    --find-copies --no-renames --diff-filter= -S* -G* --pickaxe-all --pickaxe-regex -R
+    --function-context -W --full-index --abbrev= --no-color --relative -a --text --check --dirstat
+    --compact-summary -m -c --cc -z --exit-code --no-prefix
 """
 SHOW = """
-    --oneline --pretty= --format= --graph --decorate= --no-decorate --abbrev-commit --date= --no-notes
-    --relative-date --parents --children -L*
+    --oneline --pretty= --format= --graph --decorate= --no-decorate --abbrev-commit --date=
+    --no-notes --relative-date --parents --children -L*
 """
 OPTIONS = {
     "log": RANGE + DIFF + SHOW,
     "show": DIFF + SHOW,
     "diff": DIFF + "--cached --staged --merge-base",
-    "status": """-s --short -b --branch --porcelain= --long -u* --untracked-files= --ignored= -z --no-renames
-        --ahead-behind --no-ahead-behind -v""",
-    "blame": """-L* -l -s -e -w -M# -C# -t --show-email --show-name --show-number -n -f --porcelain --line-porcelain
-        --since= --date= --root --abbrev= --first-parent""",
+    "status": """
+        -s --short -b --branch --porcelain= --long -u* --untracked-files= --ignored= -z
+        --no-renames --ahead-behind --no-ahead-behind -v
+    """,
+    "blame": """
+        -L* -l -s -e -w -M# -C# -t --show-email --show-name --show-number -n -f --porcelain
+        --line-porcelain --since= --date= --root --abbrev= --first-parent
+    """,
     "shortlog": "-s -n -e -c --summary --numbered --email --group=" + RANGE,
-    "ls-files": """-c -d -m -o -s -t -u -z -i --cached --deleted --modified --others --stage --unmerged --ignored
-        --exclude-standard --full-name --error-unmatch --eol --deduplicate""",
-    "rev-parse": """--verify --short= --abbrev-ref --symbolic --symbolic-full-name --show-toplevel --show-prefix
-        --show-cdup --git-dir --is-inside-work-tree --is-bare-repository --branches --tags --remotes --all -q""",
-    "branch": """-l --list -a --all -r --remotes -v -vv --verbose --show-current --contains= --no-contains= --merged=
-        --no-merged= --sort= --format= --no-color --points-at= -i --ignore-case""",
-    "tag": """-l --list -n# --contains= --no-contains= --merged= --no-merged= --sort= --format= --points-at= -i
-        --ignore-case""",
+    "ls-files": """
+        -c -d -m -o -s -t -u -z -i --cached --deleted --modified --others --stage --unmerged
+        --ignored --exclude-standard --full-name --error-unmatch --eol --deduplicate
+    """,
+    "rev-parse": """
+        --verify --short= --abbrev-ref --symbolic --symbolic-full-name --show-toplevel
+        --show-prefix --show-cdup --git-dir --is-inside-work-tree --is-bare-repository --branches
+        --tags --remotes --all -q
+    """,
+    "branch": """
+        -l --list -a --all -r --remotes -v -vv --verbose --show-current --contains= --no-contains=
+        --merged= --no-merged= --sort= --format= --no-color --points-at= -i --ignore-case
+    """,
+    "tag": """
+        -l --list -n# --contains= --no-contains= --merged= --no-merged= --sort= --format=
+        --points-at= -i --ignore-case
+    """,
 }
 ALWAYS = {
     "log": ("--no-ext-diff", "--no-textconv", "--no-show-signature"),

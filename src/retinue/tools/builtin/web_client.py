@@ -25,7 +25,10 @@ MOST_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
 REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
-    "accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
+    "accept": (
+        "text/html,application/xhtml+xml,text/markdown,"
+        "text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5"
+    ),
     "accept-encoding": "gzip, deflate",
     "user-agent": "retinue",
 }

@@ -1,6 +1,5 @@
-"""What each setting of each family means, and the page that is made of it:
-`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md` writes it anew.
-"""
+"""What each setting of each family means, and the page that is made of it. It is written anew by
+`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`."""
 
 from __future__ import annotations
 
@@ -114,10 +113,12 @@ MEANINGS: dict[str, dict[str, str]] = {
 _HEAD = """\
 # family settings
 
-Every setting of every family. In Python: `family("sessions", max_concurrent=4)`; in a file: `[families.sessions]`, or
-the section that the family's document names ([families.md](../guides/families.md)). `sessions` takes the spelling of its document
-too: `maxConcurrent`, `tools.deny`. A profile is a family with other defaults. This page is written by
-`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`; a test compares it.
+Every setting of every family. In Python: `family("sessions", max_concurrent=4)`; in a file:
+`[families.sessions]`, or the section that the family's document names
+([families.md](../guides/families.md)). `sessions` takes the spelling of its document too:
+`maxConcurrent`, `tools.deny`. A profile is a family with other defaults. This page is written by
+`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`; a test
+compares it.
 
 | setting of every family | type | default | meaning |
 |---|---|---|---|

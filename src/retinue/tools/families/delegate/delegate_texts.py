@@ -34,18 +34,19 @@ WORDS = Words(
     },
     denied="Error: the tool '{tool}' is not available for this sub-agent.",
 )
-GUIDE = """\
-You can hand work to sub-agents with delegate_tasks.
-- Delegate when a request has parts that do not depend on each other, or work that would take you many steps. What you \
-can do in a step or two, do yourself: each sub-agent costs a conversation of its own.
-- Use mode "parallel" when you need the results for your answer: the call returns when all tasks have ended. Use mode \
-"background" for long work: the call returns at once, and you go on or end your turn.
-- A sub-agent sees nothing of this conversation. Put what it must know into context_summary, and give it the tools \
-that it needs and no others.
-- Do not poll: never ask again and again how background tasks are doing, and never start them a second time. Their \
-ends are announced without your help.{more}"""
-MORE = """ Use cancel_tasks only for work that is not wanted any more, and list_tasks when you come back to a \
-conversation and do not know what is still at work."""
+GUIDE = """You can hand work to sub-agents with delegate_tasks.
+- Delegate when a request has parts that do not depend on each other, or work that would take you \
+many steps. What you can do in a step or two, do yourself: each sub-agent costs a conversation of \
+its own.
+- Use mode "parallel" when you need the results for your answer: the call returns when all tasks \
+have ended. Use mode "background" for long work: the call returns at once, and you go on or end \
+your turn.
+- A sub-agent sees nothing of this conversation. Put what it must know into context_summary, and \
+give it the tools that it needs and no others.
+- Do not poll: never ask again and again how background tasks are doing, and never start them a \
+second time. Their ends are announced without your help.{more}"""
+MORE = """ Use cancel_tasks only for work that is not wanted any more, and list_tasks when you \
+come back to a conversation and do not know what is still at work."""
 MOST_NAMED = 20
 
 
@@ -66,16 +67,16 @@ def not_given(names: Sequence[str], known: Sequence[str]) -> str:
     )
 
 
-DELEGATE_DESCRIPTION = """\
-Hand tasks to sub-agents, each of which works alone on one task with the tools you list for it. Mode "parallel" starts \
-them together, waits for all, and returns their results in the order of your list. Mode "background" starts them and \
-returns a group id at once; the user is told on the channel as tasks end. Sub-agents cannot see this conversation."""
-LIST_DESCRIPTION = """\
-Which task groups you have started in the background, also before this conversation was taken up again, and which of \
-their tasks are still running. Ends are announced by themselves: this is no way to wait for them."""
-CANCEL_DESCRIPTION = """\
-Stop tasks that delegate_tasks started in the background: a whole group, or some of its tasks. Tasks that have ended \
-already stay as they are. Use it when the work is not wanted any more, not to find out how far it is."""
+DELEGATE_DESCRIPTION = """Hand tasks to sub-agents, each of which works alone on one task with \
+the tools you list for it. Mode "parallel" starts them together, waits for all, and returns \
+their results in the order of your list. Mode "background" starts them and returns a group id \
+at once; the user is told on the channel as tasks end. Sub-agents cannot see this conversation."""
+LIST_DESCRIPTION = """Which task groups you have started in the background, also before this \
+conversation was taken up again, and which of their tasks are still running. Ends are announced \
+by themselves: this is no way to wait for them."""
+CANCEL_DESCRIPTION = """Stop tasks that delegate_tasks started in the background: a whole \
+group, or some of its tasks. Tasks that have ended already stay as they are. Use it when the \
+work is not wanted any more, not to find out how far it is."""
 
 
 def instructions(prompt: str, summary: str) -> str:
