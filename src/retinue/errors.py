@@ -152,3 +152,14 @@ class HostSilent(HostGone):
             "`retinue stop` ends it, and `retinue resume` goes on with its runs."
         )
         self.pid = pid
+
+
+class HostOutdated(HostGone):
+    """The process that holds the store speaks another protocol than this command."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"The host of this project{f' (process {pid})' if pid else ''} is another version of "
+            "Retinue. Recorded work is safe. Run `retinue stop`, then try again."
+        )
+        self.pid = pid

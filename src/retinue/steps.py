@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from retinue.core.account import Account
-from retinue.core.events import Requested
+from retinue.core.events import LogEntry, Requested
 from retinue.core.state import Ended
 from retinue.core.values import Value
 from retinue.errors import NotFound
@@ -78,6 +78,16 @@ class Steps(Groups):
     async def record(self, run: str) -> Row:
         """A run as it stands: what was asked of it, and its state."""
         return await self._row(run)
+
+    async def entries(self, run: str, *, until: int) -> list[LogEntry]:
+        """What the log has about one run up to position `until`, oldest first."""
+        found, after = list[LogEntry](), 0
+        while page := await self._store.entries(after, run):
+            after = page[-1][0]
+            found += (entry for seq, entry in page if seq <= until)
+            if after >= until:
+                break
+        return found
 
     async def tree_record(self, run: str) -> TreeRecord:
         """A run and everything below it, as they are on record."""

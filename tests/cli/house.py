@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from retinue.cli.main import main
-from retinue.host import client
+from retinue.host import launch
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.cli.zygote import zygote
 from tests.waiting import SECONDS
@@ -152,9 +152,9 @@ class House:
             stdin.seek(0)
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
-            stack.enter_context(mock.patch.object(client, "START_SECONDS", SECONDS))
+            stack.enter_context(mock.patch.object(launch, "START_SECONDS", SECONDS))
             if self.quick:
-                stack.enter_context(mock.patch.object(client, "start_process", zygote().start))
+                stack.enter_context(mock.patch.object(launch, "start_process", zygote().start))
             sys.stdin, kept = stdin, sys.stdin
             try:
                 os.environ.clear()

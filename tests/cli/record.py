@@ -1,7 +1,7 @@
 """Records what a watcher is told of real runs, on virtual time: `python -m tests.cli.record` writes
 the fixtures again.
 
-Each line is an item of `retinue.host.requests` as JSON. Terminal and dashboard are tested on the
+Each line is an item of `retinue.host.tree_items` as JSON. Terminal and dashboard are tested on the
 same files."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from retinue import Agent, Lane, ModelUnavailable, Retinue, tool
 from retinue.core.spec import Retry
 from retinue.core.values import ModelInfo
 from retinue.host import follow as inside
-from retinue.host import requests as wire
+from retinue.host import tree_items
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from tests.api.house import hiring
@@ -49,12 +49,21 @@ async def look(path: str) -> str:
     return f"{path} has 12 lines"
 
 
-async def follow(retinue: Retinue, run: str, into: list[wire.Item], deltas: bool = True) -> None:
-    async for item in inside.follow(retinue, run, deltas=deltas):
-        into.append(item)
+async def follow(
+    retinue: Retinue,
+    run: str,
+    into: list[tree_items.TreeItem],
+    deltas: bool = True,
+    after: int = 0,
+) -> None:
+    async for event in inside.follow(retinue, run, after, deltas=deltas):
+        if isinstance(event.value, tree_items.StepNews):
+            into.extend(event.value.items())
+        else:
+            into.append(event.value)
 
 
-async def tree(items: list[wire.Item]) -> None:
+async def tree(items: list[tree_items.TreeItem]) -> None:
     """A parent, two children in a lane of one, and a grandchild; everything goes well."""
 
     def script(q: Any) -> Any:
@@ -79,7 +88,7 @@ async def tree(items: list[wire.Item]) -> None:
         await follow(retinue, run, items)
 
 
-async def failures(items: list[wire.Item]) -> None:
+async def failures(items: list[tree_items.TreeItem]) -> None:
     """One child fails, one is out of time, one is out of turns, one has no known price and
     completes."""
 
@@ -115,7 +124,7 @@ async def failures(items: list[wire.Item]) -> None:
         await follow(retinue, run, items)
 
 
-async def cancel(items: list[wire.Item]) -> None:
+async def cancel(items: list[tree_items.TreeItem]) -> None:
     """A parent of three is cancelled while one of them is done."""
 
     async def work(q: Any) -> str:
@@ -151,7 +160,7 @@ class Scribe(Builtin[Note]):
         return Answer(text=f"wrote {args.path}")
 
 
-async def questions(items: list[wire.Item]) -> None:
+async def questions(items: list[tree_items.TreeItem]) -> None:
     """A child asks for a permission, another asks in words; both are answered."""
     from retinue.tools.builtin.ask import AskTool
 
@@ -184,7 +193,7 @@ async def questions(items: list[wire.Item]) -> None:
         await watching
 
 
-async def retries(items: list[wire.Item]) -> None:
+async def retries(items: list[tree_items.TreeItem]) -> None:
     """The provider asks for patience twice, then answers."""
     tried = [0]
 
@@ -200,7 +209,7 @@ async def retries(items: list[wire.Item]) -> None:
         await follow(retinue, run, items)
 
 
-async def restart(items: list[wire.Item]) -> None:
+async def restart(items: list[tree_items.TreeItem]) -> None:
     """The process goes away in the middle; the next one goes on."""
     child = agent(
         "worker", lambda q: call("look", path="a.py") if q.turn < 3 else "read it all", tools=[look]
@@ -217,25 +226,24 @@ async def restart(items: list[wire.Item]) -> None:
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(6)
         watching.cancel()
-    seen = max(item.seq for item in items if isinstance(item, wire.Stepped))
+    seen = max(item.seq for item in items if isinstance(item, tree_items.Stepped))
     async with opened(store.survivor(), clock, agents=[lead]) as retinue:
-        async for item in inside.follow(retinue, run, seen):
-            items.append(item)
+        await follow(retinue, run, items, deltas=False, after=seen)
 
 
-SCENES: dict[str, Callable[[list[wire.Item]], Awaitable[None]]] = {
+SCENES: dict[str, Callable[[list[tree_items.TreeItem]], Awaitable[None]]] = {
     f.__name__: f for f in (tree, failures, cancel, questions, retries, restart)
 }
 
 
-def record(name: str) -> list[wire.Item]:
-    items: list[wire.Item] = []
+def record(name: str) -> list[tree_items.TreeItem]:
+    items: list[tree_items.TreeItem] = []
     run_virtual(SCENES[name](items))  # type: ignore[arg-type]
     return items
 
 
-def load(name: str) -> list[wire.Item]:
-    decode = msgspec.json.Decoder(wire.Item).decode
+def load(name: str) -> list[tree_items.TreeItem]:
+    decode = msgspec.json.Decoder(tree_items.TreeItem).decode
     return [decode(line) for line in (FOLDER / f"{name}.jsonl").read_bytes().splitlines()]
 
 

@@ -86,7 +86,7 @@ def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
             e["dur"] > 0 for e in trace if e["ph"] == "X"
         )
         items = home.lines("export", "-f", "jsonl")
-        assert {i["is"] for i in items} == {"begun", "step", "heard", "stood"}
+        assert {i["is"] for i in items} == {"run", "step", "message", "state"}
         home.ok("export", "-f", "md", "-o", "run.md")
         assert (home.project / "run.md").read_text().startswith("# Delegate")
         assert home.lines("export", "-f", "stream-json")[-1]["type"] == "result"

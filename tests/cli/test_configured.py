@@ -204,7 +204,7 @@ def test_how_long_the_start_of_a_host_is_waited_for_is_configured(tmp_path: Path
     with house(tmp_path) as home:
         say(home, "[host]\nstart_seconds = 1e-9\n")
         done = home.run("run", "hello")
-        assert done.returncode != 0 and "the host did not answer" in done.stderr
+        assert done.returncode != 0 and "The host did not respond" in done.stderr
 
 
 def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path: Path) -> None:

@@ -3,19 +3,51 @@ moment."""
 
 from __future__ import annotations
 
-import contextlib
+import http.client
 import json
 import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retinue.testing import call
 from tests.cli.house import SECONDS, Gate, House, house, is_alive
+
+OLD_HOST = """
+import os, pathlib, socket, sys
+pathlib.Path(sys.argv[2]).write_text(str(os.getpid()))
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    line, _ = server.accept()
+    line.recv(100_000)
+    line.sendall(b'{"hello":1,"error":"that was no greeting"}\\n')
+    line.close()
+"""
+
+
+def post(address: Path, path: str, body: Any, key: str | None) -> tuple[int, Any]:
+    """One request as any program could make it."""
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(address))
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        connection.request("POST", path, json.dumps(body), headers)
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read())
+    finally:
+        connection.close()
 
 
 def mode(path: Path) -> int:
@@ -87,7 +119,9 @@ def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path:
         os.kill(home.host_pid(), signal.SIGKILL)
         _, err = watching.communicate(timeout=SECONDS)
         assert watching.returncode == 1
-        assert "retinue: the host of this project went away" in err and "Traceback" not in err
+        assert (
+            "retinue: Lost the connection to this project's host" in err and "Traceback" not in err
+        )
         gate.opened.set()
         assert home.ok("resume") == "Done."
 
@@ -143,38 +177,50 @@ def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
         assert "no host is running" in home.run("stop").stderr
 
 
-def test_a_greeting_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(home.socket))
-            line.sendall(b'{"hello":99}\n')
-            told = json.loads(line.makefile().readline())
-        assert "retinue stop" in told["error"]
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(home.socket))
-            line.sendall(b"GET / HTTP/1.1\n")
-            assert "no greeting" in json.loads(line.makefile().readline())["error"]
+        key = Path(f"{home.socket}.key").read_text()
+        status, told = post(home.socket, "/api/v1/host/hello", {"version": 99}, key)
+        assert status == 409 and told["about"] == "version" and "retinue stop" in told["detail"]
 
 
-def test_a_request_that_is_not_understood_is_answered_and_the_line_stays_open(
-    tmp_path: Path,
-) -> None:
+def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
+        key = Path(f"{home.socket}.key").read_text()
+        assert post(home.socket, "/api/v1/dance", {}, key)[0] == 404
+        status, told = post(home.socket, "/api/v1/wait", {"runs": 7}, key)
+        assert status == 422 and "could not read this request" in told["detail"]
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(home.socket))
-            file = line.makefile("rw")
-            key = Path(f"{home.socket}.key").read_text()
-            file.write(f'{{"hello":1,"key":"{key}"}}\n')
-            file.write('{"id":7,"want":{"do":"dance"}}\n{"id":8,"want":{"do":"status"}}\n')
-            file.flush()
-            file.readline()
-            wrong, right = json.loads(file.readline()), json.loads(file.readline())
-        assert wrong["id"] == 7 and "does not understand" in wrong["error"]["message"]
-        assert right["id"] == 8 and right["done"]["open"] == 1
+            line.sendall(b'{"hello":1}\n\n')
+            assert line.makefile("rb").readline().startswith(b"HTTP/1.1 400 ")
+        assert home.runs()[0]["state"] == "running"
+
+
+def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) -> None:
+    """It answers the first bytes of a request with a line of JSON, as hosts did before HTTP."""
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        address = home.socket
+        home.ok("stop")
+        command = [sys.executable, "-c", OLD_HOST, str(address), f"{home.store}.lock"]
+        old = subprocess.Popen(command)
+        home.until(address.exists)
+        try:
+            done = home.run("attach", env={"RETINUE_START_SECONDS": "2"})
+            assert done.returncode == 1 and "Run `retinue stop`, then try again" in done.stderr
+            assert home.run("stop").returncode == 0
+            assert old.wait(SECONDS) == -signal.SIGTERM
+        finally:
+            old.kill()
+            old.wait(SECONDS)
+        gate.opened.set()
+        assert home.ok("attach") == "Done."
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> None:
@@ -241,26 +287,19 @@ def test_looking_starts_no_host_and_makes_no_file(tmp_path: Path, command: tuple
     assert list((tmp_path / "run").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "greeting", ['{"hello":1}', '{"hello":1,"key":""}', '{"hello":1,"key":"' + "0" * 64 + '"}']
-)
-def test_whoever_does_not_show_the_key_gets_a_reason_and_nothing_else(
-    tmp_path: Path, greeting: str
+@pytest.mark.parametrize("key", [None, "", "0" * 64])
+def test_who_does_not_show_the_key_gets_a_reason_and_nothing_else(
+    tmp_path: Path, key: str | None
 ) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
-        key = Path(f"{home.socket}.key")
-        assert stat.S_IMODE(key.stat().st_mode) == 0o600 and len(key.read_text()) == 64
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(str(home.socket))
-            line.sendall(f'{greeting}\n{{"id":8,"want":{{"do":"stop"}}}}\n'.encode())
-            file = line.makefile("r")
-            told = json.loads(file.readline())
-            with contextlib.suppress(ConnectionResetError):
-                assert file.readline() == "", "the line is closed"
-        assert "was not shown" in told["error"]
-        assert not told.get("pid") and not told.get("store")
+        file = Path(f"{home.socket}.key")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600 and len(file.read_text()) == 64
+        for path in ("/api/v1/host/hello", "/api/v1/host/stop"):
+            status, told = post(home.socket, path, {}, key)
+            assert status == 401 and "token of this host is missing or wrong" in told["detail"]
+            assert not told.get("pid") and not told.get("store")
         assert home.ok("ps", "--json"), "the host goes on"
 
 

@@ -9,7 +9,7 @@ from retinue.core.messages import Assistant, Call, Reply, Result, User
 from retinue.core.spec import Order, Orders, Slot, Spec
 from retinue.core.state import Ended, Run, Thinking
 from retinue.core.values import Ending, Usage
-from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
+from retinue.host.tree_items import MessageAdded, RunChanged, RunStarted, Said, Stepped, TreeItem
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view.stream_json import StreamHeader, lines
@@ -52,7 +52,7 @@ def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
     return Stepped(seq=seq, entry=LogEntry(run=run, at=at, event=event, stale=stale))
 
 
-def recorded() -> tuple[list[Item], TreeRecord]:
+def recorded() -> tuple[list[TreeItem], TreeRecord]:
     delegating = Assistant(
         text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),)
     )
@@ -70,7 +70,7 @@ def recorded() -> tuple[list[Item], TreeRecord]:
         ended(BELOW, "failed", 1_800, stop="sub_agent_error", error="no"),
         ended(TOP, "completed", 2_000, stop="done", text="All done."),
     )
-    items: list[Item] = [
+    items: list[TreeItem] = [
         RunStarted(spec=TOP),
         MessageAdded(run=ROOT, n=0, message=User(text="go")),
         step(3, ROOT, 1_050, ModelFailed(attempt=1, kind="overloaded", message="busy", retry=True)),

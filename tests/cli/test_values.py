@@ -14,11 +14,13 @@ from retinue.cli import exit_codes as exits
 from retinue.cli.foreground_run import found_severity
 from retinue.host import model_choice as provider
 from retinue.host import project_paths as places
-from retinue.host import requests as wire
+from retinue.host.agent_source import PlannedAgents
 from retinue.host.builder import AgentBuilder
 from retinue.host.host import Host
+from retinue.host.identity import OWNER
 from retinue.host.keys import KeyedCatalog
 from retinue.host.plan import Plan
+from retinue.host.requests import StartRequest
 from retinue.host.run_setup import permission_mode, permission_rules
 from retinue.view import format as words
 
@@ -241,15 +243,12 @@ def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
             await asyncio.sleep(60)
             return ""
 
-    async def nobody(item: wire.Item) -> None:
-        raise AssertionError("there is nothing to tell")
-
     async def start() -> None:
         lender = KeyedCatalog({"OPENAI_API_KEY": "k"})
         stuck: Any = Stuck()
-        desk = Host(stuck, AgentBuilder("", lender), asyncio.Event())
+        host = Host(stuck, PlannedAgents(AgentBuilder("", lender)))
         with pytest.raises(errors.StoreFull, match=r"disk full.*retinue ps"):
-            await desk.do(wire.Start(plan=Plan(model="openai:m"), task="x"), nobody)
+            await host.start(StartRequest(plan=Plan(model="openai:m"), task="x"), OWNER)
         await lender.close()
 
     asyncio.run(start())

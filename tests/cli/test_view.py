@@ -12,7 +12,7 @@ from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
+from retinue.host import tree_items
 from retinue.view.rows import OVER, TreeView, view
 from retinue.view.run_row import RunRow
 from retinue.view.updates import feed
@@ -21,12 +21,14 @@ from tests.cli.record import SCENES, load, record
 START = 1_800_000_000_000
 
 
-def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, list[RunRow]]]:
+def moments(
+    name: str, items: list[tree_items.TreeItem] | None = None
+) -> list[tuple[int, list[RunRow]]]:
     """The rows after each thing that was told, with its time."""
     seen, at, out = TreeView(), START, []
     for item in load(name) if items is None else items:
         feed(seen, item, 0)
-        at = item.entry.at if isinstance(item, wire.Stepped) else at
+        at = item.entry.at if isinstance(item, tree_items.Stepped) else at
         out.append((at, seen.rows(at)))
     return out
 
@@ -95,12 +97,12 @@ def test_rows_survive_the_way_through_json(name: str) -> None:
 def test_the_fold_in_one_go_is_the_same() -> None:
     told = [
         item.spec
-        if isinstance(item, wire.RunStarted)
+        if isinstance(item, tree_items.RunStarted)
         else item.entry
-        if isinstance(item, wire.Stepped)
+        if isinstance(item, tree_items.Stepped)
         else item.row.run
         for item in load("tree")
-        if isinstance(item, (wire.RunStarted, wire.Stepped, wire.RunChanged))
+        if isinstance(item, (tree_items.RunStarted, tree_items.Stepped, tree_items.RunChanged))
     ]
     assert (
         [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
@@ -216,7 +218,7 @@ def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     for item in load("retries"):
         feed(seen, item, 0)
         if (
-            isinstance(item, wire.Stepped)
+            isinstance(item, tree_items.Stepped)
             and seen.nodes
             and "waits" in seen.rows(item.entry.at)[0].now
         ):

@@ -16,7 +16,7 @@ from typing import IO
 CODE = """
 import array, asyncio, gc, json, os, socket, sys, threading
 import aiohttp
-import retinue.host.daemon, retinue.models.openai_chat
+import retinue.host.daemon, retinue.host.openapi, retinue.models.openai_chat
 from retinue.api import Retinue
 from retinue.host.keys import KeyedCatalog
 from retinue.host.plan import Plan

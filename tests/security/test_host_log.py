@@ -11,12 +11,12 @@ from tests.security.canaries import Search, planted
 SECRET = planted("LOG_TOKEN")
 PROGRAM = """
 import asyncio, gc, logging, sys, threading, warnings
-from retinue.host.daemon import _open_log
+from retinue.host.host_log import open_log
 from retinue.core.redaction import Redactor
 
 path, secret = sys.argv[1], sys.stdin.readline().strip()
 redactor = Redactor()
-_open_log(path, redactor)
+open_log(path, redactor)
 redactor.learn({"LOG_TOKEN": secret})
 logging.getLogger("retinue.host").warning("the key is %s", secret)
 logging.getLogger("some.library").error("asked https://example.org/?key=%s", secret)

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "config": "Show the configuration and where it comes from.",
     "trust": "Let a project's own files take effect.",
     "doctor": "Check providers, sandbox, store and versions.",
+    "serve": "Serve the HTTP API on an address.",
     "stop": "End the host of this project, or of all.",
     "fake-llm": "Serve a scripted model on loopback, for tests.",
     "completion": "Print the completion script of a shell.",

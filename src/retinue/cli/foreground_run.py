@@ -13,10 +13,10 @@ from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, note, out
 from retinue.cli.terminal.watched_run import Notice, Signals, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
-from retinue.host import answer_file
-from retinue.host import requests as wire
-from retinue.host.client import HostClient, reach
+from retinue.host import answer_file, requests
+from retinue.host.client import HostClient
 from retinue.host.keys import carried
+from retinue.host.launch import reach
 from retinue.host.planner import PlannedRun
 from retinue.steps import TreeRecord
 from retinue.view import format as words
@@ -69,13 +69,15 @@ def start(
     client: HostClient,
     planned: PlannedRun,
     text: str,
-    terms: wire.RunTerms,
+    terms: requests.RunTerms,
     wish: RunDisplay,
 ) -> str:
     """Start a run and say with what: its model, and the servers that are not as they should be.
     Returns its id."""
     try:
-        done = client.ask(wire.Start(plan=planned.plan, task=text, terms=terms, env=planned.env))
+        done = client.ask(
+            requests.StartRequest(plan=planned.plan, task=text, terms=terms, env=planned.env)
+        )
     except (KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
             note(
@@ -194,7 +196,7 @@ def carry_out(
             note(f"retinue: left run {words.short_id(run)}; {one_line(left.why) or may}")
             return left.code
         except BrokenPipeError:
-            client.ask(wire.Cancel(runs=(run,), reason="nobody reads its output"))
+            client.ask(requests.CancelRequest(runs=(run,), reason="nobody reads its output"))
             raise
     return hand_over(door, final, wish, teller, watching.code)
 

@@ -68,6 +68,11 @@ class AgentBuilder:
         self.offered: dict[str, None] = {}
         self.learn: Callable[[str], None] = lambda model: None
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What models are reached with."""
+        return self._models.environ()
+
     async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
         """The agent of a plan. The same plan gives the same agent, unless its servers offer
         something else by now. `env` are the values of the variables that the servers name."""

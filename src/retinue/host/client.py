@@ -1,91 +1,144 @@
-"""A command's end of the line: finds the host or starts one, makes requests, and reads what comes
-back. It blocks; a command does one thing."""
+"""A command's connection to the host of a store, over HTTP: makes requests and reads what comes
+back. It blocks; a command does one thing. Several requests can be under way, each on a connection
+of its own."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
+import selectors
 import socket
 import struct
-import subprocess
-import sys
-import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from retinue import __version__, errors
+from retinue import errors
 from retinue.core.secret_values import secrets_of
-from retinue.errors import HostGone, HostSilent
-from retinue.host import requests as wire
+from retinue.errors import HostGone, HostOutdated, HostSilent
+from retinue.host.http_exchange import Exchange, HostNews, request_bytes
+from retinue.host.problem_documents import error_of
 from retinue.host.project_paths import ProjectPaths
+from retinue.host.replies import Hello
+from retinue.host.requests import HelloRequest, HostRequest
 
-START_SECONDS = 20.0
-IDLE_SECONDS = 30.0
 GREETING_SECONDS = 15.0
-"""A host greets at once unless its machine is very busy. One that never does is ended by `retinue
+"""A host answers at once unless its machine is very busy. One that never does is ended by `retinue
 stop`."""
 
 
 class HostClient:
-    """One connection to a host."""
+    """The connections of one command to a host. `dial` opens one."""
 
-    def __init__(self, line: socket.socket, env: Mapping[str, str], key: str) -> None:
-        self._line, self._buffer, self._n = line, bytearray(), 0
-        self.hurry(GREETING_SECONDS)
-        self.welcome = self._greet(env, key)
-        self.hurry(None)
+    def __init__(self, dial: Callable[[], socket.socket], env: Mapping[str, str], key: str) -> None:
+        self._dial, self._key, self._n = dial, key, 0
+        self._pid = 0
+        self._selector: Any = selectors.DefaultSelector()
+        self._exchanges: dict[socket.socket, Exchange] = {}
+        self._idle: list[socket.socket] = []
+        self._news: deque[HostNews] = deque()
+        self._seconds: float | None = None
+        try:
+            self.hurry(GREETING_SECONDS)
+            self.welcome = self._greet(env)
+            self.hurry(None)
+        except BaseException:
+            self.close()
+            raise
 
     def hurry(self, seconds: float | None) -> None:
-        """How long the host may take over its next line; without a limit a run can be waited
+        """How long the host may take over its next news; without a limit a run can be waited
         for."""
-        self._line.settimeout(seconds)
+        self._seconds = seconds
 
-    def _greet(self, env: Mapping[str, str], key: str) -> wire.Welcome:
-        greeting = wire.Greeting(
-            retinue=__version__, key=key, env=dict(env), hidden=secrets_of(os.environ)
-        )
-        self._write(wire.encode(greeting))
-        line = self._read()
-        welcome = msgspec.json.decode(line, type=wire.Welcome)
-        if welcome.error:
-            raise errors.ConfigError(welcome.error)
-        return welcome
+    def _greet(self, env: Mapping[str, str]) -> Hello:
+        hello = HelloRequest(env=dict(env), hidden=secrets_of(os.environ))
+        try:
+            return msgspec.convert(self.ask(hello), Hello)
+        except errors.Refused as error:
+            if error.limit == "version":
+                raise HostOutdated(self._pid) from None
+            raise
 
-    def ask(self, want: wire.AnyWant) -> Any:
+    def ask(self, request: HostRequest) -> Any:
         """Make a request and wait for its last word; raises what the host raised."""
-        told = self.last(self.begin(want))
-        return told.done
+        return self.last(self.begin(request)).done
 
-    def begin(self, want: wire.AnyWant) -> int:
-        """Make a request; its number is in everything that is told about it."""
+    def begin(self, request: HostRequest) -> int:
+        """Make a request; its number is in all news about it."""
+        data = request_bytes(request, self._key)
+        line = self._idle.pop() if self._idle else self._connect()
         self._n += 1
-        self._write(wire.encode(wire.Ask(id=self._n, want=want)))
+        self._exchanges[line] = Exchange(self._n, request, line)
+        try:
+            line.settimeout(self._seconds)
+            line.sendall(data)
+        except TimeoutError:
+            raise HostSilent(self._pid) from None
+        except ConnectionError as error:
+            raise _gone() from error
         return self._n
 
-    def last(self, number: int) -> wire.Told:
+    def _connect(self) -> socket.socket:
+        line = self._dial()
+        self._pid = self._pid or peer(line)
+        self._selector.register(line, selectors.EVENT_READ)
+        return line
+
+    def last(self, number: int) -> HostNews:
         while True:
-            told = self.told()
-            if told.error is not None and told.id in (number, 0):
-                raise as_error(told.error)
-            if told.id == number and told.is_last:
-                return told
+            news = self.next_news()
+            if news.id != number:
+                continue
+            if news.error is not None:
+                raise error_of(news.error)
+            if news.is_last:
+                return news
 
-    def told(self) -> wire.Told:
+    def next_news(self) -> HostNews:
         """The next thing that the host tells, about any request."""
-        return wire.read_told(self._read())
+        while not self._news:
+            ready = self._selector.select(self._seconds)
+            if not ready and self._seconds is not None:
+                raise HostSilent(self._pid)
+            for key, _ in ready:
+                self._receive(key.fileobj)
+        return self._news.popleft()
 
-    def has_line(self) -> bool:
-        """Whether something can be read without waiting."""
-        return b"\n" in self._buffer
+    def _receive(self, line: socket.socket) -> None:
+        try:
+            data = line.recv(1 << 18)
+        except ConnectionError as error:
+            raise _gone() from error
+        exchange = self._exchanges.get(line)
+        if not data or exchange is None:
+            raise _gone()
+        try:
+            self._news.extend(exchange.feed(data))
+        except ValueError as error:
+            is_http = bool(exchange.reader.status)
+            raise (_gone() if is_http else HostOutdated(self._pid)) from error
+        if exchange.reader.is_done:
+            del self._exchanges[line]
+            if exchange.reader.keeps_alive:
+                self._idle.append(line)
+            else:
+                self._selector.unregister(line)
+                line.close()
+
+    def has_news(self) -> bool:
+        """Whether there is news that need not be waited for."""
+        return bool(self._news)
 
     def fileno(self) -> int:
-        return self._line.fileno()
+        """Can be read when one of the connections can."""
+        return int(self._selector.fileno())
 
     def close(self) -> None:
-        self._line.close()
+        for key in list((self._selector.get_map() or {}).values()):
+            key.fileobj.close()
+        self._selector.close()
 
     def __enter__(self) -> HostClient:
         return self
@@ -93,71 +146,40 @@ class HostClient:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _write(self, line: bytes) -> None:
-        try:
-            self._line.sendall(line + b"\n")
-        except TimeoutError:
-            raise HostSilent(peer(self._line)) from None
-        except (BrokenPipeError, ConnectionError) as error:
-            raise _gone() from error
-
-    def _read(self) -> bytes:
-        buffer, start = self._buffer, 0
-        while (end := buffer.find(b"\n", start)) < 0:
-            start = len(buffer)
-            try:
-                data = self._line.recv(1 << 18)
-            except TimeoutError:
-                raise HostSilent(peer(self._line)) from None
-            except ConnectionError as error:
-                raise _gone() from error
-            if not data:
-                raise _gone()
-            buffer += data
-        line = bytes(buffer[:end])
-        del buffer[: end + 1]
-        return line
-
 
 def _gone() -> HostGone:
     return HostGone(
-        "the host of this project went away. What is on record is kept: `retinue ps`, `retinue "
-        "attach`."
+        "Lost the connection to this project's host. Recorded work is safe. Run `retinue ps` or "
+        "`retinue attach`."
     )
 
 
-def as_error(told: wire.Trouble) -> Exception:
-    kind = getattr(errors, told.kind, errors.RetinueError)
-    if issubclass(kind, (errors.Refused,)):
-        return errors.Refused(told.about, told.message)
-    if issubclass(kind, errors.ModelError):
-        return kind(told.message, told.about)
-    return kind(told.message)
-
-
-def connect(places: ProjectPaths, env: Mapping[str, str]) -> HostClient | None:
+def connect_to_host(paths: ProjectPaths, env: Mapping[str, str]) -> HostClient | None:
     """A connection to the host of a store, if there is one."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def dial() -> socket.socket:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line.connect(paths.socket)
+            if not is_ours(line):
+                raise errors.ConfigError(
+                    f"{paths.socket} belongs to somebody else: remove it, or choose another --store"
+                )
+        except BaseException:
+            line.close()
+            raise
+        return line
+
     try:
-        line.connect(places.socket)
-        if not _is_ours(line):
-            raise errors.ConfigError(
-                f"{places.socket} belongs to somebody else: remove it, or choose another --store"
-            )
-        return HostClient(line, env, _key(places.key))
-    except HostSilent:
-        line.close()
+        return HostClient(dial, env, _key(paths.key))
+    except (HostSilent, HostOutdated):
         raise
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, HostGone):
-        line.close()
         return None
-    except BaseException:
-        line.close()
-        raise
 
 
 def _key(path: str) -> str:
-    """What the host wants to see; "" when there is no such file, and then the host says so."""
+    """The token of the host; "" when there is no such file, and then the host says so."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read(1024).strip()
@@ -165,7 +187,8 @@ def _key(path: str) -> str:
         return ""
 
 
-def _is_ours(line: socket.socket) -> bool:
+def is_ours(line: socket.socket) -> bool:
+    """Whether the other end is a process of our own user, as far as the system tells."""
     return not hasattr(socket, "SO_PEERCRED") or _credentials(line)[1] == os.getuid()
 
 
@@ -178,81 +201,3 @@ def _credentials(line: socket.socket) -> tuple[int, int, int]:
     packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, user, group = struct.unpack("3i", packed)
     return pid, user, group
-
-
-def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
-    """A connection to the host of a store; one is started when none answers. Whoever gets the
-    store's lock is the host, and everybody else connects to it."""
-    until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
-    why: Exception | None = None
-    while time.monotonic() < until:
-        client = connect(places, env)
-        if client is not None:
-            return client
-        found = _launch(places, env, until)
-        if found is not None and not isinstance(found, errors.StoreLocked):
-            # When the time is over before a host has said anything, what the one before it said is
-            # worth more.
-            raise why if why is not None and time.monotonic() >= until else found
-        why = found
-        if why is not None:
-            time.sleep(0.05)
-    raise why or HostGone(
-        "the host did not answer. `retinue stop` ends it; its log may say more: " + places.log
-    )
-
-
-def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A process that does not end with this one."""
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=cwd,
-        env=env,
-    )
-
-
-def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
-    """Start a host and wait until it listens, but not for ever; returns why it could not."""
-    idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
-    # Not in the project, and -P: a module there with the name of one that the host imports would be
-    # taken for it.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "retinue.host.daemon",
-        "--root",
-        places.root,
-        "--store",
-        places.store,
-    ]
-    kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
-    host = start_process(
-        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept
-    )
-    assert host.stdin is not None and host.stdout is not None
-    try:
-        host.stdin.write(wire.encode(dict(env)) + b"\n")
-        host.stdin.close()
-        is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
-        line = host.stdout.readline() if is_told else b""
-    except BrokenPipeError:
-        line = b""
-    host.stdout.close()
-    with contextlib.suppress(
-        subprocess.TimeoutExpired
-    ):  # it leaves its place to a process of its own at once
-        host.wait(timeout=GREETING_SECONDS)
-    if not line:
-        return HostGone(f"the host could not be started; its log says why: {places.log}")
-    told = msgspec.json.decode(line, type=wire.Told | None) if b'"error"' in line else None
-    return as_error(told.error) if told is not None and told.error is not None else None
-
-
-KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
-"""Of what the environment for models holds, this is no secret, and other parts of the host need
-it."""

@@ -1,14 +1,17 @@
-"""A whole tree as it moves: its steps, and with them what was said and how each run stands."""
+"""A whole tree as it moves: its steps, and with each what was said and how its run stands."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 from retinue.api import Retinue
+from retinue.core.events import Replied
+from retinue.core.messages import Assistant
 from retinue.core.state import calls_of
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
-from retinue.host.requests import Item, RunChanged, RunStarted, Said, Stepped
+from retinue.host.server_events import ServerEvent
+from retinue.host.tree_items import Said, StepNews
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.steps import run_of
@@ -17,48 +20,67 @@ from retinue.store.base import Row
 
 class TreeFollower:
     """Tells of a run and everything below it: who begins, each step, what was said, how each
-    stands."""
+    stands. `after` is the position in the log that a reader has seen already."""
 
-    def __init__(self, retinue: Retinue, *, is_late: bool) -> None:
-        self._retinue, self._is_late = retinue, is_late
-        self._places: dict[str, MessageCursor] = {}
+    def __init__(self, retinue: Retinue, after: int) -> None:
+        self._retinue, self._after = retinue, after
+        self._cursors: dict[str, MessageCursor] = {}
         self._stood: dict[str, object] = {}
 
-    async def about(self, step: Step) -> AsyncIterator[Item]:
+    async def about(self, step: Step) -> StepNews | None:
+        """Everything that belongs to a step; None for a run that was deleted meanwhile."""
         run = run_of(step)
         try:
             row = await self._retinue.record(run)
         except NotFound:
-            return
-        place = self._places.get(run)
-        if place is None:
-            place = self._places[run] = MessageCursor(
-                row.run.length if self._is_late else inherited(row)
-            )
-            yield RunStarted(spec=row.spec)
-        yield Stepped(seq=step.seq, entry=step.entry)
-        if place.known < row.run.length:
-            place.add(await self._retinue.messages(run, place.known))
-        for heard in place.hear(run, step.entry):
-            yield heard
+            return None
+        cursor, is_new = self._cursors.get(run), run not in self._cursors
+        if cursor is None:
+            cursor = self._cursors[run] = MessageCursor(await self._told(row))
+        if cursor.known < row.run.length:
+            cursor.add(await self._retinue.messages(run, cursor.known))
         stands = _stands(row)
-        if self._stood.get(run) != stands:
-            self._stood[run] = stands
-            yield RunChanged(row=row)
+        has_changed, self._stood[run] = self._stood.get(run) != stands, stands
+        return StepNews(
+            seq=step.seq,
+            entry=step.entry,
+            started=row.spec if is_new else None,
+            messages=tuple(cursor.hear(run, step.entry)),
+            row=row if has_changed else None,
+        )
+
+    async def _told(self, row: Row) -> int:
+        """How many messages of a run a reader has surely been told who comes back at `after`: all
+        up to the last reply before it. What came after that reply may come again, under the same
+        number."""
+        first = inherited(row)
+        if not self._after:
+            return first
+        n_replies = await self._replies(row.spec.id)
+        if not n_replies:
+            return first
+        for n, message in enumerate(await self._retinue.messages(row.spec.id, first), first + 1):
+            n_replies -= isinstance(message, Assistant)
+            if not n_replies:
+                return n
+        return row.run.length
+
+    async def _replies(self, run: str) -> int:
+        entries = await self._retinue.entries(run, until=self._after)
+        return sum(isinstance(e.event, Replied) and not e.stale for e in entries)
 
 
 async def follow(
     retinue: Retinue, top: str, after: int = 0, *, deltas: bool = False
-) -> AsyncIterator[Item]:
+) -> AsyncIterator[ServerEvent]:
     """Everything about a tree: from the log behind position `after`, then as it comes, until its
     top has ended."""
-    told = TreeFollower(retinue, is_late=after > 0)
+    follower = TreeFollower(retinue, after)
     async for item in retinue.watch(top, after, deltas=deltas):
         if isinstance(item, Delta):
-            yield Said(run=item.run, attempt=item.attempt, text=item.text)
-        else:
-            async for news in told.about(item):
-                yield news
+            yield ServerEvent("delta", Said(run=item.run, attempt=item.attempt, text=item.text))
+        elif (news := await follower.about(item)) is not None:
+            yield ServerEvent("step", news, str(item.seq))
 
 
 def _stands(row: Row) -> tuple[object, ...]:

@@ -3,45 +3,72 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from retinue.api import Retinue
 from retinue.errors import HostGone
-from retinue.host import requests as wire
+from retinue.host.access_guard import AccessGuard
+from retinue.host.agent_source import PlannedAgents
+from retinue.host.app import build_app
 from retinue.host.builder import AgentBuilder
 from retinue.host.client import HostClient
-from retinue.host.daemon import LineServer, is_bare, rules_of
+from retinue.host.daemon import greeter
 from retinue.host.host import Host
+from retinue.host.host_rules import is_bare, rules_of
+from retinue.host.host_server import HostServer, unix_listener
+from retinue.host.identity import OWNER
+from retinue.host.keyring import Keyring
 from retinue.host.keys import KeyedCatalog
 from retinue.host.mcp_pool import McpPool
 
 
 class InProcessHost:
-    """Runs in a thread and speaks over a pair of sockets, as one in another process would."""
+    """Runs in a thread and is reached like one in another process, over a socket in a private
+    folder and with a key that is only in memory."""
 
-    def __init__(self, env: Mapping[str, str], workspace: str, pins: Path | None = None) -> None:
-        self._env, self._workspace, self._pins = dict(env), workspace, pins
-        self._ours, self._theirs = socket.socketpair()
+    def __init__(
+        self, env: Mapping[str, str], workspace: str, approvals: Path | None = None
+    ) -> None:
+        self._env, self._workspace, self._approvals = dict(env), workspace, approvals
+        self._folder = tempfile.mkdtemp(prefix="retinue-")
+        self._address = os.path.join(self._folder, "host.sock")
+        self._listener = unix_listener(self._address)
         self._key = secrets.token_hex(32)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._host: Host | None = None
+        self._client: HostClient | None = None
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="retinue host", daemon=True)
 
     def __enter__(self) -> HostClient:
         self._thread.start()
         try:
-            return HostClient(self._ours, self._env, self._key)
-        except HostGone:
+            self._client = HostClient(self._dial, self._env, self._key)
+            return self._client
+        except (HostGone, ConnectionError):
             self._thread.join(10)
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise self.error or HostGone("the host in this process went away") from None
 
     def __exit__(self, *exc: object) -> None:
-        self._ours.close()
+        if self._client is not None:
+            self._client.close()
+        if self._loop is not None and self._host is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._host.leave.set)
         self._thread.join(10)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _dial(self) -> socket.socket:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line.connect(self._address)
+        return line
 
     def _run(self) -> None:
         try:
@@ -49,29 +76,27 @@ class InProcessHost:
         except Exception as error:
             self.error = error
         finally:
-            with contextlib.suppress(OSError):
-                self._theirs.shutdown(socket.SHUT_RDWR)
-            self._theirs.close()
+            self._listener.close()
 
     async def _serve(self) -> None:
-        lender = KeyedCatalog(self._env)
-        pool = McpPool(self._pins, lender.environ, lender.redactor)
+        self._loop = asyncio.get_running_loop()
+        catalog = KeyedCatalog(self._env)
+        pool = McpPool(self._approvals, catalog.environ, catalog.redactor)
         try:
-            rules = rules_of(self._env)
             async with Retinue(
                 None,
-                models=lender,
+                models=catalog,
                 workspace=self._workspace,
-                rules=rules,
+                rules=rules_of(self._env),
                 unsafe_bare=is_bare(),
-                secrets=lender.redactor,
+                secrets=catalog.redactor,
             ) as retinue:
-                plans = AgentBuilder("", lender, pool)
-                plans.learn = retinue.offer_model
-                host = LineServer(Host(retinue, plans, asyncio.Event()), lender, "", self._key)
-                reader, writer = await asyncio.open_unix_connection(
-                    sock=self._theirs, limit=wire.LINE_LIMIT
-                )
-                await host.attend(reader, writer)
+                builder = AgentBuilder("", catalog, pool)
+                builder.learn = retinue.offer_model
+                self._host = Host(retinue, PlannedAgents(builder))
+                self._host.greet = greeter(self._host, catalog)
+                guard = AccessGuard(build_app(self._host), Keyring([(self._key, OWNER)]))
+                async with HostServer(guard).serving(self._listener):
+                    await self._host.leave.wait()
         finally:
             await pool.close()

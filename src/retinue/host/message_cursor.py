@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from retinue.core.events import LogEntry, Replied
 from retinue.core.messages import Assistant, Message
-from retinue.host.requests import MessageAdded
+from retinue.host.tree_items import MessageAdded
 from retinue.store.base import Row
 
 

@@ -3,11 +3,14 @@ model at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from retinue.errors import ConfigError, NoProvider
 from retinue.formats.suggestion import did_you_mean
+
+if TYPE_CHECKING:
+    from retinue.host.replies import ProviderInfo
 
 OFFLINE = "offline/explorer"
 DEFAULTS = {
@@ -149,3 +152,18 @@ def local_servers(environ: Mapping[str, str]) -> list[str]:
         except (OSError, ValueError):
             continue
     return found
+
+
+def providers(environ: Mapping[str, str]) -> Iterator[ProviderInfo]:
+    """Every provider, and whether its key is set."""
+    from retinue.host.replies import ProviderInfo
+    from retinue.models.providers import PROVIDERS
+
+    for provider in PROVIDERS.values():
+        is_set = any(environ.get(key, "").strip() for key in provider.keys)
+        yield ProviderInfo(
+            provider=provider.name,
+            ready=is_set or not provider.keys,
+            keys=tuple(provider.keys),
+            default=DEFAULTS.get(provider.name, ""),
+        )

@@ -11,7 +11,7 @@ from retinue.core.state import Ended
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.project_paths import ProjectPaths
-from retinue.host.requests import Item, RunChanged, RunStarted, Stepped
+from retinue.host.tree_items import RunChanged, RunStarted, Stepped, TreeItem
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.store.sqlite.reader import SqliteReader
@@ -51,7 +51,7 @@ class RecordReader(SqliteReader):
     def conversation(self, row: Row, start: int = 0) -> list[Message]:
         return self.messages(row.spec.conversation, start, row.run.length)
 
-    def history(self, final: TreeRecord) -> Iterator[Item]:
+    def history(self, final: TreeRecord) -> Iterator[TreeItem]:
         """How a tree went, as far as it is on record: what a watcher would have been told."""
         rows = {row.spec.id: row for row in final.rows}
         said = {

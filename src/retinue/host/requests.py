@@ -1,60 +1,39 @@
-"""What a command and the host say to each other: JSON, one value a line, over a Unix socket.
-
-The first line each way is a greeting with a version. Then the command makes numbered requests, and
-the host answers each with any number of items and one last word; many can be under way on one
-connection."""
+"""What can be asked of a host, one value for each request. How a request travels over HTTP is in
+`operations.py`."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from retinue.core import values
-from retinue.core.events import LogEntry
-from retinue.core.messages import Message
-from retinue.core.spec import Spec
 from retinue.core.values import Value
 from retinue.host.plan import Plan
-from retinue.store.base import Row
 
-VERSION = 1
-LINE_LIMIT = 32 << 20
+VERSION = 2
+"""Of what a command and its host say to each other. 1 was lines of JSON."""
+MOST_RUNS = 1_000
 
-
-class Greeting(Value):
-    """From the command: what it speaks, what the host has put into a file that only its own user
-    can read (`key`), the part of its environment that models need, and all secrets in its
-    environment (`hidden`), so that the host can keep them out of what it writes. Never stored,
-    never logged."""
-
-    hello: int = VERSION
-    retinue: str = ""
-    key: str = ""
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    hidden: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class Welcome(Value):
-    """From the host."""
-
-    hello: int = VERSION
-    retinue: str = ""
-    pid: int = 0
-    store: str = ""
-    error: str = ""
+PageSize = Annotated[int, Meta(ge=1, le=MOST_RUNS)]
+Position = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
+Money = Annotated[float, Meta(ge=0, le=1e9)]
+Task = Annotated[str, Meta(min_length=1)]
+OnLimitOrNone = Literal["", "land", "ask", "stop"]
 
 
 class RunTerms(Value):
-    """What one run may do and spend: the parts of an order that a person sets. None and "" leave
-    the agent's own. `families` are turned on or off by their names."""
+    """What one run may do and spend: the parts of an order that a user sets. None and "" keep the
+    agent's own. `families` are turned on or off by their names."""
 
     label: str = ""
     cwd: str = ""
     budget: values.Budget = values.Budget()
-    on_limit: Literal["", "land", "ask", "stop"] = ""
-    timeout_seconds: float | None = None
-    max_turns: int | None = None
+    on_limit: OnLimitOrNone = ""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    max_turns: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
     mode: str = ""
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
@@ -65,57 +44,94 @@ class RunTerms(Value):
     families: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
-class Want(Value, tag=str.lower, tag_field="do"):
+class HostRequest(Value, forbid_unknown_fields=True):
     """Base of all requests."""
 
 
-class Start(Want):
-    """`env` are the values of the variables that the plan's servers name: used, and never
-    stored."""
+class HelloRequest(HostRequest):
+    """A command introduces itself: the protocol it speaks, the part of its environment that models
+    need, and all secrets of its environment (`hidden`), so that the host keeps them out of what it
+    writes. Never stored, never logged."""
 
-    plan: Plan
-    task: str
+    version: int = VERSION
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    hidden: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class StartRequest(HostRequest):
+    """Start a run: of the `agent` and `model` named, or of those that the project's configuration
+    names. A `plan` says everything itself; `env` are then the values of the variables that its
+    servers name, which are used and never stored."""
+
+    task: Task
+    agent: str = ""
+    model: str = ""
     terms: RunTerms = RunTerms()
+    plan: Plan | None = None
     env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Resume(Want):
+class ResumeRequest(HostRequest):
+    """Continue a run that has ended as a new run with the same conversation; one that waits for its
+    provider tries again."""
+
     run: str
     task: str = ""
     terms: RunTerms = RunTerms()
     plan: Plan | None = None
 
 
-class Fork(Want):
+class ForkRequest(HostRequest):
+    """Start a run with the conversation of another, up to message `at`."""
+
     run: str
-    task: str
-    at: int | None = None
+    task: Task
+    at: Position | None = None
     terms: RunTerms = RunTerms()
     plan: Plan | None = None
 
 
-class Watch(Want):
-    """Everything about a run and those below it, from number `after` of the log on, until the run
-    ends."""
+class ForkPriceRequest(HostRequest):
+    """What the first prompts of `n` forks of a run would cost. Nothing is started."""
 
     run: str
-    after: int = 0
+    task: str = ""
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
+
+
+class RetryRequest(HostRequest):
+    """Let the runs of a tree that wait for their provider try again now."""
+
+    run: str
+
+
+class WatchRequest(HostRequest):
+    """Everything about a run and its sub-agents, after position `after` of the log, until the run
+    ends. With `deltas`, also text as models write it."""
+
+    run: str
+    after: Position = 0
     deltas: bool = False
 
 
-class Send(Want):
+class SendRequest(HostRequest):
+    """Send a message to an open run; `steer` interrupts its current turn."""
+
     run: str
     text: str
     steer: bool = False
 
 
-class Cancel(Want):
-    runs: tuple[str, ...]
+class CancelRequest(HostRequest):
+    """End runs and their sub-agents; without `runs`, all open ones."""
+
+    runs: tuple[str, ...] = ()
     reason: str = ""
 
 
-class Answer(Want):
-    """An answer to the question named, or to the only one of a run and those below it."""
+class AnswerRequest(HostRequest):
+    """Answer the question named, or the only one of a run and its sub-agents: a permission with
+    `allow`, a question with `text`. `always` allows the same call in this tree from now on."""
 
     run: str
     text: str = ""
@@ -125,38 +141,44 @@ class Answer(Want):
     by: str = ""
 
 
-class Budget(Want):
+class BudgetRequest(HostRequest):
     """Raise the limits of a run, or change what happens at them; with a `question`, only as the
-    answer to that. Without any of it, only look."""
+    answer to it."""
 
     run: str
-    tokens: int = 0
-    usd: float = 0.0
-    turns: int = 0
-    calls: int = 0
-    seconds: float = 0.0
-    on_limit: Literal["", "land", "ask", "stop"] = ""
+    tokens: Amount = 0
+    usd: Money = 0.0
+    turns: Amount = 0
+    calls: Amount = 0
+    seconds: Money = 0.0
+    on_limit: OnLimitOrNone = ""
     question: str = ""
     by: str = ""
 
 
-class Questions(Want):
+class SpendingRequest(HostRequest):
+    """The limits of a run, and what is spent and held of them."""
+
+    run: str
+
+
+class QuestionsRequest(HostRequest):
     """What waits for a person, in one tree or in all."""
 
     run: str = ""
 
 
-class Explain(Want):
-    """Whether a live run may call a tool, and which rule says so."""
+class ExplainRequest(HostRequest):
+    """Whether an open run may call a tool, and which rule says so."""
 
     run: str
     tool: str
     args: str = "{}"
 
 
-class Servers(Want):
-    """How the MCP servers of a plan are; `approve` first takes what one of them offers now, or one
-    tool of it."""
+class ServersRequest(HostRequest):
+    """The MCP servers of a plan and their states; `approve` first accepts what one of them offers
+    now, or one tool of it."""
 
     plan: Plan
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -164,131 +186,114 @@ class Servers(Want):
     tool: str = ""
 
 
-class Wait(Want):
+class WaitRequest(HostRequest):
+    """Wait until all of these runs have ended, or the first of them, or the time is over."""
+
     runs: tuple[str, ...]
-    timeout_seconds: float | None = None
+    timeout_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     first: bool = False
 
 
-class Forget(Want):
+class ListRequest(HostRequest):
+    """Runs, newest first. `children` includes those that runs have started; `state` and `label`
+    are filters; `before` is the last id of the page before."""
+
+    state: str = ""
+    label: str = ""
+    children: bool = False
+    limit: PageSize = 100
+    before: str = ""
+
+
+class ShowRequest(HostRequest):
+    """One run as it stands."""
+
     run: str
 
 
-class Redeliver(Want):
+class TreeRequest(HostRequest):
+    """A run and everything below it."""
+
+    run: str
+
+
+class TranscriptRequest(HostRequest):
+    """The conversation of a run, from message `start` on."""
+
+    run: str
+    start: Position = 0
+    limit: PageSize = 100
+
+
+class OutcomeRequest(HostRequest):
+    """How a run ended; `outcome` is null while it is open."""
+
+    run: str
+
+
+class ForgetRequest(HostRequest):
+    """Delete a root run that has ended, and everything below it."""
+
+    run: str
+
+
+class ArtifactRequest(HostRequest):
+    """Bytes of an artifact: the stored full text of what was too long to be shown whole."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    offset: Position = 0
+    limit: Position | None = None
+
+
+class DefinitionsRequest(HostRequest):
+    """The agents that can be started here."""
+
+
+class ToolsRequest(HostRequest):
+    """The built-in tools."""
+
+
+class ModelsRequest(HostRequest):
+    """The providers, and whether their key is set."""
+
+
+class CostsRequest(HostRequest):
+    """What the newest root runs have cost, each with its sub-agents."""
+
+    limit: PageSize = 100
+    before: str = ""
+
+
+class DeliveriesRequest(HostRequest):
+    """Announcements and their states."""
+
+    state: Literal["", "pending", "sent", "acked", "suppressed", "dead"] = ""
+
+
+class RedeliverRequest(HostRequest):
+    """Send a dead announcement again, or give up on one."""
+
     key: str
     drop: bool = False
 
 
-class Backup(Want):
-    path: str
+class BackupRequest(HostRequest):
+    """Copy the store to a new file on the host's machine."""
+
+    path: Annotated[str, Meta(min_length=1)]
 
 
-class Compact(Want):
-    pass
+class CompactRequest(HostRequest):
+    """Give the space of deleted runs back to the disk."""
 
 
-class Status(Want):
-    pass
+class StatusRequest(HostRequest):
+    """The state of the host."""
 
 
-class Stop(Want):
-    pass
+class MetricsRequest(HostRequest):
+    """Counters for Prometheus."""
 
 
-AnyWant = (
-    Start
-    | Resume
-    | Fork
-    | Watch
-    | Send
-    | Cancel
-    | Answer
-    | Budget
-    | Questions
-    | Explain
-    | Servers
-    | Wait
-    | Forget
-    | Redeliver
-    | Backup
-    | Compact
-    | Status
-    | Stop
-)
-
-
-class Ask(Value):
-    """A numbered request."""
-
-    id: int
-    want: AnyWant
-
-
-class Trouble(Value):
-    """An error on its way back: the name of its class, its words, and the limit or kind that it
-    carries."""
-
-    kind: str
-    message: str
-    about: str = ""
-
-
-class RunStarted(Value, tag="begun", tag_field="is"):
-    """A run of the tree: sent before anything else about it."""
-
-    spec: Spec
-
-
-class Stepped(Value, tag="step", tag_field="is"):
-    """A committed event."""
-
-    seq: int
-    entry: LogEntry
-
-
-class MessageAdded(Value, tag="heard", tag_field="is"):
-    """A message of a run's conversation, by its place in it."""
-
-    run: str
-    n: int
-    message: Message
-
-
-class RunChanged(Value, tag="stood", tag_field="is"):
-    """How a run stands, told when its state has changed."""
-
-    row: Row
-
-
-class Said(Value, tag="said", tag_field="is"):
-    """Text as it comes from a model; a preview, never recorded."""
-
-    run: str
-    attempt: int
-    text: str
-
-
-Item = RunStarted | Stepped | MessageAdded | RunChanged | Said
-
-
-class Compacting(Value):
-    """How far a compaction is, in pages."""
-
-    done: int
-    total: int
-
-
-class Told(Value):
-    """From the host, about request `id`: an item, how far it is, the last word, or an error."""
-
-    id: int
-    item: Item | None = None
-    progress: Compacting | None = None
-    done: Any = None
-    is_last: bool = False
-    error: Trouble | None = None
-
-
-encode = msgspec.json.Encoder().encode
-read_ask = msgspec.json.Decoder(Ask).decode
-read_told = msgspec.json.Decoder(Told).decode
+class StopRequest(HostRequest):
+    """End the host. Open runs are kept and continue with the next host."""

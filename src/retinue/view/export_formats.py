@@ -22,7 +22,7 @@ from retinue.core.events import (
 from retinue.core.messages import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
-from retinue.host.requests import Stepped
+from retinue.host.tree_items import Stepped
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words

@@ -15,7 +15,7 @@ from retinue.core.messages import Assistant, Message, Result
 from retinue.core.spec import Spec
 from retinue.core.state import Ended
 from retinue.core.values import Usage, Value
-from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
+from retinue.host.tree_items import MessageAdded, RunChanged, RunStarted, Said, Stepped, TreeItem
 from retinue.outcomes import state_word
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
@@ -61,7 +61,7 @@ class StreamJsonWriter:
         self._seq = self._at = self._api_ms = 0
         self.denials: list[dict[str, Any]] = []
 
-    def tell(self, item: Item) -> Iterator[dict[str, Any]]:
+    def tell(self, item: TreeItem) -> Iterator[dict[str, Any]]:
         """The lines that one item gives."""
         match item:
             case RunStarted(spec=spec):
@@ -299,7 +299,9 @@ class StreamJsonWriter:
         }
 
 
-def lines(head: StreamHeader, items: Iterable[Item], final: TreeRecord) -> Iterator[dict[str, Any]]:
+def lines(
+    head: StreamHeader, items: Iterable[TreeItem], final: TreeRecord
+) -> Iterator[dict[str, Any]]:
     """All lines of a tree, the result last."""
     teller = StreamJsonWriter(head)
     for item in items:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from retinue.host import requests as wire
+from retinue.host.tree_items import RunChanged, RunStarted, Said, Stepped, TreeItem
 from retinue.steps import TreeRecord
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 
 
-def feed(view: TreeView, item: wire.Item, now: int, transcripts: Transcripts | None = None) -> None:
+def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | None = None) -> None:
     """One item. Texts are kept only where somebody may read them."""
-    if isinstance(item, wire.RunStarted):
+    if isinstance(item, RunStarted):
         view.take(item.spec)
-    elif isinstance(item, wire.Stepped):
+    elif isinstance(item, Stepped):
         view.take(item.entry)
-    elif isinstance(item, wire.RunChanged):
+    elif isinstance(item, RunChanged):
         view.take(item.row.run)
-    elif isinstance(item, wire.Said):
+    elif isinstance(item, Said):
         view.hear(item.run, item.attempt, item.text, now)
         if transcripts is not None:
             transcripts.preview(item.run, item.attempt, item.text)

@@ -17,7 +17,7 @@ from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal import typed_answer as typed
 from retinue.errors import Refused
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import RunListing
 from retinue.view import format as words
 from retinue.view.format import json_line
@@ -67,11 +67,13 @@ def command(
     with line_to(door) as client:
         asked = [
             q
-            for q in client.ask(wire.Questions(run=top))["questions"]
+            for q in client.ask(requests.QuestionsRequest(run=top))["questions"]
             if q["id"].startswith(question)
         ]
         first = _meant(asked, top, question)
-        want = wire.Answer(run=top, text=text, question=first["id"], allow=not deny, always=always)
+        want = requests.AnswerRequest(
+            run=top, text=text, question=first["id"], allow=not deny, always=always
+        )
         if first["kind"] != "question":
             want = _decision(want, first, answer, deny=deny)
             if want.allow and not question and not _confirmed(first):
@@ -127,8 +129,8 @@ def _show(q: dict[str, Any]) -> None:
 
 
 def _decision(
-    want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool
-) -> wire.Answer:
+    want: requests.AnswerRequest, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool
+) -> requests.AnswerRequest:
     """What the words mean when a call waits for a permission. Words that are neither yes nor no are
     never a yes."""
     head, rest = (answer[0].lower().rstrip(",.:"), " ".join(answer[1:])) if answer else ("", "")
@@ -158,7 +160,7 @@ def _list(door: CommandContext, as_json: bool) -> int:
             door.say("nobody asks anything")
             return exits.OK
     with line_to(door) as client:
-        asked = client.ask(wire.Questions())["questions"]
+        asked = client.ask(requests.QuestionsRequest())["questions"]
     for q in asked:
         if as_json:
             out(json_line(q))

@@ -10,7 +10,7 @@ from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.config.user_folders import note_store
 from retinue.errors import NotFound
-from retinue.host import requests as wire
+from retinue.host import requests
 
 
 @click.command("backup")
@@ -23,7 +23,7 @@ def command(door: CommandContext, file: str) -> None:
     if not door.places.exists:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to copy.")
     with line_to(door) as client:
-        client.ask(wire.Backup(path=os.path.abspath(file)))
+        client.ask(requests.BackupRequest(path=os.path.abspath(file)))
     note_store(
         door.environ, os.path.realpath(file)
     )  # what runs have said is in it, wherever it lies

@@ -13,7 +13,7 @@ from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import Row
@@ -74,13 +74,15 @@ def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, 
         line = shelf.resolve(run)
     if then == "end":
         with line_to(door) as client:
-            states = client.ask(wire.Cancel(runs=(line.id,), reason=raising.ENDED))["states"]
+            states = client.ask(requests.CancelRequest(runs=(line.id,), reason=raising.ENDED))[
+                "states"
+            ]
         door.say(f"{line.name} {states[line.id]}")
         return exits.OK
     if then or any(more.values()):
         with line_to(door) as client:
             fields: dict[str, Any] = {"on_limit": then or "", **more}
-            done = client.ask(wire.Budget(run=line.id, **fields))["spending"]
+            done = client.ask(requests.BudgetRequest(run=line.id, **fields))["spending"]
         _told(door, line, done, then, more)
         if as_json:
             out(json_line(done))

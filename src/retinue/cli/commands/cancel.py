@@ -8,7 +8,7 @@ from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, note, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.view import format as words
 
@@ -31,9 +31,9 @@ def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reaso
         door.say("nothing is open")
         return exits.OK
     with line_to(door) as client:
-        states = client.ask(wire.Cancel(runs=tuple(line.id for line in lines), reason=reason))[
-            "states"
-        ]
+        states = client.ask(
+            requests.CancelRequest(runs=tuple(line.id for line in lines), reason=reason)
+        )["states"]
     code = exits.OK
     for line in lines:
         state = states.get(line.id, "")

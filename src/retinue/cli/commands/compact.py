@@ -13,8 +13,8 @@ import msgspec
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.errors import NotFound
-from retinue.host import requests as wire
-from retinue.host.client import connect
+from retinue.host import requests
+from retinue.host.client import connect_to_host
 from retinue.host.compaction import Compacted, compact_file
 from retinue.host.keys import carried
 
@@ -32,7 +32,7 @@ def command(door: CommandContext, as_json: bool) -> int:
     anew, which is only done when no host runs."""
     if not door.places.exists:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
-    client = connect(door.places, carried(door.configure()))
+    client = connect_to_host(door.places, carried(door.configure()))
     if client is None:
         done = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
     else:
@@ -56,15 +56,15 @@ def command(door: CommandContext, as_json: bool) -> int:
 
 
 def _by_host(client: HostClient, is_quiet: bool) -> Compacted:
-    from retinue.host.client import as_error
+    from retinue.host.problem_documents import error_of
 
-    number = client.begin(wire.Compact())
+    number = client.begin(requests.CompactRequest())
     while True:
-        told = client.told()
+        told = client.next_news()
         if told.id not in (number, 0):
             continue
         if told.error is not None:
-            raise as_error(told.error)
+            raise error_of(told.error)
         if told.progress is not None and not is_quiet:
             _show(told.progress.done, told.progress.total)
         if told.is_last:

@@ -10,7 +10,7 @@ from retinue.cli.foreground_run import line_to
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.record import RecordReader
 from retinue.view.format import json_line
 
@@ -88,7 +88,7 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
         return
     with line_to(door) as client:
         for key in chosen:
-            client.ask(wire.Redeliver(key=key, drop=drop))
+            client.ask(requests.RedeliverRequest(key=key, drop=drop))
             note(f"{'dropped' if drop else 'sent again'}: {key[:12]}")
 
 

@@ -11,7 +11,7 @@ from retinue.cli import run_arguments as asking
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import RunListing
 from retinue.view import format as words
 
@@ -53,8 +53,8 @@ def command(
         head=head_of((), (), ""),
     )
     with line_to(door) as client:
-        terms = wire.RunTerms(label=name, questions="ask" if wish.can_answer else "")
-        id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=terms))["run"]
+        terms = requests.RunTerms(label=name, questions="ask" if wish.can_answer else "")
+        id = client.ask(requests.ForkRequest(run=line.id, task=text, at=at, terms=terms))["run"]
         door.say(f"run {words.short_id(id)} forks from {line.short}")
         if bg:
             out(words.short_id(id))

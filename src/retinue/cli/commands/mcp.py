@@ -12,7 +12,7 @@ from retinue.cli.foreground_run import line_to
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import project_config as settings
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import Plan
 from retinue.view.format import json_line
@@ -117,6 +117,6 @@ def _ask(
     plan = Plan(servers=servers, root=door.places.root)
     with line_to(door) as client:
         told: list[dict[str, Any]] = client.ask(
-            wire.Servers(plan=plan, env=env, approve=approve, tool=tool)
+            requests.ServersRequest(plan=plan, env=env, approve=approve, tool=tool)
         )["mcp"]
     return [*told, *found.left_out]

@@ -10,9 +10,9 @@ from retinue.cli.commands.logs import tell
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
+from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
 from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view.format import json_line
@@ -42,7 +42,7 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
         final = book.tree(id)
         teller, last = StreamJsonWriter(StreamHeader()), 0
         for item in book.history(final):
-            if isinstance(item, wire.Stepped):
+            if isinstance(item, Stepped):
                 if speed > 0 and last:
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
                 last = item.entry.at
@@ -50,10 +50,10 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
             if output_format == "stream-json":
                 for line in told:
                     out(json_line(line))
-            elif isinstance(item, wire.MessageAdded):
+            elif isinstance(item, MessageAdded):
                 for text in tell(item.n + 1, item.message, False):
                     out(text)
-            elif isinstance(item, wire.RunChanged):
+            elif isinstance(item, RunChanged):
                 out(describe(item.row))
         if output_format == "stream-json":
             out(json_line(teller.result(final)))

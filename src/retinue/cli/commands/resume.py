@@ -11,7 +11,7 @@ from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
 from retinue.errors import Refused
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
@@ -58,9 +58,9 @@ def command(
         if from_failed and not is_open:
             text = _retry(door, client, line, text)
         if is_open and text:
-            client.ask(wire.Send(run=line.id, text=text))
-        terms = wire.RunTerms(questions="ask" if wish.can_answer else "")
-        id = client.ask(wire.Resume(run=line.id, task=text, terms=terms))["run"]
+            client.ask(requests.SendRequest(run=line.id, text=text))
+        terms = requests.RunTerms(questions="ask" if wish.can_answer else "")
+        id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
         door.say(
             f"run {words.short_id(id)} goes on"
             + (f" from {line.short}" if id != line.id else " where it was")
@@ -85,12 +85,14 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
         r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed
     }
     again = {
-        id: client.ask(wire.Resume(run=id, task="Your last attempt failed. Try again."))["run"]
+        id: client.ask(requests.ResumeRequest(run=id, task="Your last attempt failed. Try again."))[
+            "run"
+        ]
         for id in labels
     }
     for id, label in labels.items():
         door.say(f"retrying {label} as {words.short_id(again[id])}")
-    client.ask(wire.Wait(runs=tuple(again.values())))
+    client.ask(requests.WaitRequest(runs=tuple(again.values())))
     reports = []
     with RecordReader(door.places) as book:
         for id, label in labels.items():

@@ -11,7 +11,7 @@ from retinue.cli.context import CommandContext, Duration, common, note, pass_doo
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.errors import NotFound, Refused
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import RunListing
 from retinue.view import format as words
 
@@ -55,7 +55,7 @@ def command(
     with line_to(door) as client:
         for line in lines:
             try:
-                client.ask(wire.Forget(run=line.id))
+                client.ask(requests.ForgetRequest(run=line.id))
                 note(f"deleted {line.name}")
             except NotFound:  # it shared the conversation of one that was deleted before it
                 note(f"deleted {line.name}, with its conversation")

@@ -13,8 +13,7 @@ from retinue.cli import run_arguments as asking
 from retinue.cli.context import CommandContext, Duration, common, option, out, pass_door
 from retinue.cli.foreground_run import SEVERITIES, RunDisplay, carry_out, head_of, line_to, start
 from retinue.errors import ConfigError
-from retinue.host import answer_file
-from retinue.host import requests as wire
+from retinue.host import answer_file, requests
 from retinue.host.planner import PlannedRun, make_plan
 from retinue.host.run_setup import RunSetup, permission_mode
 from retinue.view import format as words
@@ -299,7 +298,7 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
     return modes[0] if modes else ""
 
 
-def _terms(door: CommandContext, setup: RunSetup, wish: RunDisplay) -> wire.RunTerms:
+def _terms(door: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.RunTerms:
     waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
     return setup.terms(door.places.cwd, "ask" if wish.can_answer or waits else "deny")
 
@@ -317,9 +316,9 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
     text = asking.prompt(flags["prompt"])
     terms = _terms(door, setup, wish)
     wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
-    want: wire.AnyWant = wire.Resume(run=line.id, task=text, terms=terms)
+    want: requests.HostRequest = requests.ResumeRequest(run=line.id, task=text, terms=terms)
     if flags["fork_session"]:
-        want = wire.Fork(run=line.id, task=text, terms=terms)
+        want = requests.ForkRequest(run=line.id, task=text, terms=terms)
     with line_to(door, wish) as client:
         run = client.ask(want)["run"]
         how = "forked from" if flags["fork_session"] else "goes on from"
@@ -342,14 +341,14 @@ def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
 
 
 def _converse(
-    door: CommandContext, planned: PlannedRun, terms: wire.RunTerms, wish: RunDisplay
+    door: CommandContext, planned: PlannedRun, terms: requests.RunTerms, wish: RunDisplay
 ) -> int:
     """One prompt after the other from stdin, each going on where the last one ended."""
     code, run = exits.OK, ""
     with line_to(door, wish) as client:
         for text in asking.stream_prompts():
             if run:
-                run = client.ask(wire.Resume(run=run, task=text, terms=terms))["run"]
+                run = client.ask(requests.ResumeRequest(run=run, task=text, terms=terms))["run"]
             else:
                 run = start(door, client, planned, text, terms, wish)
             code = carry_out(door, client, run, wish)

@@ -8,7 +8,7 @@ from retinue.cli import run_arguments as asking
 from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import RunListing
 
 
@@ -26,7 +26,7 @@ def command(door: CommandContext, run: str, message: tuple[str, ...], steer: boo
         line = shelf.resolve(run)
     text = asking.prompt(message)
     with line_to(door) as client:
-        client.ask(wire.Send(run=line.id, text=text, steer=steer))
+        client.ask(requests.SendRequest(run=line.id, text=text, steer=steer))
     door.say(
         f"sent to {line.name}; it is on record, and read at its {'new' if steer else 'next'} turn"
     )

@@ -13,8 +13,8 @@ from retinue import errors
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, note, pass_door
 from retinue.host import project_paths as places
-from retinue.host import requests as wire
-from retinue.host.client import connect
+from retinue.host import requests
+from retinue.host.client import connect_to_host
 from retinue.host.listing import is_attended
 
 WAIT_SECONDS = 15.0
@@ -37,20 +37,23 @@ def command(door: CommandContext, everything: bool) -> int:
     n = 0
     for target in targets:
         try:
-            client = connect(target, {})
+            client = connect_to_host(target, {})
             if client is None:
                 continue
             with client:
                 client.hurry(WAIT_SECONDS)
-                status = client.ask(wire.Status())
-                client.ask(wire.Stop())
+                status = client.ask(requests.StatusRequest())
+                client.ask(requests.StopRequest())
             pid, n_open = status["pid"], status["open"]
         except errors.HostSilent as error:
-            _kill(error.pid)
+            _end(error.pid, signal.SIGKILL)
             note(
                 f"retinue: host {error.pid} did not answer and was killed; what is on record is "
                 "kept"
             )
+            pid, n_open = error.pid, 0
+        except errors.HostOutdated as error:
+            _end(error.pid, signal.SIGTERM)
             pid, n_open = error.pid, 0
         if not _gone(target):
             note(f"retinue: the host {pid} is still closing; its runs are on record")
@@ -62,12 +65,12 @@ def command(door: CommandContext, everything: bool) -> int:
     return exits.OK
 
 
-def _kill(pid: int) -> None:
+def _end(pid: int, number: signal.Signals) -> None:
     """By its own number, which the system told of the other end of the line; what it runs ends with
     it."""
     if pid > 1 and pid != os.getpid():
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def _own(door: CommandContext, target: places.ProjectPaths) -> places.ProjectPaths:

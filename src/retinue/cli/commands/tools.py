@@ -42,7 +42,7 @@ def command(
 
 def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
     from retinue.cli.foreground_run import line_to
-    from retinue.host import requests as wire
+    from retinue.host import requests
     from retinue.host.listing import RunListing
     from retinue.host.run_setup import tool_names
 
@@ -60,7 +60,7 @@ def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
         )
     (name, *_) = tool_names(tool)
     with line_to(door) as client:
-        return str(client.ask(wire.Explain(run=line.id, tool=name, args=args))["text"])
+        return str(client.ask(requests.ExplainRequest(run=line.id, tool=name, args=args))["text"])
 
 
 def _list(name: str, as_json: bool) -> None:

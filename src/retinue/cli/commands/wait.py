@@ -10,7 +10,7 @@ from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, Duration, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.host.listing import RunListing
 from retinue.view import format as words
 from retinue.view.format import json_line
@@ -35,7 +35,7 @@ def command(
     states = {line.id: line.state for line in lines}
     if any(state not in words.ENDS for state in states.values()):
         with line_to(door) as client:
-            want = wire.Wait(runs=tuple(states), timeout_seconds=timeout, first=first)
+            want = requests.WaitRequest(runs=tuple(states), timeout_seconds=timeout, first=first)
             states = client.ask(want)["states"]
     if as_json:
         out(json_line(states))

@@ -22,7 +22,7 @@ EXTRAS = {
     "json5": (("pyjson5",), "configuration files in JSON5"),
     "schema": (("jsonschema",), "outputs that are described by a JSON schema"),
 }
-LIBRARIES = ("apsw", "click", "msgspec", "PyYAML", "rich")
+LIBRARIES = ("apsw", "click", "msgspec", "PyYAML", "rich", "starlette", "uvicorn")
 SQLITE = (3, 51, 3)
 """The first with the fix for the reset of the log (docs/decisions/0003)."""
 LANDLOCK_CREATE_RULESET = 444

@@ -145,14 +145,14 @@ def host(door: CommandContext) -> Iterator[Finding]:
 
 
 def _greet(door: CommandContext) -> str:
-    from retinue.host import requests as wire
-    from retinue.host.client import connect
+    from retinue.host import requests
+    from retinue.host.client import connect_to_host
 
-    client = connect(door.places, {})
+    client = connect_to_host(door.places, {})
     if client is None:
         return ""
     with client:
-        told = client.ask(wire.Status())
+        told = client.ask(requests.StatusRequest())
     return f"process {told['pid']} holds the store, {told['open']} open runs"
 
 

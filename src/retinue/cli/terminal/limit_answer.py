@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from retinue.cli.terminal.decision import DecisionChoice
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view.budget_table import amount_text, exact
@@ -38,14 +38,14 @@ def choices(q: dict[str, Any]) -> tuple[DecisionChoice, ...]:
     )
 
 
-def answer(q: dict[str, Any], key: str) -> wire.AnyWant:
+def answer(q: dict[str, Any], key: str) -> requests.HostRequest:
     """The request behind a choice; `t` has a text first (`added`)."""
     if key == "e":
-        return wire.Cancel(runs=(q["run"],), reason=ENDED)
-    return wire.Answer(run=q["run"], question=q["id"], allow=key == "y")
+        return requests.CancelRequest(runs=(q["run"],), reason=ENDED)
+    return requests.AnswerRequest(run=q["run"], question=q["id"], allow=key == "y")
 
 
-def added(q: dict[str, Any], text: str) -> wire.Budget | None:
+def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
     """`2`, `$0.50` or `5,000` of what is short; None for what is no amount above zero."""
     word = text.strip().lstrip("$").replace(",", "").replace("_", "")
     try:
@@ -55,10 +55,10 @@ def added(q: dict[str, Any], text: str) -> wire.Budget | None:
     if not math.isfinite(much) or much <= 0 or (q["limit"] != "usd" and much != int(much)):
         return None
     fields: dict[str, Any] = {q["limit"]: much if q["limit"] == "usd" else int(much)}
-    return wire.Budget(run=q["run"], question=q["id"], **fields)
+    return requests.BudgetRequest(run=q["run"], question=q["id"], **fields)
 
 
-def said(q: dict[str, Any], text: str) -> wire.AnyWant | None:
+def said(q: dict[str, Any], text: str) -> requests.HostRequest | None:
     """A line that somebody typed: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
     for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):

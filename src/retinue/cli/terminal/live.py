@@ -25,7 +25,7 @@ from retinue.cli.terminal.screen import Focus, Screen, fits, wrap
 from retinue.cli.terminal.terminal_style import TerminalStyle, manners, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
@@ -230,7 +230,9 @@ class LiveView:
         def go(key: str) -> None:
             if key == "y" and node.state not in OVER:
                 self._focus.cancelled.add(id)
-                self._watching.client.begin(wire.Cancel(runs=(id,), reason="a person pressed x"))
+                self._watching.client.begin(
+                    requests.CancelRequest(runs=(id,), reason="a person pressed x")
+                )
 
         self._decide(
             Decision(f"cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "cancels"), go)
@@ -245,7 +247,7 @@ class LiveView:
 
         def go(key: str) -> None:
             if key == "y":
-                self._watching.client.begin(wire.Resume(run=id, task=AGAIN))
+                self._watching.client.begin(requests.ResumeRequest(run=id, task=AGAIN))
                 self._note(f"{self._label(id)} is tried again as a run of its own: retinue ps")
 
         title = f"try {self._label(id)} again, as a run of its own?"
@@ -277,7 +279,9 @@ class LiveView:
         if not self._can_answer:
             self._note("questions are not answered from here: retinue approve")
             return
-        self._watching.ask(wire.Questions(run=id), lambda done: self._asked(id, done["questions"]))
+        self._watching.ask(
+            requests.QuestionsRequest(run=id), lambda done: self._asked(id, done["questions"])
+        )
 
     def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
         """Open the oldest question of a run; by now somebody else may have answered it."""

@@ -13,7 +13,8 @@ from retinue.cli.terminal.terminal_style import is_reader, manners
 from retinue.cli.terminal.typed_answer import is_pasted, put
 from retinue.cli.terminal.watched_run import Notice, WatchedRun
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
+from retinue.host import requests
+from retinue.host.tree_items import RunChanged, Stepped
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
@@ -62,11 +63,11 @@ class PlainView:
                     self._hear()
             else:
                 feed(self._view, thing, now_ms())
-                if isinstance(thing, wire.RunChanged):
+                if isinstance(thing, RunChanged):
                     self._tell(thing.row.spec.id)
                     if (about := self._view.nodes[thing.row.spec.id].asks_at) in self._view.nodes:
                         self._tell(about)
-                elif isinstance(thing, wire.Stepped) and thing.entry.run in self._view.nodes:
+                elif isinstance(thing, Stepped) and thing.entry.run in self._view.nodes:
                     self._tell(thing.entry.run)
 
     def _tell_fan_outs(self, settled_ms: int) -> None:
@@ -90,7 +91,8 @@ class PlainView:
         ):
             self._is_asking = True
             self._watching.ask(
-                wire.Questions(run=self._watching.run), lambda done: self._ask(done["questions"])
+                requests.QuestionsRequest(run=self._watching.run),
+                lambda done: self._ask(done["questions"]),
             )
 
     def text(self, row: RunRow) -> str:

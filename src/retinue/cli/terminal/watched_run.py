@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 
 from retinue.cli import exit_codes as exits
-from retinue.host import requests as wire
-from retinue.host.client import HostClient, as_error
+from retinue.host import requests
+from retinue.host.client import HostClient
+from retinue.host.problem_documents import error_of
+from retinue.host.tree_items import RunChanged, RunStarted, Stepped, TreeItem
 from retinue.steps import Row, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -83,7 +85,7 @@ def _nothing(number: int, frame: FrameType | None) -> None:
     """The wake-up file tells."""
 
 
-Thing = wire.Item | TreeRecord | Notice
+Thing = TreeItem | TreeRecord | Notice
 
 
 @dataclass
@@ -101,7 +103,7 @@ class WatchedRun:
     waits: bool = True
     final: TreeRecord | None = None
     presses: list[int] = field(default_factory=list)
-    listen: Callable[[wire.Item], object] | None = None
+    listen: Callable[[TreeItem], object] | None = None
     _replies: dict[int, Callable[[Any], None]] = field(default_factory=dict)
     _number: int = 0
     _looking: int = 0
@@ -117,10 +119,10 @@ class WatchedRun:
         The `TreeRecord` is last; after it this must not be called again."""
         if not self._number:
             self._number = self.client.begin(
-                wire.Watch(run=self.run, after=self.after, deltas=self.deltas)
+                requests.WatchRequest(run=self.run, after=self.after, deltas=self.deltas)
             )
         while True:
-            if not self.client.has_line():
+            if not self.client.has_news():
                 self._leave_parked()
                 files: list[Any] = [
                     self.client,
@@ -137,7 +139,7 @@ class WatchedRun:
                     continue
                 if self.client not in ready:
                     return None
-            told = self.client.told()
+            told = self.client.next_news()
             if self._looking and told.id == self._looking and told.error is None:
                 self._looking = 0
                 if (trouble := told.done.get("trouble", "")) != self._trouble:
@@ -146,9 +148,9 @@ class WatchedRun:
                 continue
             if told.error is not None:
                 if told.id in (self._number, 0):
-                    raise as_error(told.error)
+                    raise error_of(told.error)
                 self._replies.pop(told.id, None)
-                return Notice(told.error.message)
+                return Notice(told.error.detail)
             if told.id in self._replies:
                 self._replies.pop(told.id)(told.done)
                 return None
@@ -161,14 +163,14 @@ class WatchedRun:
                 self._note(told.item)
                 return told.item
 
-    def _note(self, item: wire.Item) -> None:
+    def _note(self, item: TreeItem) -> None:
         if self.listen is not None:
             self.listen(item)
-        if isinstance(item, wire.Stepped):
+        if isinstance(item, Stepped):
             self.after = item.seq
-        if isinstance(item, wire.RunStarted):
+        if isinstance(item, RunStarted):
             self._begun.add(item.spec.id)
-        if isinstance(item, wire.RunChanged):
+        if isinstance(item, RunChanged):
             self._rows[item.row.spec.id] = item.row
             self._is_news = True
 
@@ -195,7 +197,7 @@ class WatchedRun:
 
     def _look(self) -> None:
         if not self._looking:
-            self._looking = self.client.begin(wire.Status())
+            self._looking = self.client.begin(requests.StatusRequest())
 
     def _signalled(self) -> Thing | None:
         notice: Notice | None = None
@@ -212,17 +214,17 @@ class WatchedRun:
 
     def cancel(self, reason: str = "") -> None:
         """Ask for the end of the run; it is told as everything else is."""
-        self.client.begin(wire.Cancel(runs=(self.run,), reason=reason))
+        self.client.begin(requests.CancelRequest(runs=(self.run,), reason=reason))
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
-        self.client.begin(wire.Send(run=run, text=text, steer=steer))
+        self.client.begin(requests.SendRequest(run=run, text=text, steer=steer))
 
-    def ask(self, want: wire.AnyWant, then: Callable[[Any], None]) -> None:
+    def ask(self, want: requests.HostRequest, then: Callable[[Any], None]) -> None:
         """Ask the host for something, and go on with what it says while the run is watched."""
         self._replies[self.client.begin(want)] = then
 
     def answer(self, run: str, **fields: Any) -> None:
-        self.client.begin(wire.Answer(run=run, **fields))
+        self.client.begin(requests.AnswerRequest(run=run, **fields))
 
     @property
     def code(self) -> int | None:

@@ -18,9 +18,10 @@ from retinue.cli.terminal.prompt import MessagePrompt
 from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
-from retinue.host import requests as wire
-from retinue.host.client import HostClient, reach
+from retinue.host import requests
+from retinue.host.client import HostClient
 from retinue.host.keys import carried
+from retinue.host.launch import reach
 from retinue.host.listing import RunListing
 from retinue.host.planner import PlannedRun
 from retinue.host.record import RecordReader
@@ -53,7 +54,7 @@ class ChatLoop:
         self,
         door: CommandContext,
         plan: Callable[[], PlannedRun],
-        terms: wire.RunTerms,
+        terms: requests.RunTerms,
         run: str = "",
         *,
         can_answer: bool = False,
@@ -135,7 +136,7 @@ class ChatLoop:
             pass
         elif self.run:
             self.run = self.client.ask(
-                wire.Resume(run=self.run, task=text, terms=self._terms_for(text))
+                requests.ResumeRequest(run=self.run, task=text, terms=self._terms_for(text))
             )["run"]
         else:
             self.run = start(
@@ -162,7 +163,7 @@ class ChatLoop:
         self._is_open = False
         self._tell(final, watching.code)
 
-    def _terms_for(self, text: str) -> wire.RunTerms:
+    def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
         on."""
         for family in self._families:
@@ -200,7 +201,7 @@ class ChatLoop:
     def _send(self, text: str) -> bool:
         """A message to the run that was left; False when it has ended meanwhile."""
         try:
-            self.client.ask(wire.Send(run=self.run, text=text))
+            self.client.ask(requests.SendRequest(run=self.run, text=text))
         except HostGone:
             raise
         except RetinueError:
@@ -287,9 +288,9 @@ class ChatLoop:
         elif name == "/show":
             self._show(rest)
         elif name == "/cancel":
-            states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))[
-                "states"
-            ]
+            states = self.client.ask(
+                requests.CancelRequest(runs=(self._id(rest),), reason="/cancel")
+            )["states"]
             say(
                 "\n".join(
                     f"{words.short_id(id)} {words.state_text(words.shown_state(state))}"
@@ -301,7 +302,9 @@ class ChatLoop:
             if not to or not text.strip():
                 say(f"write {name} RUN TEXT")
                 return
-            self.client.ask(wire.Send(run=self._id(to), text=text.strip(), steer=name == "/steer"))
+            self.client.ask(
+                requests.SendRequest(run=self._id(to), text=text.strip(), steer=name == "/steer")
+            )
             say(f"sent to {to}")
 
     def _id(self, address: str) -> str:

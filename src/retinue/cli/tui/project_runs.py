@@ -18,8 +18,10 @@ import msgspec
 
 from retinue.cli.context import now_ms
 from retinue.errors import HostGone, RetinueError
-from retinue.host import requests as wire
-from retinue.host.client import HostClient, connect, reach
+from retinue.host import requests
+from retinue.host.client import HostClient, connect_to_host
+from retinue.host.http_exchange import HostNews
+from retinue.host.launch import reach
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.record import RecordReader
@@ -46,7 +48,7 @@ class ProjectRuns:
         self.spent_today = self.estimated_today = 0.0
         self.has_unpriced = False
         self.n_runs = 0
-        self._heard: queue.SimpleQueue[tuple[HostClient, wire.Told | None]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[tuple[HostClient, HostNews | None]] = queue.SimpleQueue()
         self._watched: dict[int, str] = {}
         self._asked: dict[int, Callable[[Any], None] | None] = {}
         self._paused: set[str] = set()
@@ -90,7 +92,7 @@ class ProjectRuns:
 
     def _connect(self) -> None:
         if self.client is None:
-            found = connect(self._places, self._env)
+            found = connect_to_host(self._places, self._env)
             if found is not None:
                 self._attend(found)
 
@@ -102,7 +104,7 @@ class ProjectRuns:
     def _hear(self, client: HostClient) -> None:
         try:
             while True:
-                self._heard.put((client, client.told()))
+                self._heard.put((client, client.next_news()))
         except (HostGone, OSError, ValueError, msgspec.MsgspecError):
             self._heard.put((client, None))
 
@@ -119,7 +121,7 @@ class ProjectRuns:
             if told.error is not None:
                 self._watched.pop(told.id, None)
                 if told.id in self._asked:
-                    self.notices.append(told.error.message)
+                    self.notices.append(told.error.detail)
             elif told.item is not None:
                 feed(self.view, told.item, now_ms(), self.said)
             if told.is_last or told.error is not None:
@@ -131,7 +133,9 @@ class ProjectRuns:
         is_open = line.ended_at is None
         if is_open and self.client is not None and line.id not in self._paused:
             if line.id not in self._watched.values():
-                self._watched[self.client.begin(wire.Watch(run=line.id, deltas=True))] = line.id
+                self._watched[
+                    self.client.begin(requests.WatchRequest(run=line.id, deltas=True))
+                ] = line.id
         elif line.id not in self._loaded:
             self._loaded.add(line.id)
             with RecordReader(self._places) as book:
@@ -179,7 +183,7 @@ class ProjectRuns:
             messages = [] if row is None else book.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
 
-    def ask(self, want: wire.AnyWant, then: Callable[[Any], None] | None = None) -> None:
+    def ask(self, want: requests.HostRequest, then: Callable[[Any], None] | None = None) -> None:
         """Ask the host for something; one is started when there is none. What it refuses becomes a
         notice."""
         try:

@@ -20,7 +20,7 @@ from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, yes_or_no
 from retinue.cli.terminal.screen import BAD, KINDS, SILENT_MS, done, style, turns
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host import requests as wire
+from retinue.host import requests
 from retinue.view import format as words
 from retinue.view import rows as view
 from retinue.view.rows import OVER
@@ -397,7 +397,7 @@ class TopApp(App[None]):
 
         def go(key: str) -> None:
             if key == "y" and node.state not in OVER:
-                self.board.ask(wire.Cancel(runs=(id,), reason="a person pressed x"))
+                self.board.ask(requests.CancelRequest(runs=(id,), reason="a person pressed x"))
 
         self._decide(Decision(title, "", yes_or_no("Cancel", "cancels"), go))
 
@@ -409,7 +409,7 @@ class TopApp(App[None]):
 
         def go(text: str | None) -> None:
             if text and text.strip():
-                self.board.ask(wire.Send(run=id, text=text.strip()))
+                self.board.ask(requests.SendRequest(run=id, text=text.strip()))
 
         self.push_screen(Say(Text(f"message to {self.board.view.row(id, 0).label}")), go)
 
@@ -420,7 +420,9 @@ class TopApp(App[None]):
         if not id:
             self.notify("nobody asks anything")
             return
-        self.board.ask(wire.Questions(run=id), lambda done: self._asked(id, done["questions"]))
+        self.board.ask(
+            requests.QuestionsRequest(run=id), lambda done: self._asked(id, done["questions"])
+        )
 
     def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
         """Open the oldest question of a run; by now somebody else may have answered it."""
@@ -440,7 +442,9 @@ class TopApp(App[None]):
                 f"{who} asks:",
                 several_lines(q["text"]),
                 (),
-                lambda text: self.board.ask(wire.Answer(run=run, question=question, text=text)),
+                lambda text: self.board.ask(
+                    requests.AnswerRequest(run=run, question=question, text=text)
+                ),
             )
 
         def decided(key: str) -> None:
@@ -448,11 +452,15 @@ class TopApp(App[None]):
                 self.push_screen(Say(Text("why not?")), deny)
             else:
                 allow, always = key in ("y", "A"), key == "A"
-                self.board.ask(wire.Answer(run=run, question=question, allow=allow, always=always))
+                self.board.ask(
+                    requests.AnswerRequest(run=run, question=question, allow=allow, always=always)
+                )
 
         def deny(text: str | None) -> None:
             if text is not None:
-                self.board.ask(wire.Answer(run=run, question=question, allow=False, text=text))
+                self.board.ask(
+                    requests.AnswerRequest(run=run, question=question, allow=False, text=text)
+                )
 
         title = f"{who} {words.short_id(run)} wants to make this call{words.asked_price(q)}:"
         return Decision(title, q["shown"], PERMISSION, decided)

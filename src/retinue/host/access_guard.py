@@ -1,0 +1,215 @@
+"""The one way in: a wrapper around the whole application that checks the name of the host, the
+origin, who asks, and how much they send. What is inside is never reached without it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from http.cookies import CookieError, SimpleCookie
+from time import perf_counter
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from retinue.host.identity import IDENTITY, Identity
+from retinue.host.keyring import COOKIE, SESSION_SECONDS, Keyring
+from retinue.host.problem_documents import MEDIA, HttpProblem, problem_of
+from retinue.host.request_limits import LimitedBody, RequestLimits, TokenBuckets, check_size
+from retinue.host.server_events import encode
+
+log = logging.getLogger("retinue.access")
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+SAFE = ("GET", "HEAD", "OPTIONS")
+CLOSING = (400, 401, 403, 408, 413, 421, 429)
+WHO = (
+    "The token of this host is missing or wrong, so nothing was done. Send it as `Authorization: "
+    "Bearer TOKEN`."
+)
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+)
+
+
+class AccessGuard:
+    """Lets requests through that name one of `hosts` and show something of the `keyring`. Requests
+    over a Unix socket are not counted."""
+
+    def __init__(
+        self,
+        app: Any,
+        keyring: Keyring,
+        *,
+        hosts: Iterable[str] = (),
+        limits: RequestLimits | None = None,
+    ) -> None:
+        self._app, self._keyring = app, keyring
+        self._limits = limits or RequestLimits()
+        self._hosts = LOOPBACK | {name.lower() for name in hosts}
+        rate, fails = self._limits.per_second, self._limits.failures_per_second
+        self._requests = TokenBuckets(rate, self._limits.burst)
+        self._failures = TokenBuckets(fails, self._limits.failures_burst)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = GuardedAnswer(scope, send)
+        try:
+            headers = _headers(scope)
+            host = self._check_host(headers)
+            _check_origin(headers, host)
+            code = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("code")
+            if code is not None and scope["method"] == "GET":
+                await self._exchange(scope, code, answer)
+                return
+            who = self._identify(scope, headers)
+            answer.who = who.name
+            self._check_rate(scope, who)
+            _check_length(headers, self._limits)
+            inner = {**scope, IDENTITY: who}
+            await self._app(inner, LimitedBody(receive, self._limits), answer.send)
+        except HttpProblem as error:
+            await answer.problem(error)
+        finally:
+            answer.log()
+
+    def _check_host(self, headers: dict[str, str]) -> str:
+        """A page of another site can have its name lead to this machine: what it asks for then
+        bears that name."""
+        host = headers.get("host", "").lower()
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if name not in self._hosts:
+            raise HttpProblem(421, f"{name or 'Nothing'} is not a name of this host.")
+        return host
+
+    def _identify(self, scope: Any, headers: dict[str, str]) -> Identity:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            found = self._keyring.of_token(token.strip())
+        else:
+            found = self._of_cookie(scope, headers)
+        if found is None:
+            self._refuse(scope)
+        assert found is not None
+        return found
+
+    def _of_cookie(self, scope: Any, headers: dict[str, str]) -> Identity | None:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return None
+        found = self._keyring.of_cookie(cookie.value) if cookie is not None else None
+        if found is not None and scope["method"] not in SAFE and "origin" not in headers:
+            raise HttpProblem(
+                403, "A request with a cookie that changes something needs an Origin."
+            )
+        return found
+
+    def _refuse(self, scope: Any) -> None:
+        client = scope.get("client")
+        wait = self._failures.take(client[0]) if client else 0.0
+        if wait:
+            raise _too_many(wait)
+        raise HttpProblem(401, WHO, {"www-authenticate": "Bearer"})
+
+    def _check_rate(self, scope: Any, who: Identity) -> None:
+        if scope.get("client") and (wait := self._requests.take(who.name)):
+            raise _too_many(wait)
+
+    async def _exchange(self, scope: Any, code: str, answer: GuardedAnswer) -> None:
+        """A code in an address becomes a cookie, and the address loses it."""
+        cookie = self._keyring.exchange(code)
+        if cookie is None:
+            self._refuse(scope)
+        query = [
+            (k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "code"
+        ]
+        path = scope.get("raw_path", b"/").decode("latin-1") or "/"
+        place = "/" + path.lstrip("/") + (f"?{urlencode(query)}" if query else "")
+        flags = "; Secure" if scope.get("scheme") == "https" else ""
+        value = (
+            f"{COOKIE}={cookie}; Path=/; Max-Age={int(SESSION_SECONDS)}; HttpOnly; "
+            f"SameSite=Strict{flags}"
+        )
+        headers = [(b"location", place.encode("latin-1")), (b"set-cookie", value.encode())]
+        await answer.whole(303, headers, b"")
+
+
+class GuardedAnswer:
+    """An answer on its way out: with the headers that all of them have, and for the access log."""
+
+    def __init__(self, scope: Any, send: Callable[[Any], Any]) -> None:
+        self._scope, self._send = scope, send
+        self._since, self._status = perf_counter(), 0
+        self.who = "-"
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            present = {name.lower() for name, _ in message.get("headers", ())}
+            more = [pair for pair in HEADERS if pair[0] not in present]
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await self._send(message)
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        length = (b"content-length", str(len(body)).encode())
+        kept = (b"cache-control", b"no-store")
+        start = {"type": "http.response.start", "status": status}
+        await self.send({**start, "headers": [*headers, length, kept]})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def problem(self, error: HttpProblem) -> None:
+        if self._status:
+            return
+        headers = [(b"content-type", MEDIA.encode())]
+        headers += [(k.encode(), v.encode()) for k, v in error.headers.items()]
+        if error.status in CLOSING:
+            headers.append((b"connection", b"close"))
+        await self.whole(error.status, headers, encode(problem_of(error)))
+
+    def log(self) -> None:
+        """Without the query and without headers: secrets may be in them."""
+        ms = (perf_counter() - self._since) * 1000
+        path = self._scope["path"].encode("ascii", "backslashreplace").decode()
+        log.info("%s %s %s %d %.0f ms", self.who, self._scope["method"], path, self._status, ms)
+
+
+def _headers(scope: Any) -> dict[str, str]:
+    """By lower-case names. What must be there once is refused when it is there twice."""
+    found: dict[str, str] = {}
+    for raw_name, value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        if name in ("host", "origin", "authorization", "content-length") and name in found:
+            raise HttpProblem(400, f"The header {name} was sent twice.")
+        text = value.decode("latin-1")
+        found[name] = f"{found[name]}; {text}" if name in found and name == "cookie" else text
+    return found
+
+
+def _check_origin(headers: dict[str, str], host: str) -> None:
+    """No page of another site gets anything: there is no CORS, and what a browser says of where a
+    request comes from must be this host."""
+    origin = headers.get("origin")
+    is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
+    if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise HttpProblem(403, "This request comes from a page of another site.")
+
+
+def _check_length(headers: dict[str, str], limits: RequestLimits) -> None:
+    length = headers.get("content-length", "0")
+    if not length.isdecimal():
+        raise HttpProblem(400, "Content-Length is not a number.")
+    check_size(int(length), limits)
+
+
+def _too_many(wait: float) -> HttpProblem:
+    seconds = max(1, round(wait))
+    return HttpProblem(
+        429, f"Too many requests. Try again in {seconds} s.", {"retry-after": str(seconds)}
+    )

@@ -1,0 +1,228 @@
+"""The one ASGI application of a host: a route for each operation. The command line reaches it over
+the host's Unix socket, `retinue serve` opens it on an address, and a program can mount it in a
+service of its own; nobody reaches it but through a `AccessGuard`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from retinue.core.state_names import ENDS
+from retinue.errors import RetinueError
+from retinue.host.host import Host
+from retinue.host.identity import IDENTITY, Identity
+from retinue.host.operations import OPERATIONS, PREFIX, Operation
+from retinue.host.problem_documents import MEDIA, HttpProblem, ProblemDocument, problem_of
+from retinue.host.requests import ShowRequest, WatchRequest
+from retinue.host.server_events import PING, ServerEvent, encode
+
+log = logging.getLogger("retinue.host")
+PING_SECONDS = 15.0
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+KEY_LIMIT = 200
+
+
+def build_app(host: Host) -> Starlette:
+    """The routes, without the guard that has to stand around them."""
+    routes = [
+        Route(PREFIX + op.path, OperationEndpoint(host, op).answer, methods=[op.method])
+        for op in OPERATIONS
+    ]
+    routes.append(Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]))
+    return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_route})
+
+
+class OperationEndpoint:
+    """Reads a request, has the host carry it out, and writes the reply or the problem."""
+
+    def __init__(self, host: Host, operation: Operation) -> None:
+        self._host, self._op = host, operation
+
+    async def answer(self, request: Request) -> Response:
+        try:
+            response = await self._answer(request)
+        except (HttpProblem, RetinueError, OSError) as error:
+            response = problem_response(error)
+        except Exception as error:
+            log.exception("request %s failed", self._op.name)
+            response = problem_response(error)
+        counted = (self._op.name, response.status_code)
+        self._host.counters[counted] = self._host.counters.get(counted, 0) + 1
+        return response
+
+    async def _answer(self, request: Request) -> Response:
+        op, who = self._op, identity_of(request)
+        who.need(op.scope, "This request")
+        value = await _read(request, op)
+        named = getattr(value, "runs", None) or [getattr(value, "run", "")]
+        await self._host.check_visible(filter(None, named), who)
+        method = getattr(self._host, op.name)
+        if op.is_stream:
+            return await self._stream(request, method(value, who), value, who)
+        if op.name == "start":
+            reply = await method(value, who, _idempotency_key(request))
+        elif op.ends_with_client:
+            reply = await _while_connected(request, method(value, who))
+        else:
+            reply = await method(value, who)
+        body = reply if isinstance(reply, bytes) else None
+        if isinstance(reply, str):
+            body = reply.encode()
+        headers = {"cache-control": "no-store"}
+        if op.status == 201:
+            headers["location"] = f"{PREFIX}/runs/{reply.run}"
+        return Response(encode(reply) if body is None else body, op.status, headers, op.media)
+
+    async def _stream(
+        self, request: Request, events: AsyncIterator[ServerEvent], value: Any, who: Identity
+    ) -> Response:
+        """A browser that comes back after the last event of a run is told to stay away (204): it
+        would ask again for ever."""
+        first: ServerEvent | None = None
+        if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
+            shown = await self._host.show(ShowRequest(run=value.run), who)
+            if shown.state in ENDS:
+                first = await anext(events)
+                if first.name == "end":
+                    return Response(status_code=204)
+        body = _bytes(events, self._host.leave, first)
+        return StreamingResponse(body, headers=STREAM_HEADERS, media_type="text/event-stream")
+
+
+async def _bytes(
+    events: AsyncIterator[ServerEvent], leave: asyncio.Event, first: ServerEvent | None
+) -> AsyncIterator[bytes]:
+    """The events of a stream as they come, with a sign of life between them, until they end or the
+    host leaves."""
+    if first is not None:
+        yield first.bytes()
+    left: asyncio.Future[Any] = asyncio.ensure_future(leave.wait())
+    coming: asyncio.Future[Any] | None = None
+    try:
+        while not leave.is_set():
+            if coming is None:
+                coming = asyncio.ensure_future(anext(events))
+            await asyncio.wait(
+                {coming, left}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if coming.done():
+                event, coming = coming.result(), None
+                yield event.bytes()
+            elif not left.done():
+                yield PING
+    except StopAsyncIteration:
+        return
+    except Exception as error:
+        if not isinstance(error, RetinueError):
+            log.exception("a stream failed")
+        yield ServerEvent("problem", problem_of(error)).bytes()
+    finally:
+        left.cancel()
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+        await events.aclose()  # type: ignore[attr-defined]
+
+
+async def _while_connected(request: Request, work: Any) -> Any:
+    """A reply that may take long is not waited for when its client has gone."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HttpProblem(408, "The client went away before there was a reply.")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def identity_of(request: Request) -> Identity:
+    """Who was let in by the guard. Without one nobody was."""
+    who = request.scope.get(IDENTITY)
+    if not isinstance(who, Identity):
+        raise HttpProblem(401, "This application is not behind its guard. Nothing was done.")
+    return who
+
+
+async def _read(request: Request, op: Operation) -> Any:
+    """The request of an operation, from the path, the query and the body."""
+    if op.method == "POST":
+        data = await _body(request)
+    else:
+        data = dict(request.query_params)
+        if op.name == "watch" and "last-event-id" in request.headers:
+            data["after"] = request.headers["last-event-id"]
+    for name in op.path_fields:
+        if name in data:
+            raise HttpProblem(422, f"{name} is part of the path. Leave it out of the request.")
+        data[name] = request.path_params[name]
+    try:
+        return msgspec.convert(data, op.request, strict=op.method == "POST")
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise HttpProblem(422, f"The host could not read this request ({error}).") from None
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in ("", "application/json"):
+        raise HttpProblem(415, "Send the request as JSON, with Content-Type: application/json.")
+    raw = await request.body()
+    if raw and not media:
+        raise HttpProblem(415, "Send the request as JSON, with Content-Type: application/json.")
+    try:
+        data = msgspec.json.decode(raw or b"{}")
+        if not isinstance(data, dict):
+            raise ValueError("it is not an object")
+        encode(data)  # a half character of UTF-16 could be decoded and never be written again
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise HttpProblem(400, f"The body is not valid JSON ({error}).") from None
+    return data
+
+
+def _idempotency_key(request: Request) -> str:
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_LIMIT:
+        raise HttpProblem(422, f"Idempotency-Key is longer than {KEY_LIMIT} characters.")
+    return key
+
+
+async def _openapi(request: Request) -> Response:
+    from retinue.host.openapi import description
+
+    try:
+        identity_of(request).need("read", "This request")
+    except HttpProblem as error:
+        return problem_response(error)
+    return Response(encode(description()), media_type="application/json")
+
+
+async def _wrong_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = f"There is nothing at {request.url.path}."
+    if error.status_code == 405:
+        text = f"{request.url.path} cannot be used with {request.method}."
+    return problem_response(HttpProblem(error.status_code, text, dict(error.headers or {})))
+
+
+def problem_response(error: BaseException) -> Response:
+    problem: ProblemDocument = problem_of(error)
+    headers = error.headers if isinstance(error, HttpProblem) else {}
+    return Response(
+        encode(problem), problem.status, {"cache-control": "no-store", **headers}, MEDIA
+    )

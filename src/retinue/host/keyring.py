@@ -1,0 +1,87 @@
+"""What lets a client in: tokens, one-time codes for browsers, and the cookies that they are
+exchanged for. Only hashes are kept, and only in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from retinue.host.identity import Identity
+
+COOKIE = "retinue_session"
+CODE_SECONDS = 300.0
+SESSION_SECONDS = 12 * 3600.0
+MOST_SESSIONS = 1_000
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True)
+class TimedGrant:
+    """Whom a code or a cookie stands for, and until when."""
+
+    identity: Identity
+    until: float
+
+
+@dataclass
+class Keyring:
+    """`tokens` are given once; codes and cookies come and go."""
+
+    tokens: Iterable[tuple[str, Identity]] = ()
+    clock: Callable[[], float] = monotonic
+    _tokens: dict[bytes, Identity] = field(default_factory=dict, init=False, repr=False)
+    _codes: dict[bytes, TimedGrant] = field(default_factory=dict, init=False, repr=False)
+    _sessions: dict[bytes, TimedGrant] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for token, identity in self.tokens:
+            self.add(token, identity)
+        self.tokens = ()
+
+    def add(self, token: str, identity: Identity) -> None:
+        self._tokens[_digest(token)] = identity
+
+    def of_token(self, token: str) -> Identity | None:
+        """Every token is compared, so that the time tells nothing of how much was right."""
+        shown, found = _digest(token), None
+        for digest, identity in self._tokens.items():
+            if hmac.compare_digest(digest, shown):
+                found = identity
+        return found
+
+    def new_code(self, identity: Identity) -> str:
+        """A code that can be exchanged once, within five minutes."""
+        self._forget_old()
+        code = secrets.token_urlsafe(32)
+        self._codes[_digest(code)] = TimedGrant(identity, self.clock() + CODE_SECONDS)
+        return code
+
+    def exchange(self, code: str) -> str | None:
+        """The value of a cookie for a code, which is worth nothing from then on."""
+        self._forget_old()
+        grant = self._codes.pop(_digest(code), None)
+        if grant is None:
+            return None
+        while len(self._sessions) >= MOST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+        cookie = secrets.token_urlsafe(32)
+        self._sessions[_digest(cookie)] = TimedGrant(grant.identity, self.clock() + SESSION_SECONDS)
+        return cookie
+
+    def of_cookie(self, cookie: str) -> Identity | None:
+        self._forget_old()
+        grant = self._sessions.get(_digest(cookie))
+        return None if grant is None else grant.identity
+
+    def _forget_old(self) -> None:
+        now = self.clock()
+        for grants in (self._codes, self._sessions):
+            for digest in [digest for digest, grant in grants.items() if grant.until < now]:
+                del grants[digest]

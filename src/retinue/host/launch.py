@@ -1,0 +1,107 @@
+"""The host of a store, found or started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from retinue import errors
+from retinue.errors import HostGone
+from retinue.host.client import GREETING_SECONDS, HostClient, connect_to_host
+from retinue.host.problem_documents import ProblemDocument, error_of
+from retinue.host.project_paths import ProjectPaths
+
+START_SECONDS = 20.0
+IDLE_SECONDS = 30.0
+KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
+"""Of the environment for models, this is no secret, and other parts of the host need it."""
+
+
+class StartReport(msgspec.Struct, frozen=True):
+    """The one line that a host writes to the command that started it."""
+
+    pid: int = 0
+    problem: ProblemDocument | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        return None if self.problem is None else error_of(self.problem)
+
+
+def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
+    """A connection to the host of a store; one is started when none answers. Whoever gets the
+    store's lock is the host, and everybody else connects to it."""
+    until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
+    why: Exception | None = None
+    while time.monotonic() < until:
+        client = connect_to_host(places, env)
+        if client is not None:
+            return client
+        found = _launch(places, env, until)
+        if found is not None and not isinstance(found, errors.StoreLocked):
+            # When the time is over before a host has said anything, what the one before it said is
+            # worth more.
+            raise why if why is not None and time.monotonic() >= until else found
+        why = found
+        if why is not None:
+            time.sleep(0.05)
+    raise why or HostGone(
+        f"The host did not respond. Stop it with `retinue stop`, or read its log: {places.log}"
+    )
+
+
+def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process that does not end with this one."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=cwd,
+        env=env,
+    )
+
+
+def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
+    """Start a host and wait until it listens, but not for ever; returns why it could not."""
+    idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
+    # Not in the project, and -P: a module there with the name of one that the host imports would be
+    # taken for it.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "retinue.host.daemon",
+        "--root",
+        places.root,
+        "--store",
+        places.store,
+    ]
+    kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
+    host = start_process(
+        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept
+    )
+    assert host.stdin is not None and host.stdout is not None
+    try:
+        host.stdin.write(msgspec.json.encode(dict(env)) + b"\n")
+        host.stdin.close()
+        is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
+        line = host.stdout.readline() if is_told else b""
+    except BrokenPipeError:
+        line = b""
+    host.stdout.close()
+    with contextlib.suppress(
+        subprocess.TimeoutExpired
+    ):  # it leaves its place to a process of its own at once
+        host.wait(timeout=GREETING_SECONDS)
+    if not line:
+        return HostGone(f"the host could not be started; its log says why: {places.log}")
+    return msgspec.json.decode(line, type=StartReport).error

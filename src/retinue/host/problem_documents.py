@@ -1,0 +1,99 @@
+"""Errors on their way to a client: problem documents (RFC 9457) with the words of the exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from retinue import errors
+from retinue.errors import RetinueError
+
+MEDIA = "application/problem+json"
+_STATUS: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Refused, 409),
+    (errors.InvalidTransition, 409),
+    (errors.ConfigError, 422),
+    (errors.StoreFull, 507),
+    (errors.StoreError, 503),
+    (errors.SandboxMissing, 503),
+    (errors.ModelError, 502),
+    (errors.HostGone, 503),
+    (RetinueError, 500),
+)
+_TITLES = {
+    400: "Bad request",
+    401: "Not signed in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timed out",
+    409: "Refused",
+    413: "Request too large",
+    415: "Unsupported media type",
+    421: "Wrong host name",
+    422: "Cannot be done as asked",
+    429: "Too many requests",
+    502: "The provider failed",
+    503: "Not available",
+    507: "No space left",
+}
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong. `detail` is a sentence for people, the same as on the command line; `kind`
+    is the class of the error, and `about` the limit or kind of failure that it names."""
+
+    type: str = "about:blank"
+    title: str = ""
+    status: int = 500
+    detail: str = ""
+    kind: str = "RetinueError"
+    about: str = ""
+
+
+class HttpProblem(Exception):
+    """An answer other than what was asked for, about the request itself."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.headers = status, headers or {}
+
+
+def problem_of(error: BaseException) -> ProblemDocument:
+    """An error for a client. Only our own are told in full: others may contain what nobody should
+    see."""
+    if isinstance(error, HttpProblem):
+        kind = {401: "NotSignedIn", 403: "NotAllowed", 404: "NotFound"}.get(
+            error.status, "ConfigError"
+        )
+        return _problem(error.status, str(error), kind)
+    if isinstance(error, RetinueError):
+        about = getattr(error, "limit", "") or getattr(error, "kind", "")
+        status = next(number for kind, number in _STATUS if isinstance(error, kind))
+        return _problem(status, str(error), type(error).__name__, about)
+    if isinstance(error, OSError):
+        text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+        return _problem(500, text, "OSError")
+    text = f"The host failed: {type(error).__name__}. Its log says more."
+    return _problem(500, text, "RetinueError")
+
+
+def _problem(status: int, detail: str, kind: str, about: str = "") -> ProblemDocument:
+    title = _TITLES.get(status, "The host failed")
+    return ProblemDocument(title=title, status=status, detail=detail, kind=kind, about=about)
+
+
+def error_of(problem: ProblemDocument) -> Exception:
+    """The exception that a problem was made from, with the same words."""
+    kind: Any = getattr(errors, problem.kind, errors.RetinueError)
+    if not (isinstance(kind, type) and issubclass(kind, RetinueError)):
+        kind = errors.RetinueError
+    error: Any = kind.__new__(kind)
+    error.args = (problem.detail,)
+    error.problem, error.fix = problem.detail, ""
+    error.limit = error.kind = problem.about
+    error.pid = 0
+    made: Exception = error
+    return made

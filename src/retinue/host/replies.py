@@ -1,0 +1,226 @@
+"""What a host replies, where the runtime has no value for it already."""
+
+from __future__ import annotations
+
+from typing import Any, dataclass_transform
+
+import msgspec
+
+from retinue.budgets import Spending
+from retinue.core.messages import Message
+from retinue.core.values import Delivery, Usage
+from retinue.open_questions import OpenQuestion
+from retinue.outcomes import Outcome
+from retinue.store.base import Summary
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class HostReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all replies. Unlike values that are stored, they are written with every field."""
+
+
+class Hello(HostReply):
+    """The host that answers."""
+
+    version: int
+    retinue: str
+    pid: int
+    store: str
+
+
+class EmptyReply(HostReply):
+    """It is done, and there is nothing to say about it."""
+
+
+class RunCreated(HostReply):
+    """The id of a new run, or of one that continues."""
+
+    run: str
+
+
+class StartReply(HostReply):
+    """A new run, the tools that it has, its permission mode, and the states of its MCP servers."""
+
+    run: str
+    tools: tuple[str, ...] = ()
+    mode: str = ""
+    mcp: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class RunPage(HostReply):
+    """A page of runs; `next` is `before` of the page after it, "" on the last."""
+
+    runs: tuple[Summary, ...]
+    next: str = ""
+
+
+class RunDetail(HostReply):
+    """One run. Times are milliseconds since 1970; `usage` is its own, without its sub-agents."""
+
+    id: str
+    root: str
+    parent: str
+    label: str
+    agent: str
+    task: str
+    model: str
+    state: str
+    turn: int
+    messages: int
+    usage: Usage
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+class Transcript(HostReply):
+    """Messages `start` to `start + len(messages)` of a conversation of `length` messages."""
+
+    run: str
+    start: int
+    length: int
+    messages: tuple[Message, ...]
+
+
+class OutcomeReply(HostReply):
+    """How a run ended; null while it is open."""
+
+    run: str
+    state: str
+    outcome: Outcome | None
+
+
+class StatesReply(HostReply):
+    """The states of runs by their ids; null for one that is still open when the time is over."""
+
+    states: dict[str, str | None]
+
+
+class QuestionList(HostReply):
+    """What waits for a person."""
+
+    questions: tuple[OpenQuestion, ...]
+
+
+class AnswerReply(HostReply):
+    """The question that was answered, and the run that had asked it."""
+
+    run: str
+    question: str
+
+
+class SpendingReply(HostReply):
+    """The budget of a run at this moment."""
+
+    spending: Spending
+
+
+class Explanation(HostReply):
+    """A text for people."""
+
+    text: str
+
+
+class ServerList(HostReply):
+    """MCP servers and their states."""
+
+    mcp: tuple[dict[str, Any], ...]
+
+
+class AgentInfo(HostReply):
+    """An agent: where it was found, and what it says of itself. `model` and `tools` are null when
+    it has those of the run that starts it."""
+
+    name: str
+    description: str = ""
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    scope: str = ""
+    path: str = ""
+
+
+class AgentList(HostReply):
+    """The agents that can be started."""
+
+    agents: tuple[AgentInfo, ...]
+
+
+class ToolInfo(HostReply):
+    """A built-in tool: its JSON schema, what it can do to the world, and whether an interrupted
+    call is repeated after a crash."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    risk: str
+    restart: str
+
+
+class BuiltinToolList(HostReply):
+    """The built-in tools."""
+
+    tools: tuple[ToolInfo, ...]
+
+
+class ProviderInfo(HostReply):
+    """A provider: `ready` when its key is set or it needs none; `default` is the model that is used
+    when only the key is there."""
+
+    provider: str
+    ready: bool
+    keys: tuple[str, ...]
+    default: str
+
+
+class ModelList(HostReply):
+    """The providers."""
+
+    providers: tuple[ProviderInfo, ...]
+
+
+class RunCost(HostReply):
+    """What one root run and its sub-agents have cost."""
+
+    run: str
+    label: str
+    model: str
+    created_at: int
+    tokens: int
+    usd: float
+    turns: int
+    calls: int
+
+
+class CostReport(HostReply):
+    """The costs of a page of runs, and their sum."""
+
+    runs: tuple[RunCost, ...]
+    tokens: int
+    usd: float
+    next: str = ""
+
+
+class DeliveryList(HostReply):
+    """Announcements."""
+
+    deliveries: tuple[Delivery, ...]
+
+
+class HostStatus(HostReply):
+    """`open` runs; `dormant` ones whose agent the host cannot build; `trouble`: why nothing moves,
+    when nothing moves."""
+
+    pid: int
+    retinue: str
+    store: str
+    open: int
+    dormant: tuple[str, ...]
+    trouble: str
+
+
+class CompactionProgress(HostReply):
+    """How far a compaction is, in pages."""
+
+    done: int
+    total: int

@@ -1,0 +1,85 @@
+"""What a user sets for one run, as the options that the runtime takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from retinue.agent import Agent
+from retinue.core.capabilities import narrow
+from retinue.core.values import Budget, Capabilities
+from retinue.host.requests import RunTerms
+from retinue.store.base import Row
+
+RAISED = ("tokens", "usd", "turns", "calls", "seconds")
+
+
+def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> dict[str, Any]:
+    """The options of a new run. What an agent's file allows itself binds as well: the stricter of
+    the two holds, and of its budget whatever the user has not set otherwise."""
+    own = agent.budget if agent is not None else Budget()
+    out: dict[str, Any] = {"label": terms.label or label}
+    if terms.cwd:
+        out["cwd"] = terms.cwd
+    if terms.budget != Budget():
+        amounts = {
+            name: value for name in RAISED if (value := getattr(terms.budget, name)) is not None
+        }
+        out["budget"] = replace(own, **amounts)
+    if terms.on_limit:
+        out["budget"] = replace(out.get("budget") or own, on_limit=terms.on_limit)
+    if terms.timeout_seconds is not None:
+        out["timeout_seconds"] = terms.timeout_seconds
+    if terms.max_turns is not None:
+        out["max_turns"] = terms.max_turns
+    if terms.questions:
+        out["questions"] = terms.questions
+    if terms.families:
+        out["families"] = dict(terms.families)
+    access = narrow(_own_access(agent), _access(terms, Capabilities()))
+    if access != Capabilities():
+        out["access"] = access
+    return out
+
+
+def next_options(row: Row, terms: RunTerms, agent: Agent) -> dict[str, Any]:
+    """The options of a run that continues another: what held for that one, where the user sets
+    nothing else."""
+    spec, order = row.spec, row.spec.order
+    held = row.run.access or spec.capabilities
+    out = start_options(terms, order.label or order.agent)
+    out.setdefault("cwd", order.cwd)
+    out.setdefault("model", spec.model)
+    if order.questions:
+        out.setdefault("questions", order.questions)
+    # A family that is turned on had been turned off by the same user; what the agent's file denies
+    # stays denied.
+    names = {name for f in agent.dialects if terms.families.get(f.name) for name in f.tool_names}
+    lifted = names - {*_own_access(agent).deny}
+    if lifted & {*held.deny}:
+        held = replace(held, deny=tuple(d for d in held.deny if d not in lifted))
+    out["access"] = _access(terms, held)
+    return out
+
+
+def _own_access(agent: Agent | None) -> Capabilities:
+    access: Capabilities = (
+        agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
+    )
+    return access
+
+
+def _access(terms: RunTerms, held: Capabilities) -> Capabilities:
+    changes: dict[str, Any] = {}
+    if terms.mode:
+        changes["mode"] = terms.mode
+    if terms.rules:
+        changes["rules"] = tuple(sorted({*held.rules, *terms.rules}))
+    if terms.deny:
+        changes["deny"] = tuple(sorted({*held.deny, *terms.deny}))
+    if terms.tools is not None:
+        changes["tools"] = tuple(sorted(terms.tools))
+    if terms.read:
+        changes |= {"read": tuple(sorted(terms.read)), "write": tuple(sorted(terms.read))}
+    return replace(held, **changes) if changes else held

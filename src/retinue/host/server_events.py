@@ -1,0 +1,27 @@
+"""Server-sent events: what a stream yields, and how it is written."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+PING = b": ping\n\n"
+encode = msgspec.json.Encoder().encode
+
+
+class ServerEvent(NamedTuple):
+    """`value` is written as JSON, which has no line breaks; `id` is what `Last-Event-ID` brings
+    back."""
+
+    name: str
+    value: Any
+    id: str = ""
+
+    def bytes(self) -> bytes:
+        head = f"id: {self.id}\n" if self.id else ""
+        return b"%sevent: %s\ndata: %s\n\n" % (
+            head.encode(),
+            self.name.encode(),
+            encode(self.value),
+        )

@@ -1,0 +1,1 @@
+"""Doors on the host's application: an address of its own, or a place in somebody's service."""
