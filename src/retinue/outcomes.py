@@ -10,7 +10,7 @@ import msgspec
 from retinue.agent import Agent
 from retinue.core.account import SURE, Account
 from retinue.core.provenance import tell
-from retinue.core.state import Ended, Run
+from retinue.core.state import Ended, Run, ending_of
 from retinue.core.values import NANOS_PER_USD, Artifact, End, Helpers, ModelInfo, Usage, Who
 from retinue.errors import RunFailed
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
@@ -158,8 +158,8 @@ def _typed(agent: Agent | None, data: Any) -> Any:
 
 
 def child_end(row: Row) -> ChildEnd:
-    order, state = row.spec.order, row.run.state
-    stop = state.ending.stop if isinstance(state, Ended) else ""
+    order, ending = row.spec.order, ending_of(row.run)
+    stop = ending.stop if ending else ""
     label = order.label or order.agent
     return ChildEnd(
         id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group
@@ -168,6 +168,5 @@ def child_end(row: Row) -> ChildEnd:
 
 def state_word(run: Run) -> str:
     """One word: how it ended, or what it is doing."""
-    return (
-        run.state.ending.state if isinstance(run.state, Ended) else type(run.state).__name__.lower()
-    )
+    ending = ending_of(run)
+    return ending.state if ending else type(run.state).__name__.lower()

@@ -11,9 +11,9 @@ import pytest
 
 from retinue import Caller, Orders, tool
 from retinue.core.spec import Send
+from retinue.core.state import ending_of
 from retinue.models.base import Request
 from retinue.testing import call
-from retinue.tools.families.family_states import ending_of
 from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time, texts
 
 both = pytest.mark.parametrize("kind", STORES)

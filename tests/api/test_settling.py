@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Delivery, NotFound, Origin, Retinue, RetinueError, run_sync
+from retinue.core.state import ending_of
 from retinue.models.base import Model
 from retinue.store.base import Row
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from retinue.tools.families.family_states import ending_of
 from tests.api.house import STORES, Home, agent, ended, hiring, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)

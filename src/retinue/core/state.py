@@ -250,6 +250,11 @@ REFUSALS = ("auth", "quota")
 """What a provider refuses to a whole account: it is not cured by asking again."""
 
 
+def ending_of(run: Run) -> Ending | None:
+    """How a run ended, or None while it is live."""
+    return run.state.ending if isinstance(run.state, Ended) else None
+
+
 def account_refusal(run: Run) -> str:
     """Why the provider refuses the account of a run that waits for it: one of REFUSALS, "" when it
     does not."""

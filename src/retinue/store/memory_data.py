@@ -11,7 +11,7 @@ from retinue.core.changes import Changes
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
 from retinue.core.spec import Base, Spec
-from retinue.core.state import Ended, Run
+from retinue.core.state import Ended, Run, ending_of
 from retinue.core.task_list import Noted
 from retinue.core.values import Definition, Delivery, Mail, ModelInfo
 from retinue.store.artifact_files import names_in
@@ -231,7 +231,7 @@ def collect_artifacts(data: MemoryData, names: set[str]) -> None:
 
 def run_summary(spec: Spec, data: MemoryData) -> Summary:
     run = data.runs[spec.id]
-    ending = run.state.ending if isinstance(run.state, Ended) else None
+    ending = ending_of(run)
     return Summary(
         id=spec.id,
         root=spec.root,

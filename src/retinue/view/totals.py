@@ -11,7 +11,7 @@ import msgspec
 from retinue.core.cache_figures import Cached
 from retinue.core.provenance import tell
 from retinue.core.spec import Spec
-from retinue.core.state import Ended, Short, Thinking, account_refusal, calls_of
+from retinue.core.state import Ended, Short, Thinking, account_refusal, calls_of, ending_of
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
 from retinue.host.listing import cache_json
 from retinue.outcomes import state_word
@@ -25,7 +25,7 @@ STATUS = {"completed": "completed", "cancelled": "stopped"}
 
 
 def ending(row: Row) -> Ending | None:
-    return row.run.state.ending if isinstance(row.run.state, Ended) else None
+    return ending_of(row.run)
 
 
 def has_ended(row: Row) -> bool:

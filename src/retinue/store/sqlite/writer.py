@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 
 import apsw
 
@@ -90,8 +91,7 @@ class SqliteWriter:
         unnamed: list[str] = []
         named: set[str] = set()
         seq = self.seq
-        try:
-            db = self._begin()
+        with self._transaction() as db:
             for batch in _in_turn(batches):
                 seq = self._write(db, batch, seq, heads, named)
                 if batch.forgotten:
@@ -101,13 +101,6 @@ class SqliteWriter:
                     )
                     gone += trees
                     unnamed += names
-            db.execute("COMMIT")
-        except StoreError as error:
-            self._undo(error)
-            raise
-        except Exception as error:
-            self._undo(error)
-            raise commit_error(error, self.path) from error
         done = [id for batch in batches for id in batch.ended if id in heads]
         self._heads.keep(heads, (*gone, *done))
         if named or unnamed:
@@ -120,18 +113,27 @@ class SqliteWriter:
             lasts.append(first)
         return lasts
 
-    def _begin(self) -> apsw.Connection:
-        """A transaction, if the file is still ours."""
-        db = self._ready()
-        db.execute("BEGIN IMMEDIATE")
-        epoch = db.execute("select value from meta where key = 'epoch'").get
-        if epoch != self.epoch:
-            raise StoreError(
-                f"{self.path} was taken over by another process (epoch {epoch}, this one has "
-                f"{self.epoch}). "
-                "Nothing of this batch was kept. Stop this process."
-            )
-        return db
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """All of it or nothing, if the file is still ours."""
+        try:
+            db = self._ready()
+            db.execute("BEGIN IMMEDIATE")
+            epoch = db.execute("select value from meta where key = 'epoch'").get
+            if epoch != self.epoch:
+                raise StoreError(
+                    f"{self.path} was taken over by another process (epoch {epoch}, this one has "
+                    f"{self.epoch}). "
+                    "Nothing of this batch was kept. Stop this process."
+                )
+            yield db
+            db.execute("COMMIT")
+        except StoreError as error:
+            self._undo(error)
+            raise
+        except Exception as error:
+            self._undo(error)
+            raise commit_error(error, self.path) from error
 
     def _write(
         self,
@@ -326,17 +328,9 @@ class SqliteWriter:
     def thin(self, root: str) -> bool:
         """One piece of a tree that is about to be forgotten; whether there is more to do before
         that."""
-        try:
-            db = self._begin()
+        with self._transaction() as db:
             self._owners.clear()
             is_more, unnamed = thin(db, root, _now())
-            db.execute("COMMIT")
-        except StoreError as error:
-            self._undo(error)
-            raise
-        except Exception as error:
-            self._undo(error)
-            raise commit_error(error, self.path) from error
         self._artifacts.collect(unnamed)
         self.tidy()
         return is_more
@@ -349,24 +343,16 @@ class SqliteWriter:
     def free(self, n_pages: int) -> int:
         """Give up to so many free pages back; returns how many are left. The file shrinks with the
         next `shrink`."""
-        try:
-            db = self._begin()
+        with self._transaction() as db:
             db.execute(f"pragma incremental_vacuum({n_pages})").fetchall()
-            db.execute("COMMIT")
             left: int = db.pragma("freelist_count")
-        except StoreError as error:
-            self._undo(error)
-            raise
-        except Exception as error:
-            self._undo(error)
-            raise commit_error(error, self.path) from error
         self.tidy()
         return left
 
     def rebuild(self) -> None:
         """Write the whole file anew, without holes, so that from now on it can give pages back."""
-        db = self._begin()
-        db.execute("ROLLBACK")
+        with self._transaction() as db:
+            pass  # the file is still ours
         try:
             db.pragma("auto_vacuum", INCREMENTAL)
             db.execute("VACUUM")

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -253,18 +253,24 @@ def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
     """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a
     file for a link while it is searched learns nothing about what the link leads to."""
     kept: list[MatchLine] = []
+    for fd, group in by_file(lines, dir_fd):
+        with contextlib.suppress(OSError):
+            kept += _there(fd, group)
+    return kept
+
+
+def by_file(lines: list[MatchLine], dir_fd: int) -> Iterator[tuple[int, list[MatchLine]]]:
+    """The lines of each file, with the file open. What cannot be opened, or is a link, is left
+    out."""
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
             fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)
         except OSError:
             continue
         try:
-            kept += _there(fd, list(group))
-        except OSError:
-            continue
+            yield fd, list(group)
         finally:
             os.close(fd)
-    return kept
 
 
 def _there(fd: int, lines: list[MatchLine]) -> list[MatchLine]:

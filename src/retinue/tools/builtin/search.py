@@ -9,8 +9,6 @@ import stat
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -21,8 +19,7 @@ from retinue.formats.globs import BadGlob, Globs
 from retinue.formats.safe_text import clean
 from retinue.sandbox.directory_walk import Patience, walk_directory
 from retinue.sandbox.gitignore import Judge, chain
-from retinue.sandbox.open_beneath import open_beneath
-from retinue.sandbox.paths import READ, Root, real_path, strip
+from retinue.sandbox.paths import Root, real_path, strip
 from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
 from retinue.tools.builtin.builtin_tool import ToolArguments
@@ -40,6 +37,7 @@ from retinue.tools.builtin.ripgrep import (
     MatchLine,
     Query,
     SearchResult,
+    by_file,
     by_ripgrep,
     by_scanner,
     confirmed,
@@ -349,17 +347,7 @@ def _first(lines: list[MatchLine], limit: int) -> list[MatchLine]:
 def _cleaned(lines: list[MatchLine], dir_fd: int, redactor: Redactor) -> list[MatchLine]:
     """The lines as they stand in their files without the secrets: one may begin in the line
     before."""
-    out: list[MatchLine] = []
-    for path, group in groupby(lines, key=attrgetter("path")):
-        try:
-            fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            out += [_without(fd, line, redactor) for line in group]
-        finally:
-            os.close(fd)
-    return out
+    return [_without(fd, line, redactor) for fd, group in by_file(lines, dir_fd) for line in group]
 
 
 def _without(fd: int, line: MatchLine, redactor: Redactor) -> MatchLine:

@@ -3,7 +3,7 @@ the same record."""
 
 from __future__ import annotations
 
-from retinue.core.state import Ended, Queued, Run
+from retinue.core.state import Queued, Run, ending_of
 from retinue.core.values import End, Ending
 
 AGENT: dict[End, str] = {
@@ -66,11 +66,6 @@ _FANOUT_STOPS = {
 }
 """Ends that go by another name there. Whatever is neither here nor in KINDS is the sub-agent's own
 failure."""
-
-
-def ending_of(run: Run) -> Ending | None:
-    """How a run ended, or None while it is live."""
-    return run.state.ending if isinstance(run.state, Ended) else None
 
 
 def agent_state(run: Run) -> str:

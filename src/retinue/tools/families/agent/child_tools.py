@@ -10,13 +10,14 @@ from typing import Any, Literal
 from retinue.core.answer_layout import Laid, Long, Sheet, result_of
 from retinue.core.provenance import tell
 from retinue.core.spec import DRAWN, Base, Context, Orders, Send, Wait
+from retinue.core.state import ending_of
 from retinue.core.values import Budget, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.agent.agent_tool import SEND, AgentTool, SpawnBudget, comms_note, short
 from retinue.tools.families.agent.spawn_fork_tools import Starter, amount
 from retinue.tools.families.base import CallComplaint, as_json, object_schema
-from retinue.tools.families.family_states import agent_state, ending_of
+from retinue.tools.families.family_states import agent_state
 
 MAX_IDS = 32
 MAX_WAIT = 600.0

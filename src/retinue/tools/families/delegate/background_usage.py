@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from retinue.core.spec import Spec
+from retinue.core.state import ending_of
 from retinue.tools.base import Caller, Kin, Look
 from retinue.tools.families.base import looking
-from retinue.tools.families.family_states import ending_of
 
 NAME = "delegate"
 HOUR_MS = 3_600_000

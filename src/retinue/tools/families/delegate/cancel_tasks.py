@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.core.spec import Orders
+from retinue.core.state import ending_of
 from retinue.core.values import ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import CallComplaint, FamilyTool, object_schema
 from retinue.tools.families.delegate.delegate_texts import CANCEL_DESCRIPTION, LIST_DESCRIPTION
 from retinue.tools.families.delegate.task_arguments import check_fields
 from retinue.tools.families.family_states import DELEGATE as STATES
-from retinue.tools.families.family_states import ending_of
 
 DELEGATE, CANCEL, LIST = "delegate_tasks", "cancel_tasks", "list_tasks"
 

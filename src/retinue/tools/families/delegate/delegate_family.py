@@ -13,6 +13,7 @@ from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
 from retinue.core.spec import Lane, Order, Orders
+from retinue.core.state import ending_of
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema
 from retinue.tools.base import Caller, Kin, Returned, Tool
 from retinue.tools.families.base import (
@@ -50,7 +51,6 @@ from retinue.tools.families.delegate.delegate_texts import (
     summary,
 )
 from retinue.tools.families.delegate.task_arguments import BEYOND, MODES, DelegateTask, read_call
-from retinue.tools.families.family_states import ending_of
 
 MAX_TURNS = 10
 MIN_TOKENS = 2_000

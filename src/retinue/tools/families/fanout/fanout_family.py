@@ -15,6 +15,7 @@ from retinue.core import capabilities as policy
 from retinue.core.answer_layout import Laid, Long, Sheet, result_of
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Context, Order, Orders, Retry
+from retinue.core.state import ending_of
 from retinue.core.values import Capabilities, Ending, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
@@ -26,7 +27,7 @@ from retinue.tools.families.base import (
     looking,
 )
 from retinue.tools.families.child_directory import directory
-from retinue.tools.families.family_states import ending_of, error_kind
+from retinue.tools.families.family_states import error_kind
 from retinue.tools.families.fanout.fanout_texts import (
     DESCRIPTION,
     MODES,

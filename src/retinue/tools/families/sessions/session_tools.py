@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.messages import Assistant, Message, Result
 from retinue.core.spec import Base, Context, Orders, Send
+from retinue.core.state import ending_of
 from retinue.core.values import ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
-from retinue.tools.families.family_states import ending_of, session_state
+from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.sessions_settings import (
     SESSION,
     SessionsSettings,

@@ -13,7 +13,7 @@ from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.answer_layout import result_of as said_in
 from retinue.core.provenance import tell, total
 from retinue.core.spec import Context, Lane, Order, Orders, Wait
-from retinue.core.state import Run, Thinking
+from retinue.core.state import Run, Thinking, ending_of
 from retinue.core.values import Capabilities, Ending, Helpers, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Answer, Caller, Returned
 from retinue.tools.families.base import (
@@ -26,7 +26,7 @@ from retinue.tools.families.base import (
     object_schema,
 )
 from retinue.tools.families.child_directory import directory
-from retinue.tools.families.family_states import SESSIONS, ending_of
+from retinue.tools.families.family_states import SESSIONS
 from retinue.tools.families.sessions.sessions_settings import (
     AGENT_ID,
     LANE,

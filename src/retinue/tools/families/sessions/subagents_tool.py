@@ -12,12 +12,12 @@ from msgspec import Meta
 from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Orders, Wait
-from retinue.core.state import Asking, Run
+from retinue.core.state import Asking, Run, ending_of
 from retinue.core.values import Ending, ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
-from retinue.tools.families.family_states import ending_of, session_state
+from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.session_tools import LONGEST_STEER, SessionsSendTool
 from retinue.tools.families.sessions.sessions_settings import CONTROL, status
 from retinue.tools.families.sessions.sessions_spawn import is_announcing, result_of

@@ -11,11 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.core.messages import Assistant, Message, Result
-from retinue.core.state import Working
+from retinue.core.state import Working, ending_of
 from retinue.core.values import Budget
 from retinue.tools.base import Caller, Kin
 from retinue.tools.families.base import CallComplaint, looking
-from retinue.tools.families.family_states import ending_of
 
 
 class QuotaSpent(Exception):
