@@ -14,7 +14,8 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
 from retinue.cli.tui.project_runs import ProjectRuns, spark
-from retinue.cli.tui.top_app import Decide, RunScreen, Say, TopApp, matches, pick
+from retinue.cli.tui.top_app import TopApp, matches, pick
+from retinue.cli.tui.top_screens import Decide, RunScreen, Say
 from retinue.core.spec import Order, Spec
 from retinue.host import project_paths as places
 from retinue.testing import call

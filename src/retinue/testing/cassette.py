@@ -9,8 +9,7 @@ answer is played."""
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,11 +18,21 @@ import msgspec
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Message, Reply
+from retinue.core.messages import Reply
 from retinue.core.spec import Orders
 from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
+from retinue.testing.cassette_excerpt import (
+    Shown,
+    difference,
+    excerpt,
+    few,
+    filled,
+    ids_in,
+    look_at,
+    with_holes,
+)
 from retinue.testing.virtual_clock import VirtualLoop
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 from retinue.tools.function import FunctionTool
@@ -32,9 +41,6 @@ VERSION = 1
 NAMED_CHILDREN = 64
 """So many children of one call may be named by id in what its tool returns."""
 
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_HOLE = re.compile(r"<retinue:run:(\d+)>")
-_FENCE = re.compile(r"; data, not instructions, between ([0-9a-f]{12})\]")
 _RETURNED: dict[str, type[Returned]] = {t.__name__: t for t in (Answer, Orders, Submission, Ask)}
 _ERRORS: dict[str, type[ModelError]] = {
     t.__name__: t for t in (ModelError, ModelRejected, ModelUnavailable)
@@ -44,17 +50,6 @@ _ERRORS: dict[str, type[ModelError]] = {
 class CassetteError(RetinueError):
     """What is asked now is not what was recorded. The message names the key and the first
     difference."""
-
-
-class Shown(Value):
-    """What was asked, as far as it takes to see whether the same is asked again, and to say what is
-    not."""
-
-    agent: str = ""
-    instructions: str = ""
-    tools: tuple[str, ...] = ()
-    messages: tuple[str, ...] = ()
-    last: str = ""
 
 
 class CassetteLine(Value):
@@ -128,7 +123,7 @@ class Cassette:
         left = self.unused()
         if left:
             raise CassetteError(
-                f"{self.path.name}: {len(left)} recorded answers were not asked for: {_few(left)}"
+                f"{self.path.name}: {len(left)} recorded answers were not asked for: {few(left)}"
             )
 
     def _enter(self, mode: Literal["record", "replay"]) -> None:
@@ -178,7 +173,7 @@ class Cassette:
         return f"{act} #{n}"
 
     def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
-        raw = _with_holes(msgspec.json.encode(value).decode(), ids).encode()
+        raw = with_holes(msgspec.json.encode(value).decode(), ids).encode()
         line = CassetteLine(
             n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw)
         )
@@ -216,7 +211,7 @@ class Cassette:
         if line is None:
             raise self._broken(
                 CassetteError(
-                    f"{self.path.name}: {open[0].key!r} {_difference(open[0].shown, shown)}"
+                    f"{self.path.name}: {open[0].key!r} {difference(open[0].shown, shown)}"
                 )
             )
         open.remove(line)
@@ -227,9 +222,7 @@ class Cassette:
             return "all its answers have been given out"
         path = act.split(" ", 1)[0]
         same = [line.key for line in self._lines if line.key.split(" ", 1)[0] == path]
-        return (
-            f"recorded for {path!r}: {_few(same)}" if same else f"no run at {path!r} was recorded"
-        )
+        return f"recorded for {path!r}: {few(same)}" if same else f"no run at {path!r} was recorded"
 
     async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
@@ -278,7 +271,7 @@ class _Recorder:
         self._cassette, self._model = cassette, model
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        ids, shown = _look(request)
+        ids, shown = look_at(request)
         key = self._cassette._name(_model_act(request))
         try:
             reply = await self._model.complete(request, emit)
@@ -300,10 +293,10 @@ class _Player:
         self._cassette = cassette
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        ids, shown = _look(request)
+        ids, shown = look_at(request)
         request.progress.leave()
         line = await self._cassette._take(_model_act(request), shown)
-        raw = _filled(bytes(line.value).decode(), ids)
+        raw = filled(bytes(line.value).decode(), ids)
         if line.kind == "error":
             raise _raised(msgspec.json.decode(raw, type=_Failure))
         reply = msgspec.json.decode(raw, type=Reply)
@@ -325,13 +318,13 @@ class _TapedTool:
         act = f"{caller.spec.path} turn {caller.run.turn} call {caller.index} {self.schema.name}"
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
-        ids = _ids([caller.id, caller.spec.parent, caller.spec.root, *children, text])
+        ids = ids_in([caller.id, caller.spec.parent, caller.spec.root, *children, text])
         shown = Shown(
-            messages=(digest(_with_holes(text, ids))[:12],), last=_excerpt(_with_holes(text, ids))
+            messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
         )
         if cassette._mode == "replay":
             line = await cassette._take(act, shown)
-            raw = _filled(bytes(line.value).decode(), ids)
+            raw = filled(bytes(line.value).decode(), ids)
             if line.kind == "error":
                 raise _raised(msgspec.json.decode(raw, type=_Failure))
             return msgspec.json.decode(raw, type=_RETURNED[line.kind])
@@ -362,89 +355,6 @@ def _model_act(request: Request) -> str:
 
 def _act(key: str) -> str:
     return key.rsplit(" #", 1)[0]
-
-
-def _look(request: Request) -> tuple[list[str], Shown]:
-    """The ids that the request names, and what it looks like without them."""
-    texts = [_words(m) for m in request.messages]
-    ids = _ids([request.run, request.instructions, *texts])
-    plain = [_with_holes(t, ids) for t in texts]
-    return ids, Shown(
-        agent=request.agent,
-        instructions=digest(_with_holes(request.instructions, ids))[:12],
-        tools=tuple(sorted(t.name for t in request.tools)),
-        messages=tuple(digest(t)[:12] for t in plain),
-        last=_excerpt(plain[-1]) if plain else "",
-    )
-
-
-def _words(message: Message) -> str:
-    """A message as it counts: what stands in it, without the fences that the runtime draws anew
-    each time."""
-    calls = (
-        "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls)
-        if isinstance(message, Assistant)
-        else ""
-    )
-    text = f"{type(message).__name__.lower()}: {message.text}{calls}"
-    for fence in _FENCE.findall(text):
-        text = text.replace(fence, "fence")
-    return text
-
-
-def _ids(texts: Iterable[str]) -> list[str]:
-    """Run ids in the order of their first appearance: the same order in the recording and in each
-    replay."""
-    return list(dict.fromkeys(id for text in texts for id in _ID.findall(text)))
-
-
-def _with_holes(text: str, ids: Sequence[str]) -> str:
-    if not ids:
-        return text
-    places = {id: f"<retinue:run:{n}>" for n, id in enumerate(ids)}
-    return _ID.sub(lambda found: places.get(found[0], found[0]), text)
-
-
-def _filled(text: str, ids: Sequence[str]) -> str:
-    return _HOLE.sub(lambda hole: ids[int(hole[1])] if int(hole[1]) < len(ids) else hole[0], text)
-
-
-def _difference(then: Shown, now: Shown) -> str:
-    """The first thing that is not as it was recorded."""
-    if then.agent != now.agent:
-        return f"is asked by agent {now.agent!r}; it was recorded for {then.agent!r}"
-    if then.instructions != now.instructions:
-        return "has other instructions than when it was recorded"
-    if then.tools != now.tools:
-        gone, new = (
-            sorted(set(then.tools) - set(now.tools)),
-            sorted(set(now.tools) - set(then.tools)),
-        )
-        return f"has other tools: without {gone}, with {new}"
-    for n, (a, b) in enumerate(zip(then.messages, now.messages, strict=False)):
-        if a != b:
-            last = (
-                f"; the last one was {then.last!r} and is {now.last!r}"
-                if then.last != now.last
-                else ""
-            )
-            return (
-                f"differs in message {n + 1} of {len(now.messages)} (recorded: of "
-                f"{len(then.messages)}){last}"
-            )
-    return (
-        f"has {len(now.messages)} messages, recorded were {len(then.messages)}; the last one "
-        f"is {now.last!r}"
-    )
-
-
-def _excerpt(text: str) -> str:
-    return text if len(text) <= 120 else f"{text[:120]}..."
-
-
-def _few(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
-    return ", ".join(map(repr, keys[:5])) + more
 
 
 def _failure(error: Exception) -> _Failure:

@@ -7,8 +7,7 @@ is an argument, and what a call is about comes as words from whoever knows the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
 from retinue.core.events import (
     Answered,
@@ -46,53 +45,12 @@ from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.view import states as phrases
 from retinue.view.fan_out_costs import FanOuts
+from retinue.view.run_node import OVER, TAIL, RunNode, state_of, walk
 from retinue.view.run_row import RunRow
 
-OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
-TAIL = 400
-"""How much of what a model is writing is kept for the row."""
 FREE = ("offline/", "local/")
 """Models of these families cost nothing; of the others a price of nothing means that nobody knows
 it."""
-
-
-@dataclass(slots=True)
-class RunNode:
-    """What is known of one run."""
-
-    spec: Spec
-    run: Run | None = None
-    parent: RunNode | None = None
-    children: list[RunNode] = field(default_factory=list)
-    calls: dict[int, str] = field(default_factory=dict)
-    last_call: str = ""
-    writing: str = ""
-    attempt: int = 0
-    replied: int = 0
-    questions: dict[str, Question] = field(default_factory=dict)
-    asked_of: dict[str, str] = field(default_factory=dict)
-    """What is asked about its limits, by the runs that wait there."""
-    asks_at: str = ""
-    trouble: str = ""
-    trouble_kind: str = ""
-    retry_at: int | None = None
-    tries: int = 0
-    last_at: int = 0
-    started_at: int | None = None
-    is_cancelling: bool = False
-    is_gone: bool = False
-    is_taken_up: bool = False
-    tokens: int = 0
-    nanos: int = 0
-    tree_tokens: int = 0
-    tree_nanos: int = 0
-    guess: tuple[int, int] = (0, 0)
-    tree_guess: tuple[int, int] = (0, 0)
-    n_unpriced: int = 0
-    is_unpriced: bool = False
-    n_over: int = 0
-    state: str = "queued"
-    seats: tuple[str, ...] = ()
 
 
 def plain_call(call: Call) -> str:
@@ -143,7 +101,7 @@ class TreeView:
     def order(self) -> list[str]:
         """The ids of all rows from top to bottom."""
         if self._order is None:
-            self._order = [node.spec.id for top in self.tops for node in _walk(top)]
+            self._order = [node.spec.id for top in self.tops for node in walk(top)]
         return self._order
 
     def rows(self, now: int) -> list[RunRow]:
@@ -327,7 +285,7 @@ class TreeView:
 
     def _settle(self, node: RunNode) -> None:
         """Bring what is counted in line with what is known of a run."""
-        before, after = node.state, _state(node)
+        before, after = node.state, state_of(node)
         if before != after:
             self.counts[before] -= 1
             self.counts[after] += 1
@@ -411,38 +369,6 @@ class TreeView:
         if node.tries:
             return f"asks the provider again (try {node.tries + 1})"
         return f"{last} · thinks" if last else "thinks"
-
-
-def _state(node: RunNode) -> str:
-    run = node.run
-    if run is None:
-        return "completed" if node.is_gone else "cancelling" if node.is_cancelling else "queued"
-    if isinstance(run.state, Ended):
-        return run.state.ending.state
-    if node.is_gone:
-        return "completed"
-    if isinstance(run.state, Stopping) or node.is_cancelling:
-        return "cancelling"
-    if node.questions and node.spec.order.questions != "deny":
-        return "needs_input"
-    if node.asked_of:
-        return "needs_input"
-    if isinstance(run.state, Asking):
-        return "waiting" if node.questions else "running"
-    return phrases.shown_state(type(run.state).__name__.lower())
-
-
-def is_asked(node: RunNode, question: str) -> bool:
-    """Whether a run may still ask this, as far as it is known here."""
-    return bool(node.asked_of) or any(q.id in ("", question) for q in node.questions.values())
-
-
-def _walk(top: RunNode) -> Iterator[RunNode]:
-    todo = [top]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo.extend(reversed(node.children))
 
 
 def view(

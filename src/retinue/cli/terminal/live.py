@@ -29,7 +29,8 @@ from retinue.host import requests
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
-from retinue.view.rows import OVER, TreeView, is_asked
+from retinue.view.rows import TreeView
+from retinue.view.run_node import OVER, is_asked
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import conclude, feed
 

@@ -19,7 +19,8 @@ from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
-from retinue.view.rows import OVER, TreeView
+from retinue.view.rows import TreeView
+from retinue.view.run_node import OVER
 from retinue.view.run_row import RunRow
 from retinue.view.updates import conclude, feed
 

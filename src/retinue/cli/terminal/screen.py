@@ -14,7 +14,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from retinue.view import format as words
-from retinue.view.rows import OVER, TreeView
+from retinue.view.rows import TreeView
+from retinue.view.run_node import OVER
 from retinue.view.run_row import RunRow
 from retinue.view.states import state_text
 

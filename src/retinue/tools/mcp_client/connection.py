@@ -24,21 +24,22 @@ from retinue.tools.mcp_client.protocol import (
     SessionGone,
     encode,
 )
+from retinue.tools.mcp_client.server_info import (
+    META,
+    NAMED,
+    ServerInfo,
+    cancel_note,
+    error_note,
+    hello_of,
+    is_only_modern,
+    own_name,
+    raise_error,
+    supported_versions,
+)
 from retinue.tools.mcp_client.transports.base import Transport, Unreadable
 
-META = "io.modelcontextprotocol/"
 MAX_REPLIES = 32
 MAX_PAGES = 100
-NAMED = {"tools/call": "name"}
-
-
-def own_name() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return {"name": "retinue", "version": version("retinue")}
-    except PackageNotFoundError:
-        return {"name": "retinue", "version": "0"}
 
 
 @dataclass(slots=True)
@@ -48,17 +49,6 @@ class PendingRequest:
     answer: asyncio.Future[dict[str, Any]]
     alive_at: float
     progress: float = float("-inf")
-
-
-@dataclass(slots=True)
-class ServerInfo:
-    """What the server has told about itself."""
-
-    era: Era
-    version: str
-    name: str = ""
-    instructions: str = ""
-    has_tools: bool = True
 
 
 @dataclass(slots=True)
@@ -111,14 +101,14 @@ class McpConnection:
                 try:
                     return await self._either(asked, shaken)
                 finally:
-                    await _cancel(shaken)
+                    await cancel_note(shaken)
             return asked.result()
         except McpError as error:
-            if self.gone or error.fault in ("auth", "start") or _is_only_modern(error):
+            if self.gone or error.fault in ("auth", "start") or is_only_modern(error):
                 raise
             return await self._initialize()
         finally:
-            await _cancel(asked)
+            await cancel_note(asked)
 
     async def _either(
         self, asked: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]
@@ -142,7 +132,7 @@ class McpConnection:
         try:
             found = await self._raw("server/discover", {}, MODERN[0])
         except McpError as error:
-            both = [v for v in MODERN if v in _supported(error) and v != version]
+            both = [v for v in MODERN if v in supported_versions(error) and v != version]
             if error.code != UNSUPPORTED_VERSION or not both:
                 raise
             version = both[0]
@@ -152,7 +142,7 @@ class McpConnection:
         if not both:
             raise McpError("protocol", "it knows none of the new versions")
         about = found.get("_meta")
-        return _hello(
+        return hello_of(
             "modern",
             both[0],
             found,
@@ -173,7 +163,7 @@ class McpConnection:
                 "protocol",
                 f"it speaks version {str(version)[:40]!r}, and we speak {', '.join(HANDSHAKE)}",
             )
-        self.hello = _hello("handshake", version, found, found.get("serverInfo"))
+        self.hello = hello_of("handshake", version, found, found.get("serverInfo"))
         try:
             await self.wire.send(
                 {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version)
@@ -317,7 +307,7 @@ class McpConnection:
                     )
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not pending.answer.done():
-                _raise(sending)
+                raise_error(sending)
                 if self.wire.is_inline:
                     raise McpError("lost", "its answer ended before it was whole", is_open=True)
                 waiting = {pending.answer}
@@ -363,7 +353,7 @@ class McpConnection:
             return False
         error, result = message.get("error"), message.get("result")
         if isinstance(error, dict):
-            pending.answer.set_exception(_error(error))
+            pending.answer.set_exception(error_note(error))
         elif isinstance(result, dict):
             pending.answer.set_result(result)
         else:
@@ -446,53 +436,3 @@ class McpConnection:
             task.cancel()
         await asyncio.gather(*self._replies, return_exceptions=True)
         await self.wire.close()
-
-
-def _raise(sending: asyncio.Task[None]) -> None:
-    """Foreign exceptions of a wire end here; what has been sent by then is not known."""
-    try:
-        sending.result()
-    except (McpError, SessionGone, asyncio.CancelledError):
-        raise
-    except Exception as error:
-        raise McpError(
-            "protocol", f"the request failed: {type(error).__name__}", is_open=True
-        ) from error
-
-
-async def _cancel(task: asyncio.Task[ServerInfo]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-def _hello(era: Era, version: str, found: Mapping[str, Any], about: Any) -> ServerInfo:
-    name = about.get("name") if isinstance(about, dict) else ""
-    told, offered = found.get("instructions"), found.get("capabilities")
-    return ServerInfo(
-        era=era,
-        version=version,
-        name=name[:200] if isinstance(name, str) else "",
-        instructions=told[:4_096] if isinstance(told, str) else "",
-        has_tools=not isinstance(offered, dict) or "tools" in offered,
-    )
-
-
-def _error(error: Mapping[str, Any]) -> McpError:
-    code, message = error.get("code"), error.get("message")
-    words = message[:4_096] if isinstance(message, str) else "no reason given"
-    return McpError(
-        "refused", words, code=code if isinstance(code, int) else 0, data=error.get("data")
-    )
-
-
-def _supported(error: McpError) -> Sequence[Any]:
-    found = error.data.get("supported") if isinstance(error.data, dict) else None
-    return found if isinstance(found, list) else ()
-
-
-def _is_only_modern(error: McpError) -> bool:
-    """It has named its versions, and none of them is one that a handshake could reach."""
-    named = _supported(error)
-    return (
-        error.code == UNSUPPORTED_VERSION and bool(named) and not any(v in HANDSHAKE for v in named)
-    )

@@ -25,12 +25,8 @@ from retinue.tools.families.sessions.sessions_settings import (
     run_in,
     status,
 )
-from retinue.tools.families.sessions.sessions_spawn import (
-    NOTE,
-    SessionsSpawnTool,
-    is_announcing,
-    words_of,
-)
+from retinue.tools.families.sessions.sessions_spawn import SessionsSpawnTool, is_announcing
+from retinue.tools.families.sessions.sessions_texts import NOTE, words_of
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
 LONGEST, LONGEST_STEER = 32_000, 4_000

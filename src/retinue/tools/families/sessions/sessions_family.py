@@ -17,7 +17,8 @@ from retinue.tools.families.sessions.session_tools import (
     YieldTool,
 )
 from retinue.tools.families.sessions.sessions_settings import CONTROL, SessionsSettings
-from retinue.tools.families.sessions.sessions_spawn import REFUSED, SessionsSpawnTool
+from retinue.tools.families.sessions.sessions_spawn import SessionsSpawnTool
+from retinue.tools.families.sessions.sessions_texts import REFUSED
 from retinue.tools.families.sessions.subagents_tool import MOST_IDS, MOST_SECONDS, ControlTool
 
 __all__ = ["SessionsFamily", "SessionsSettings"]

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from retinue.core.answer_layout import Laid, Long, Sheet, WasCut
+from retinue.core.answer_layout import Laid, Sheet
 from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Lane, Order, Orders
 from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
-from retinue.formats.money import bound
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
     CallComplaint,
@@ -22,9 +21,8 @@ from retinue.tools.families.base import (
     looking,
     object_schema,
 )
-from retinue.tools.families.family_states import SUBAGENT
 from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
-from retinue.tools.families.subagent.subagent_output import cut, mark
+from retinue.tools.families.subagent.subagent_result import fail_fast_notice, line_of, result_of
 from retinue.tools.families.subagent_settings import SubagentSettings
 
 ONE, MANY = "subagent", "parallel_subagent"
@@ -42,14 +40,10 @@ KEYWORDS = (
 )
 """Words of a message, in any case, that turn the tools on where a chat does not have them from the
 start."""
-UNPAID = ("budget", "tokens_budget")
 MAX_TURNS = 50
 MAX_CONCURRENT = 5
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
-ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
-"""Ends before which the child was asked a second time, after its task: for its summary, or for what
-it has."""
 
 
 class SubagentTask(Value, forbid_unknown_fields=True):
@@ -365,41 +359,20 @@ class ParallelTool(_Starter):
     def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         self.family.quotas.settled([o.id for o in outcomes])
         size, has_quota = self.settings.output_max_size, self.family.has_quota
-        results = [_line_of(o, size, has_quota=has_quota) for o in outcomes]
+        results = [line_of(o, size, has_quota=has_quota) for o in outcomes]
         began = min(o.created_at for o in outcomes)
         good = sum(r["success"] for r in results)
         counts = {
             "total_duration_ms": max(o.ending.at for o in outcomes) - began,
             "successful": good,
             "failed": len(results) - good,
-            **_fail_fast(outcomes),
+            **fail_fast_notice(outcomes),
         }
         return Sheet(
             {"results": results, **counts},
             "results",
             lambda row: "success" if row["success"] else "failure",
         )
-
-
-def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
-    """Whose failure has ended the batch, and who was cancelled because of it, by their places among
-    the tasks."""
-    cancelled = [o for o in outcomes if _is_cut_off(o)]
-    if not cancelled:
-        return {}
-    failed = [o for o in outcomes if o.is_failure and not _is_cut_off(o)]
-    first = min(failed, key=lambda o: (o.ending.at, o.item))
-    return {
-        "fail_fast": {
-            "failed": {"index": first.item, "label": first.label},
-            "cancelled": [{"index": o.item, "label": o.label} for o in cancelled],
-        }
-    }
-
-
-def _is_cut_off(one: ChildOutcome) -> bool:
-    """Whether a task was cancelled because another of its batch had failed."""
-    return one.ending.state == "cancelled" and one.ending.by == "system" and not one.ending.along
 
 
 def _words(most: int) -> Words:
@@ -423,61 +396,3 @@ def _held(caller: Caller) -> Capabilities:
 def _room(n: int, size: int) -> int:
     """The bytes of output that each of `n` tasks can show."""
     return min(size, max(256, ROOM // n)) if n > 1 else size
-
-
-def _line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]:
-    whole = result_of(one, size, has_quota=has_quota)
-    line = {
-        "label": Long(one.label),
-        "success": whole["success"],
-        "output": whole["output"],
-        "duration_ms": one.ending.at - one.started_at,
-    }
-    if "error" in whole:
-        line["error"] = whole["error"]
-    line["tokens_used"] = one.usage.tokens
-    if whole["success"] and one.ending.state != "completed":
-        line["completion_status"] = SUBAGENT[one.ending.state]
-    return line
-
-
-def _error_of(one: ChildOutcome, *, has_quota: bool) -> str:
-    ending = one.ending
-    if has_quota and ending.stop in UNPAID and not one.usage.turns:
-        return (
-            f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
-        )
-    if _is_cut_off(one):
-        return f"Cancelled by fail_fast: {ending.error}"
-    return f"Subagent task execution failed: {ending.error or ending.stop}"
-
-
-def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[str, Any]:
-    """The result object: what came of the task, and facts about it as texts."""
-    ending, usage = one.ending, one.usage
-    success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
-    whole = ending.artifacts[-1] if ending.artifacts else None
-    output, truncated = cut(ending.text, size, whole)
-    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=mark(whole))
-    metadata: dict[str, Any] = {
-        "subagent_label": Long(one.label),
-        "recursion_depth": str(one.depth),
-        "completion_status": SUBAGENT[ending.state],
-        "turns_used": "2" if ending.stop in ASKED_TWICE else "1",
-    }
-    if ending.stop == "turn_limit":
-        metadata |= {"max_turns_reached": "true", "max_turns": str(one.max_turns)}
-    if usage.tokens:
-        metadata["tokens_used"] = bound(str(usage.tokens), is_bound=bool(usage.estimated))
-    if usage.input or usage.output:
-        metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
-    if ending.state != "completed":
-        metadata["stop_reason"] = ending.stop
-    error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
-    return {
-        "success": success,
-        "output": shown,
-        **error,
-        "truncated": WasCut(shown, truncated),
-        "metadata": metadata,
-    }
