@@ -1,5 +1,4 @@
-"""Fan out and collect: one reader for each of the largest Python files in a folder (an argument, or
-DEMO=folder)."""
+"""Fan out and collect: one reader for each of the largest Python files in a folder."""
 
 import asyncio
 import os
@@ -11,24 +10,18 @@ from show import show
 from retinue import Agent, Caller, Lane, Orders, tool
 from retinue.testing import Scripted, call
 
-FOLDER = Path(
-    sys.argv[1]
-    if len(sys.argv) > 1
-    else os.environ.get("DEMO") or Path(__file__).parents[1] / "src/retinue"
-)
+FOLDER = Path([os.getenv("DEMO") or Path(__file__).parents[1] / "src/retinue", *sys.argv[1:]][-1])
 
 
 def read_file(path: str) -> str:
-    return (FOLDER / path).read_text(encoding="utf-8", errors="replace")
+    return (FOLDER / path).read_text(errors="replace")
 
 
-def read(request):
-    """A reader's model: it asks for the file, then reports what stands in it."""
+def read(request):  # a reader's model: it asks for the file, then reports what is in it
     name, text = request.messages[0].text, request.messages[-1].text
     doc = [*text.split('"""', 2), "", ""][1].split("\n")[0]
-    row = (
-        f"{name:<30}{len(text.splitlines()):>5} lines{text.count('def '):>4} functions  {doc[:56]}"
-    )
+    size, n = len(text.splitlines()), text.count("def ")
+    row = f"{name:<30}{size:>5} lines{n:>4} functions  {doc[:56]}"
     return row if request.turn else call("read_file", path=name)
 
 
@@ -36,11 +29,9 @@ def read(request):
 def read_folder(caller: Caller) -> Orders:
     files = sorted(FOLDER.rglob("*.py"), key=lambda file: -file.stat().st_size)[:12]
     names = [file.relative_to(FOLDER).as_posix() for file in files]
-    four = (Lane(name="readers", size=4),)
+    four, none = (Lane(name="readers", size=4),), f"There are no Python files in {FOLDER}."
     spawns = tuple(caller.order(reader, n, label=n, lanes=four, compose=True) for n in names)
-    return Orders(
-        spawns=spawns, answer=None if spawns else f"There are no Python files in {FOLDER}."
-    )
+    return Orders(spawns=spawns, answer=None if spawns else none)
 
 
 reader = Agent("reader", model=Scripted(read, name="reader", seconds=0.15), tools=[read_file])

@@ -1,43 +1,32 @@
-"""In the background: a lead starts a child and goes on; its end is announced to a person, and told
-to the lead."""
+"""In the background: a lead starts a child and goes on; a person and the lead are told its end."""
 
 import asyncio
 
 from retinue import Agent, Caller, Delta, Orders, Origin, Retinue, tool
 from retinue.testing import Scripted, call
 
+STARTED, BUILT = "The build has started.", "Built main: 312 files, no errors."
 
-# a channel is anything that can send a delivery; it is tried again until the channel takes it
-class Console:
+
+class Console:  # a channel sends deliveries; each is tried again until it is taken
     async def send(self, delivery) -> None:
         print(f"[to {delivery.origin.user}] {delivery.text}")
 
 
 @tool(restart="keyed")
 def start_build(caller: Caller, branch: str) -> Orders:
-    return caller.spawn(
-        builder, f"Build {branch}.", join="none", announce=True, answer="The build has started."
-    )
+    return caller.spawn(builder, f"Build {branch}.", join="none", announce=True, answer=STARTED)
 
 
 def talk(request):
-    text = request.messages[-1].text
-    if request.turn == 0:
-        return call("start_build", branch="main")
-    return (
-        "I go on meanwhile."
-        if text == "The build has started."
-        else f"I was told: {text.splitlines()[1]}"
-    )
+    text, second = request.messages[-1].text, [*request.messages[-1].text.splitlines(), ""][1]
+    news = "I go on meanwhile." if text == STARTED else f"I was told: {second}"
+    return news if request.turn else call("start_build", branch="main")
 
 
-builder = Agent(
-    "builder", model=Scripted(["Built main: 312 files, no errors."], name="b", seconds=0.5)
-)
-script = Scripted(talk, name="l", seconds=0.1)
-lead = Agent(
-    "lead", model=script, tools=[start_build], staff=[builder], options={"orphans": "wait"}
-)
+builder = Agent("builder", model=Scripted([BUILT], name="b", seconds=0.5))
+model, wait = Scripted(talk, name="l", seconds=0.1), {"orphans": "wait"}
+lead = Agent("lead", model=model, tools=[start_build], staff=[builder], options=wait)
 
 
 async def main() -> None:

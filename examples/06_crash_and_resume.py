@@ -1,5 +1,4 @@
-"""A process dies in the middle of its work. The next one finds the log and goes on; each result
-arrives once."""
+"""A process dies at work. The next one finds the log and goes on; each result arrives once."""
 
 import asyncio
 import os
@@ -31,9 +30,8 @@ script = Scripted(lambda q: q.messages[-1].text if q.turn else call("hand_out"),
 lead = Agent("lead", model=script, tools=[hand_out], staff=[worker])
 
 if len(sys.argv) > 1:
-    outcome = run_sync(
-        lead, "Do all parts.", store=sys.argv[1], key="all parts"
-    )  # one key, one run, however often
+    # one key, one run, however often
+    outcome = run_sync(lead, "Do all parts.", store=sys.argv[1], key="all parts")
     print(f"  {outcome.text}")
 else:
     with tempfile.TemporaryDirectory() as folder:

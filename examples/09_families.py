@@ -1,5 +1,4 @@
-"""A family gives a lead tools to start children with: here two tasks in the background, announced
-as they end."""
+"""A family gives a lead tools to start children: two in the background, announced as they end."""
 
 import asyncio
 import sys
@@ -16,34 +15,23 @@ def length(word: str) -> int:
 
 
 def talk(request):
-    if (
-        request.agent == "lead.delegate"
-    ):  # the family's helper: the lead's tools, and a task of its own
-        word = request.messages[0].text.split()[-1]
-        return (
-            call("length", word=word)
-            if request.turn == 0
-            else f"{word} has {request.messages[-1].text} letters."
-        )
-    tasks = [
-        {"task_id": w, "prompt": f"Measure {w}", "tools": ["length"]} for w in ("ant", "elephant")
-    ]
-    return (
-        call("delegate_tasks", mode="background", tasks=tasks)
-        if request.turn == 0
-        else "They are being measured."
-    )
+    # the family's helper has the lead's tools, and a task of its own
+    if request.agent == "lead.delegate":
+        word, last = request.messages[0].text.split()[-1], request.messages[-1].text
+        return f"{word} has {last} letters." if request.turn else call("length", word=word)
+    if request.turn:
+        return "They are being measured."
+    words, tools = ("ant", "elephant"), ["length"]
+    tasks = [{"task_id": word, "prompt": f"Measure {word}", "tools": tools} for word in words]
+    return call("delegate_tasks", mode="background", tasks=tasks)
 
 
 async def main() -> None:
     async with Retinue(channels={"console": Console(sys.stdout)}) as retinue:
         delegate = family("meepo", max_background_groups=1)
-        lead = Agent(
-            "lead", model=Scripted(talk, name="script"), tools=[length], families=[delegate]
-        )
-        outcome = await retinue.run(
-            lead, "How long are they?", origin=Origin(channel="console", user="ada")
-        )
+        script, ada = Scripted(talk, name="script"), Origin(channel="console", user="ada")
+        lead = Agent("lead", model=script, tools=[length], families=[delegate])
+        outcome = await retinue.run(lead, "How long are they?", origin=ada)
         print(outcome.text)
         await retinue.settle(outcome.id)
 

@@ -32,9 +32,8 @@ async def draw(retinue: Retinue, node: Node, branch: str, below: str) -> None:
     print(f"{branch + node.label:<36}{paint(node.state)}{end.tree_tokens:>9,}{seconds:>9.2f}")
     for child in node.children:
         last = child is node.children[-1]
-        await draw(
-            retinue, child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
-        )
+        branch, rest = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        await draw(retinue, child, below + branch, below + rest)
 
 
 def paint(state: str) -> str:

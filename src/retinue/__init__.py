@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retinue.agent import Agent
-    from retinue.api import Retinue, run_sync
+    from retinue.api import Retinue
+    from retinue.blocking import run_sync
     from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
@@ -70,7 +71,8 @@ _HOMES = {
         "Model",
         "Request",
     ),
-    "retinue.api": ("Retinue", "run_sync"),
+    "retinue.api": ("Retinue",),
+    "retinue.blocking": ("run_sync",),
     "retinue.budgets": ("Spending", "Spent"),
     "retinue.core.effects": ("ChildOutcome",),
     "retinue.core.spec": (

@@ -24,7 +24,7 @@ from retinue.core.spawn import fork_point
 from retinue.core.spec import Base, Order
 from retinue.core.state import Ended, account_refusal
 from retinue.core.values import Capabilities, Mail, Rules, checked
-from retinue.errors import ConfigError, NotFound, Refused, RetinueError
+from retinue.errors import ConfigError, NotFound, Refused
 from retinue.maintenance import Retention
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.tool_limit import fitting, left_out
@@ -206,13 +206,10 @@ class Retinue(Steps):
                 "conversation",
                 f"run {run} has been resumed before; resume the last run, or fork this one",
             )
-        id, order = (
-            run_id(self._clock.now(), self._clock.chance()),
-            self._crew.order(agent, task, options),
-        )
+        order = self._crew.order(agent, task, options)
         return await self._request(
             Requested(
-                id=id,
+                id=run_id(self._clock.now(), self._clock.chance()),
                 order=order,
                 capabilities=_held(row, options),
                 base=base,
@@ -237,11 +234,8 @@ class Retinue(Steps):
         self._engine.performer.outbox.check(event.order.origin)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
-        if (
-            why
-            and self._engine.trees.spec(event.id) is None
-            and await self._store.row(event.id) is None
-        ):
+        is_unknown = why and self._engine.trees.spec(event.id) is None
+        if is_unknown and await self._store.row(event.id) is None:
             raise Refused("request", why)
         return event.id
 
@@ -446,32 +440,6 @@ def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:
     """Who goes on from another run holds no more than that did, unless whoever asks for it says
     what it may do."""
     return Capabilities() if "access" in options else row.run.access or row.spec.capabilities
-
-
-def run_sync(
-    agent: Agent,
-    task: str,
-    *,
-    store: str | Path | Store | None = None,
-    agents: Sequence[Agent] = (),
-    channels: Mapping[str, Channel] | None = None,
-    models: ModelCatalog | None = None,
-    **options: Any,
-) -> Outcome:
-    """Run one agent in a program that has no event loop of its own, to the end of everything that
-    it has started."""
-    if asyncio._get_running_loop() is not None:
-        raise RetinueError(
-            "run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead"
-        )
-
-    async def main() -> Outcome:
-        async with Retinue(store, agents=agents, channels=channels, models=models) as retinue:
-            run = await retinue.spawn(agent, task, **options)
-            await retinue.settle(run)
-            return await retinue._outcome_of(run)
-
-    return asyncio.run(main())
 
 
 def _open(store: str | Path | Store | None) -> Store:
