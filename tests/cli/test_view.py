@@ -13,7 +13,7 @@ from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import tree_items
-from retinue.view.rows import OVER, TreeView, view
+from retinue.view.rows import TreeView, view
 from retinue.view.run_node import OVER
 from retinue.view.run_row import RunRow
 from retinue.view.updates import feed
