@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test check fix simulate crash faults attack bench
+.PHONY: help setup parts demo test check fix docs coverage simulate crash faults attack bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,9 +42,15 @@ check: $(READY) ## lint, format, types, import contracts
 	@echo "== types"
 	@$(PY) -m mypy
 
-fix: $(READY) ## repair lint and format where a machine can
+fix: $(READY) ## fix lint and format problems automatically
 	@$(PY) -m ruff check --fix
 	@$(PY) -m ruff format
+
+docs: $(READY) ## write the pages that are generated from the code
+	@$(PY) -m docs.makers
+
+coverage: $(READY) ## the tests with a count of the lines that they reach; COVER=tests/core for a part
+	@$(PY) -m pytest -q -n $(WORKERS) --cov=retinue --cov-report=term:skip-covered $(COVER)
 
 simulate: N ?= 1000000
 simulate: $(READY) ## N random schedules on virtual time (N=1000000)

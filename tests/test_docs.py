@@ -1,44 +1,169 @@
-"""Pages that can be made are made, and are not older than what they are made from."""
+"""Pages agree with the code: generated ones are up to date, links lead somewhere, named files
+exist."""
 
 from __future__ import annotations
 
-import importlib.util
+import ast
+import json
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from retinue.tools.families.profiles import FAMILIES
+from docs.makers import pages
+from tests.crash.test_checker import FAULTS
+from tests.simulation.mutations import MUTATIONS
 
-DOCS = Path(__file__).parent.parent / "docs"
-
-
-def maker(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+GENERATED = pages()
+FENCES = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def test_the_table_of_states_is_what_the_machine_says() -> None:
-    assert (DOCS / "reference" / "states.md").read_text() == maker("make_states").page()
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_tools_on_a_family_s_page_are_those_that_it_has(family: str) -> None:
-    made = maker("make_families").page(family)
-    assert "| parameter | type | needed | meaning |" in made
-    assert (DOCS / "guides" / "families" / f"{family}.md").read_text() == made
+def prose(page: Path) -> str:
+    """The text of a page without its code."""
+    return FENCES.sub("", page.read_text(encoding="utf-8"))
 
 
-def test_every_link_between_the_pages_leads_somewhere() -> None:
-    import re
+@pytest.mark.parametrize("page", GENERATED, ids=name_of)
+def test_a_generated_page_is_up_to_date(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == GENERATED[page], "run `make docs`"
 
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     broken = []
-    for page in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.name}: {target}")
+    for link in LINK.findall(prose(page)):
+        target, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(link)
     assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    known, new = set[Path](), [ROOT / "README.md"]
+    while new:
+        page = new.pop()
+        known.add(page)
+        for link in LINK.findall(prose(page)):
+            file = (page.parent / link.partition("#")[0]).resolve()
+            if file.suffix == ".md" and file.exists() and file not in known:
+                new.append(file)
+    assert [name_of(page) for page in PAGES if page not in known and "docs" in page.parts] == []
+
+
+def test_decisions_have_one_form() -> None:
+    form = ["Context", "Decision", "Consequences"]
+    for page in sorted((DOCS / "decisions").glob("[0-9]*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert re.match(rf"# {int(page.name[:4])}\. [^\n]+\n\nStatus: \w", text), page.name
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == form, page.name
+
+
+# find your way: a question, the file, the names in it
+
+
+def answers() -> list[tuple[str, str, list[str]]]:
+    """The rows of the page that leads from questions to code."""
+    text = (DOCS / "explanation" / "find_your_way.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "`src/" in line]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return [(row[0], row[1].strip("`"), re.findall(r"`([^`]+)`", row[2])) for row in cells]
+
+
+def defined(path: Path) -> set[str]:
+    """Names that a module defines: functions, classes with their methods, constants."""
+    names = set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            inner = [
+                n.name for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            names |= {node.name, *inner, *(f"{node.name}.{name}" for name in inner)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return names
+
+
+def test_the_page_that_leads_to_code_answers_many_questions() -> None:
+    assert len(answers()) >= 20
+
+
+@pytest.mark.parametrize("answer", answers(), ids=lambda answer: answer[0])
+def test_an_answer_names_a_file_and_what_is_in_it(answer: tuple[str, str, list[str]]) -> None:
+    _, file, names = answer
+    path = ROOT / file
+    assert path.exists()
+    assert names or path.is_dir()
+    if path.is_file():
+        assert set(names) - defined(path) == set()
+
+
+# figures
+
+
+def test_the_figures_of_the_readme_are_those_of_the_last_benchmark() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    bench = json.loads((ROOT / "bench" / "results" / "latest.json").read_bytes())
+    step, cancel, restart = bench["step_cost"], bench["cancel_tree"], bench["restart"]
+    assert f"One step takes {step['us_at_10']:.0f} µs with 10 or with 10,000 open runs" in text
+    assert round(step["us_at_10"]) == round(step["us_at_10000"])
+    assert f"a tree of {cancel['runs']} runs takes {cancel['seconds']:.1f} s" in text
+    assert f"200 open runs takes {1000 * restart['seconds_at_20000']:.1f} ms" in text
+    assert f"uses {bench['parked_memory_sqlite']['kib']:.0f} KiB of memory" in text
+    assert f"exceed their common limit by {bench['budget_cap']['over']} tokens" in text
+    assert f"(Python {bench['python']})" in text
+    n_faults = sum(len(plants) for plants in FAULTS.values())
+    assert f"is tested with {n_faults} planted faults" in text
+    assert f"are tested with {len(MUTATIONS)} planted bugs" in text
+
+
+# habits
+
+
+def test_make_help_lists_every_target() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    listed = re.findall(r"^([a-z]+):.*## ", text, re.MULTILINE)
+    assert sorted(" ".join(phony).split()) == sorted(listed)
+
+
+# words
+
+
+OLD_WORDS = re.compile(
+    r"\b(nobody|somebody|everybody|whoever|at once|mend|lent|lend|hand(ed|s)? in|beside|"
+    r"take up(?! to)|taken up|go(es|ne)? on|stands(?! for)|broken off|front door|told|hears|"
+    r"on record|alike)\b",
+    re.IGNORECASE,
+)
+"""Words that the rules for texts replace. Code may hold them."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_is_written_in_plain_words(page: Path) -> None:
+    text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", prose(page), flags=re.DOTALL)
+    if page in GENERATED and text == prose(page):
+        return  # its words are those of the code
+    words = OLD_WORDS.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", text))
+    assert words == [] or page.name in ("family_proofs.md", "CHANGELOG.md")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from retinue.tools.families.profiles import FAMILIES
 from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,24 +132,3 @@ def test_the_demo_says_when_there_is_nothing_to_read(tmp_path: Path) -> None:
 def test_the_budget_of_the_example_is_not_exceeded() -> None:
     spent = next(line for line in run("05_budget_soft_landing.py") if "of 6,000 tokens" in line)
     assert int(spent.split()[0].replace(",", "")) <= 6_000
-
-
-@pytest.mark.parametrize(
-    ("page", "says"),
-    [
-        ("README.md", "All pages are fine. ['completed', 'completed']"),
-        ("docs/reference/api.md", "completed All pages are fine."),
-        ("docs/guides/testing.md", "differs in message 1 of 1"),
-        ("docs/guides/tools.md", "Both are short."),
-        ("docs/guides/families.md", "The house is empty."),
-        *((f"docs/guides/families/{name}.md", "The house is empty.") for name in FAMILIES),
-    ],
-)
-def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:
-    """The blocks of a page are one program."""
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
-    )
-    program = tmp_path / "page.py"
-    program.write_text("\n".join(blocks), encoding="utf-8")
-    assert says in "\n".join(run_file(program, cwd=tmp_path))

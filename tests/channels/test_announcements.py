@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import re
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
@@ -217,18 +216,6 @@ async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_writte
         (sent,) = await retinue.deliveries()
     assert (sent.state, sent.attempts) == ("acked", 2)
     assert texts(path) == ["It is done."]
-
-
-@run_async
-async def test_the_code_on_the_page_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "guides" / "channels.md").read_text(encoding="utf-8")
-    program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-W", "error", "-c", program]
-    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=env, stderr=PIPE)
-    _, said = await process.communicate()
-    assert (process.returncode, said) == (0, b"[user ada, thread 42]\n  Built main: no errors.\n")
-    assert texts(tmp_path / "announcements.jsonl") == ["Built main: no errors."]
 
 
 async def announcer(store: Path, url: str) -> Process:

@@ -498,14 +498,6 @@ def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_a
     asyncio.run(story())
 
 
-def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "models.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(block, "models.md", "exec"), {})
-    promised = re.findall(r"print\(.*\)  # (.+)", block)
-    assert len(promised) == 2 and capsys.readouterr().out.splitlines() == promised
-
-
 def test_a_chain_expects_of_a_cache_what_every_link_gives() -> None:
     catalog = Catalog({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "GROQ_API_KEY": "k"})
     sonnet, opus = (

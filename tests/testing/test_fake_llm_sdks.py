@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -293,14 +291,6 @@ def test_official_clients_raise_their_own_errors_for_faults() -> None:
             await transport.aclose()
 
     asyncio.run(story())
-
-
-def test_the_page_about_the_fake_runs() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/fake_llm.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "docs/reference/fake_llm.md", "exec"), {"__name__": "page"})
 
 
 def test_an_official_client_tries_again_and_succeeds() -> None:

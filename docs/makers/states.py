@@ -1,11 +1,9 @@
-"""Prints docs/reference/states.md by asking the machine: for each state and each event, is it
-taken, and where does it lead?"""
+"""The table of states, made by asking the state machine: for each state and each event, is it
+accepted, and which state follows?"""
 
 from __future__ import annotations
 
 import copy
-import sys
-from pathlib import Path
 from typing import get_args
 
 from retinue.core.changes import Changes
@@ -171,12 +169,12 @@ def page() -> str:
     lines = [
         "# States",
         "",
-        "Made by `python docs/make_states.py`, which asks the machine; a test fails when this "
-        "page is old.",
-        "A dash means that the event is refused (`InvalidTransition`), recorded as stale, and "
-        "changes nothing.",
-        "A run is `Stopping` until its children have ended, and until it is heard what its "
-        "stopped call has cost.",
+        "Which event is accepted in which state, and which state follows. This page is generated "
+        "by `make docs`, which asks the state machine. [Events](events.md) lists the fields.",
+        "",
+        "A dash means that the event is refused (`InvalidTransition`): it is recorded as stale and "
+        "changes nothing. A run is `Stopping` until its children have ended and the cost of its "
+        "stopped model call is known.",
         "",
         "| event | " + " | ".join(stories()) + " |",
         "|---|" + "---|" * len(stories()),
@@ -191,8 +189,3 @@ def page() -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    (Path(__file__).parent / "reference" / "states.md").write_text(page())
-    sys.stdout.write(page())

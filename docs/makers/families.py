@@ -1,37 +1,33 @@
-"""Writes the tables of tools into the pages of the families: `python docs/make_families.py`. A test
-compares them."""
+"""The tables of tools on the pages of the families."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docs.makers.markdown import one_line, replaced
 from retinue.tools.base import Tool
-from retinue.tools.families.profiles import FAMILIES, family
+from retinue.tools.families.profiles import family
 
-PAGES = Path(__file__).parent / "guides" / "families"
+PAGES = Path(__file__).resolve().parents[1] / "guides" / "families"
 SHOWN_AS = {"sessions": "openclaw"}
 """The profile that has all tools of a family, where its own defaults do not."""
-TABLES = re.compile(r"(<!-- tools -->\n).*?(<!-- end of tools -->)", re.DOTALL)
 
 
 def page(name: str) -> str:
     """The page as it should be."""
-    text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    made = "\n".join(_tables(name))
-    return TABLES.sub(lambda m: f"{m[1]}\n{made}\n{m[2]}", text)
+    return replaced(PAGES / f"{name}.md", "tools", list(_tables(name))[:-1])
 
 
 def _tables(name: str) -> Iterator[str]:
     shown = family(SHOWN_AS.get(name, name))
     tools: dict[str, Tool] = {t.schema.name: t for t in (*shown.tools(), *shown.helper_tools())}
     for tool in tools.values():
-        yield f"**`{tool.schema.name}`** {_line(tool.schema.description)}\n"
+        yield f"**`{tool.schema.name}`** {one_line(tool.schema.description)}\n"
         rows = list(_rows(tool.schema.parameters))
         if rows:
-            yield "| parameter | type | needed | meaning |\n|---|---|---|---|"
+            yield "| parameter | type | required | meaning |\n|---|---|---|---|"
             yield from rows
         else:
             yield "It takes no parameters."
@@ -41,8 +37,8 @@ def _tables(name: str) -> Iterator[str]:
 def _rows(schema: dict[str, Any], above: str = "") -> Iterator[str]:
     required = schema.get("required", ())
     for name, one in schema.get("properties", {}).items():
-        needed = "yes" if name in required else ""
-        yield f"| `{above}{name}` | {_type(one)} | {needed} | {_line(one.get('description', ''))} |"
+        needed, about = "yes" if name in required else "", one_line(one.get("description", ""))
+        yield f"| `{above}{name}` | {_type(one)} | {needed} | {about} |"
         items = one.get("items", {})
         if items.get("type") == "object":
             yield from _rows(items, f"{above}{name}[].")
@@ -68,12 +64,3 @@ def _bounds(one: dict[str, Any]) -> str:
     if least is not None:
         return f", at least {least:g}"
     return f", at most {most:g}" if most is not None else ""
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    for each in FAMILIES:
-        (PAGES / f"{each}.md").write_text(page(each), encoding="utf-8")

@@ -1,0 +1,131 @@
+"""The code on the pages runs. The Python blocks of a page are one program and its shell blocks one
+script; a `text` block right after them is what they print. A block that cannot be run has a comment
+before it with the reason: `<!-- not run: it installs a package -->`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.house import House, Llm
+from tests.waiting import SECONDS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
+    r"^```(?P<language>\w*)\n(?P<code>.*?)^```$"
+    r"(?:\n\n```text\n(?P<output>.*?)^```$)?",
+    re.DOTALL | re.MULTILINE,
+)
+RUN = ("python", "sh")
+SHOWN = ("text", "markdown", "yaml", "mermaid", "toml", "json")
+
+
+class Block(NamedTuple):
+    language: str
+    code: str
+    output: str
+    reason: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(m["language"], m["code"], m["output"] or "", m["reason"] or "")
+        for m in BLOCK.finditer(text)
+    ]
+
+
+def programs(language: str) -> list[Path]:
+    return [
+        page
+        for page in PAGES
+        if any(one.language == language and not one.reason for one in blocks(page))
+    ]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def missing(output: str, printed: str) -> list[str]:
+    """Lines of the output on the page that were not printed, or not in this order."""
+    rest = iter(printed.splitlines())
+    return [line for line in output.splitlines() if not any(line in one for one in rest)]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[dict[str, str]]:
+    """Keys and addresses with which the names of real models lead to a scripted provider."""
+    with Llm(["Done."]) as llm:
+        yield {
+            **llm.env,
+            "ANTHROPIC_API_KEY": "sk-ant-very-secret",
+            "ANTHROPIC_BASE_URL": llm.llm.url,
+        }
+
+
+@pytest.mark.parametrize("page", programs("python"), ids=name_of)
+def test_the_python_on_a_page_runs(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
+    shown = [one for one in blocks(page) if one.language == "python" and not one.reason]
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(one.code for one in shown), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program],
+        capture_output=True,
+        cwd=tmp_path,
+        encoding="utf-8",
+        env={**os.environ, **provider, "PYTHONPATH": str(ROOT / "src")},
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert missing("".join(one.output for one in shown), done.stdout) == [], done.stdout
+
+
+@pytest.mark.parametrize("page", programs("sh"), ids=name_of)
+def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
+    shown = [one for one in blocks(page) if one.language == "sh" and not one.reason]
+    home = House(tmp_path, **provider)
+    path = os.pathsep.join([str(Path(sys.executable).parent), home.env["PATH"]])
+    (home.project / "app.py").write_text('"""Adds."""\n\n\ndef add(a, b):\n    return a + b\n')
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail"],
+            input="\n".join(one.code for one in shown),
+            capture_output=True,
+            cwd=home.project,
+            encoding="utf-8",
+            env={**home.env, "PATH": path},
+            timeout=SECONDS,
+        )
+    finally:
+        home.close()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert missing("".join(one.output for one in shown), done.stdout) == [], done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_run_or_shown_or_has_a_reason(page: Path) -> None:
+    for one in blocks(page):
+        assert one.language in (*RUN, *SHOWN) or one.reason, one.code
+        if one.language == "toml":
+            assert tomllib.loads(one.code)
+        elif one.language == "json":
+            assert json.loads(one.code)
+
+
+def test_the_number_of_fences_is_the_number_of_blocks() -> None:
+    for page in PAGES:
+        fences = len(re.findall(r"^```", page.read_text(encoding="utf-8"), re.MULTILINE))
+        outputs = sum(bool(one.output) for one in blocks(page))
+        assert fences == 2 * (len(blocks(page)) + outputs), name_of(page)
