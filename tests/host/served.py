@@ -9,11 +9,12 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from retinue import Agent, Retinue
+from retinue.host.access_guard import AccessGuard
 from retinue.host.host_server import HostServer
 from retinue.host.request_limits import RequestLimits
 from retinue.server.mounting import AccessToken, asgi_app
@@ -52,7 +53,7 @@ class Served:
     port: int
     retinue: Retinue
     loop: asyncio.AbstractEventLoop
-    extra: dict[str, str] = field(default_factory=dict)
+    guard: AccessGuard
 
     def call(
         self,
@@ -85,6 +86,9 @@ class Served:
 
     def post(self, path: str, body: Any = None, **options: Any) -> Reply:
         return self.call("POST", f"/api/v1{path}", {} if body is None else body, **options)
+
+    def new_code(self) -> str:
+        return self.guard.keyring.new_code(TOKENS[0].identity)
 
     def start(self, task: str = "hello", **options: Any) -> str:
         reply = self.post("/runs", {"task": task}, **options)
@@ -125,7 +129,9 @@ def served(
                 app = asgi_app(retinue, made, tokens=TOKENS, limits=limits)
                 async with HostServer(app).serving(listener):
                     number = listener.getsockname()[1]
-                    started.append((Served(number, retinue, asyncio.get_running_loop()), leave))
+                    started.append(
+                        (Served(number, retinue, asyncio.get_running_loop(), app), leave)
+                    )
                     ready.set()
                     await leave.wait()
 

@@ -45,7 +45,7 @@ class AccessGuard:
         hosts: Iterable[str] = (),
         limits: RequestLimits | None = None,
     ) -> None:
-        self._app, self._keyring = app, keyring
+        self._app, self.keyring = app, keyring
         self._limits = limits or RequestLimits()
         self._hosts = LOOPBACK | {name.lower() for name in hosts}
         rate, fails = self._limits.per_second, self._limits.failures_per_second
@@ -72,8 +72,9 @@ class AccessGuard:
             answer.who = who.name
             self._check_rate(scope, who)
             _check_length(headers, self._limits)
-            inner = {**scope, IDENTITY: who}
-            await self._app(inner, LimitedBody(receive, self._limits), answer.send)
+            inner, body = {**scope, IDENTITY: who}, LimitedBody(receive, self._limits)
+            answer.body = body if _has_body(headers) else None
+            await self._app(inner, body, answer.send)
         except HttpProblem as error:
             await answer.problem(error)
         finally:
@@ -91,7 +92,7 @@ class AccessGuard:
     def _identify(self, scope: Any, headers: dict[str, str]) -> Identity:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            found = self._keyring.of_token(token.strip())
+            found = self.keyring.of_token(token.strip())
         else:
             found = self._of_cookie(scope, headers)
         if found is None:
@@ -104,7 +105,7 @@ class AccessGuard:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return None
-        found = self._keyring.of_cookie(cookie.value) if cookie is not None else None
+        found = self.keyring.of_cookie(cookie.value) if cookie is not None else None
         if found is not None and scope["method"] not in SAFE and "origin" not in headers:
             raise HttpProblem(
                 403, "A request with a cookie that changes something needs an Origin."
@@ -124,7 +125,7 @@ class AccessGuard:
 
     async def _exchange(self, scope: Any, code: str, answer: GuardedAnswer) -> None:
         """A code in an address becomes a cookie, and the address loses it."""
-        cookie = self._keyring.exchange(code)
+        cookie = self.keyring.exchange(code)
         if cookie is None:
             self._refuse(scope)
         query = [
@@ -148,12 +149,15 @@ class GuardedAnswer:
         self._scope, self._send = scope, send
         self._since, self._status = perf_counter(), 0
         self.who = "-"
+        self.body: LimitedBody | None = None
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             present = {name.lower() for name, _ in message.get("headers", ())}
             more = [pair for pair in HEADERS if pair[0] not in present]
+            if self.body is not None and not self.body.is_whole:
+                more.append((b"connection", b"close"))  # what is left of it is no next request
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await self._send(message)
 
@@ -199,6 +203,10 @@ def _check_origin(headers: dict[str, str], host: str) -> None:
     is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise HttpProblem(403, "This request comes from a page of another site.")
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _check_length(headers: dict[str, str], limits: RequestLimits) -> None:

@@ -55,11 +55,11 @@ class LimitedBody:
 
     def __init__(self, receive: Callable[[], Any], limits: RequestLimits) -> None:
         self._receive, self._limits = receive, limits
-        self._n, self._is_whole = 0, False
+        self._n, self.is_whole = 0, False
         self._until: float | None = None
 
     async def __call__(self) -> Any:
-        if self._is_whole:
+        if self.is_whole:
             return await self._receive()
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + self._limits.body_seconds
@@ -71,7 +71,7 @@ class LimitedBody:
             raise HttpProblem(408, text) from None
         if message["type"] == "http.request":
             self._n += len(message.get("body", b""))
-            self._is_whole = not message.get("more_body", False)
+            self.is_whole = not message.get("more_body", False)
             check_size(self._n, self._limits)
         return message
 

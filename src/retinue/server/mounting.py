@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -58,7 +57,7 @@ def asgi_app(
     tokens: Iterable[AccessToken],
     hosts: Iterable[str] = (),
     limits: RequestLimits | None = None,
-) -> Any:
+) -> AccessGuard:
     """The HTTP API of a runtime, to be served by itself or mounted in a Starlette or FastAPI
     service. `retinue` must be open while it is served. The first of the `agents` is started by
     requests that name none. `hosts` are the names under which the service is reached, beside those
