@@ -30,7 +30,7 @@ parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say w
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 test: parts check ## check, then all tests
 	@echo "== tests"
-	@$(PY) -m pytest -n $(WORKERS) --maxschedchunk 6
+	@$(PY) -m pytest -n $(WORKERS) --maxschedchunk 6 --durations=15
 
 check: $(READY) ## lint, format, types, import contracts
 	@echo "== lint"
@@ -60,8 +60,9 @@ crash: N ?= 10000
 crash: $(READY) ## N kills of a real process, each followed by a recovery (N=10000)
 	@$(PY) -m tests.crash.main --kills $(N)
 
-faults: $(READY) ## every fault of a provider, in every dialect
+faults: $(READY) ## every fault of a provider, in every dialect; then what SDKs send and read, 20 times as much as in the tests
 	@$(PY) -m tests.models.faults_main
+	@RETINUE_REPEATS=20 $(PY) -m pytest -q -n $(WORKERS) tests/models -k "sdk or cut or damaged"
 
 attack: $(READY) ## the attack cases with and without root, 12,000 schedules of swaps and 100,000 policy trees each
 	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 $(PY) -m tests.security.main

@@ -29,6 +29,7 @@ from tests.models.anthropic_support import (
     decoded,
     in_pieces,
 )
+from tests.repeats import times
 
 STOPS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
@@ -107,7 +108,7 @@ def with_plain_ids(messages: Any) -> Any:
     return messages
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(times(2)))
 def test_a_request_is_what_the_sdk_sends_for_the_same_call(oracle: Oracle, seed: int) -> None:
     """50 conversations for each seed. Keys that are deliberately different: `temperature` has no
     parameter in the SDK any more and goes through its `extra_body`; an id in letters that the API
@@ -256,7 +257,7 @@ def assert_same(reply: Reply, said: str, message: Any) -> None:
     assert bool(kept) == (indirect or any(kind not in ("text", "tool_use") for kind in kinds))
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(times(3)))
 def test_a_stream_is_read_as_the_sdk_reads_it_wherever_it_is_cut(oracle: Oracle, seed: int) -> None:
     """40 streams for each seed. Each comes byte by byte, and in pieces of 64 bytes with the first
     cut at each of 64 places, so that every byte is the first of a piece; each third one is also cut
@@ -285,7 +286,7 @@ def test_a_stream_is_read_as_the_sdk_reads_it_wherever_it_is_cut(oracle: Oracle,
             assert_can_be_answered(whole)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(1)))
 def test_damaged_streams_end_in_a_reply_or_a_typed_error(seed: int) -> None:
     rng, n_read = random.Random(seed), 0
     for _ in range(300):

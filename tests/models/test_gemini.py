@@ -21,9 +21,10 @@ from retinue.models.codec import Options, encode, units
 from retinue.models.gemini import GeminiCodec
 from tests.models.gemini_cases import case, responses, sse
 from tests.models.gemini_support import GEMINI, KEY, STREAM, WHOLE, call_part, decoded, reply_chunk
+from tests.repeats import times
 
-N_REQUESTS = 500
-N_STREAMS = 500
+N_REQUESTS = times(100)
+N_STREAMS = times(100)
 
 
 def sdk(answer: Callable[[httpx2.Request], httpx2.Response]) -> genai.Client:

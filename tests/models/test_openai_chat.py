@@ -25,11 +25,12 @@ from retinue.models.openai_chat_stream import FILTERED
 from tests.models import openai_chat_cases as cases
 from tests.models.openai_chat_cases import KEY
 from tests.models.openai_chat_support import RETRIED, decoded
+from tests.repeats import times
 
-N_CONVERSATIONS = 500
-N_STREAMS = 500
-N_LONG = 60
-N_SHARDS = 5
+N_CONVERSATIONS = times(100)
+N_STREAMS = times(120)
+N_LONG = times(12)
+N_SHARDS = 3
 STREAMING = pydantic.TypeAdapter(params.CompletionCreateParamsStreaming)
 WHOLE = pydantic.TypeAdapter(params.CompletionCreateParamsNonStreaming)
 
@@ -207,7 +208,7 @@ def test_generated_requests_cover_what_there_is() -> None:
         "reasoning_details",
         "max_tokens",
     ]:
-        assert bodies.count(needle) > 10, needle
+        assert bodies.count(needle) > N_CONVERSATIONS // 50, needle
 
 
 def test_a_unit_is_encoded_the_same_every_time_and_apart_from_the_others() -> None:

@@ -17,8 +17,9 @@ from retinue.models.openai_responses import OpenAIResponsesCodec
 from tests.models import openai_responses_cases as cases
 from tests.models.openai_responses_cases import call, message, reasoning, sse
 from tests.models.openai_responses_support import CODEC, STREAM, WHOLE, decoded, delta, ended
+from tests.repeats import times
 
-N_CASES = 500
+N_CASES = times(100)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_a_request_is_what_the_sdk_sends(wire: cases.Wire) -> None:
         )
         assert json.loads(ours) == json.loads(wire.sent)
         n_items += len(params["input"])
-    assert n_items > 2_000 and wire.path == "/v1" + CODEC.path("m", STREAM)
+    assert n_items > 3 * N_CASES and wire.path == "/v1" + CODEC.path("m", STREAM)
 
 
 def test_the_headers_are_what_the_sdk_sends(wire: cases.Wire) -> None:
@@ -199,7 +200,7 @@ def test_a_stream_cut_in_two_anywhere_is_the_same() -> None:
                 assert out == whole
             n_cuts += len(event)
             out.clear()
-    assert n_cuts > 400_000
+    assert n_cuts > 800 * N_CASES
 
 
 def test_a_long_stream_is_read_as_the_sdk_reads_it_in_two_pieces_and_in_many(
