@@ -38,6 +38,7 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
     chain = ctx.tree.deciding(run.id)
     is_ruled = any([held.rules or held.mode for _, held in chain])
     ledger = ctx.tree.ledger
+    is_limited = bool(ledger.draws(run.id))
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
@@ -48,8 +49,10 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
             question, reason = _permission(run, ctx, index, call)
             is_denied = reason is not None
-        if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
-            run, reason = beyond_budget(run, ctx, lack)
+        if is_limited and reason is None:
+            lack = ledger.lacks(run.id, ONE_CALL)
+            if lack is not None:
+                run, reason = beyond_budget(run, ctx, lack)
         if reason is not None:
             run = ctx.append(
                 run,
@@ -60,11 +63,14 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
             questions += (question,)
             asks |= 1 << index
             continue
-        ledger.settle(run.id, NOTHING, ONE_CALL)
+        if is_limited:
+            ledger.settle(run.id, NOTHING, ONE_CALL)
         tools |= 1 << index
         start_tool(run, ctx, index, call)
     n = tools.bit_count()
     if n:
+        if not is_limited:
+            ledger.settle(run.id, NOTHING, (0, 0, 0, n))
         last = calls[tools.bit_length() - 1].name
         run = replace(run, usage=replace(run.usage, calls=run.usage.calls + n), last_tool=last)
     if refusals and len(refusals) == len(calls) and not cut and ctx.order.mixed_submit == "fail":

@@ -42,8 +42,8 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
-from retinue.core.step_context import StepContext, seated
-from retinue.core.turn import await_mail, go_on, sooner
+from retinue.core.step_context import StepContext, idle, seated, weight
+from retinue.core.turn import await_mail, go_on, next_turn, sooner
 
 BROKEN_OFF = (
     "The wait was broken off by a message. Those you waited for go on; you will be told "
@@ -135,8 +135,17 @@ def stir(run: Run, ctx: StepContext) -> Run:
 
 
 def close_call(run: Run, ctx: StepContext, calls: Calls, index: int, result: Result) -> Run:
-    """One call has its result."""
+    """One call has its result. Behind the last one of a turn comes the next turn, at once if no
+    slot has to be waited for and nothing else belongs to this one."""
     bit = ~(1 << index)
+    is_last = not (calls.open & bit or calls.pause or run.id in ctx.tree.fans)
+    if is_last and (not ctx.order.lanes or is_seated(run)):
+        ctx.write(run, result)
+        length, fresh = run.length + 1, run.fresh + weight(result)
+        idle_run = replace(
+            run, state=idle(run, ctx.now), length=length, fresh=fresh, suspicion=None
+        )
+        return next_turn(idle_run, ctx)
     calls = replace(
         calls,
         open=calls.open & bit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from retinue.core.account import Account
 from retinue.core.effects import Abort, CallModel, CallTool, Compose, Effect
@@ -16,22 +16,21 @@ BEGUN = (CallModel, CallTool, Compose)
 """Effects that an `Abort` calls off."""
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """What a batch of steps must write in one transaction, and what may be performed after it."""
 
-    entries: list[LogEntry] = field(default_factory=list)
-    specs: list[Spec] = field(default_factory=list)
-    runs: dict[str, Run] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)
-    messages: list[tuple[str, int, Message]] = field(default_factory=list)
-    posted: dict[tuple[str, int], Mail] = field(default_factory=dict)
-    taken: list[tuple[str, int]] = field(default_factory=list)
-    deliveries: dict[str, Delivery] = field(default_factory=dict)
-    definitions: list[Definition] = field(default_factory=list)
-    models: list[ModelInfo] = field(default_factory=list)
-    forgotten: list[str] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
+    entries: list[LogEntry] = []
+    specs: list[Spec] = []
+    runs: dict[str, Run] = {}
+    accounts: dict[str, Account] = {}
+    messages: list[tuple[str, int, Message]] = []
+    posted: dict[tuple[str, int], Mail] = {}
+    taken: list[tuple[str, int]] = []
+    deliveries: dict[str, Delivery] = {}
+    definitions: list[Definition] = []
+    models: list[ModelInfo] = []
+    forgotten: list[str] = []
+    effects: list[Effect] = []
 
     def add(self, other: Changes) -> None:
         """Those of another tree: nothing of theirs has the same key."""

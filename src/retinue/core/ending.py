@@ -179,7 +179,9 @@ def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run
 def charged(model: ModelInfo, usage: Usage) -> Usage:
     """What was counted with its cost, where that is not told with it. What was estimated is told
     apart."""
-    nanos = max(0, usage.nanos) or model.cost(usage.input + usage.estimated, usage.output)
+    nanos = usage.nanos
+    if nanos <= 0:
+        nanos = model.cost(usage.input + usage.estimated, usage.output)
     if not usage.estimated and not usage.nanos_estimated and nanos == usage.nanos:
         return usage
     rest = (usage.nanos_estimated or nanos - model.price(usage)) if usage.estimated else 0

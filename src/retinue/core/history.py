@@ -110,20 +110,26 @@ class Conversation:
         """The ids of the calls in message `at` of our own, when they are not those that it has."""
         if self.base is not None and self.base._n_named < self.base_length:
             self.base._ids(self.base_length - 1)
-        while self._n_named <= at:
-            n, message = self._n_named, self.own[self._n_named - self.base_length]
-            self._n_named += 1
+        own, base = self.own, self.base_length
+        for n in range(self._n_named, at + 1):
+            message = own[n - base]
             if isinstance(message, Assistant) and message.calls:
-                ids = tuple([self._name(n, i, call.id) for i, call in enumerate(message.calls)])
-                if ids != tuple([call.id for call in message.calls]):
-                    self._renamed[n] = ids
+                ids = [call.id for call in message.calls]
+                for i, given in enumerate(ids):
+                    if not ID.fullmatch(given) or self._is_taken(given):
+                        ids[i] = self._name(n, i, given)
+                        self._renamed[n] = ()
+                    self._names[ids[i]] = n
+                if n in self._renamed:
+                    self._renamed[n] = tuple(ids)
+            self._n_named = n + 1
         return self._renamed.get(at)
 
     def _name(self, n: int, i: int, given: str) -> str:
+        """An id for a call whose own is none, or another's."""
         id, k = given, 0
         while not ID.fullmatch(id) or self._is_taken(id):
             id, k = f"{OUR_ID}{digest(given, n, i, k)[:24]}", k + 1
-        self._names[id] = n
         return id
 
     def _is_taken(self, id: str) -> bool:
@@ -205,7 +211,10 @@ class Encoded:
         self.shared: dict[tuple[int, int], bytes] = {}
 
     def pieces(self, start: int, stop: int, encode: Encode) -> list[bytes]:
-        open_at = self._take(stop, encode)
+        open_at = self._take(stop, encode) if self.n < stop else None
+        if self.n <= stop and self.starts and start <= self.starts[0]:
+            out = self.chunks + self.loose
+            return out if open_at is None else [*out, self._open(open_at, stop, encode)]
         first, last = bisect_left(self.starts, start), bisect_left(self.starts, stop)
         if last > first and (self.starts[last] if last < len(self.starts) else self.n) > stop:
             # Asked for up to the middle of a unit: what is behind that is not shown.
@@ -218,42 +227,43 @@ class Encoded:
         else:
             out = self.chunks[self._cut(first) : self._cut(last)]
         if open_at is not None and open_at >= start:
-            base = self.conversation.base_length
-            out.append(
-                encode(
-                    self.conversation.settled(
-                        open_at, self.conversation.own[open_at - base : stop - base]
-                    )
-                )
-            )
+            out.append(self._open(open_at, stop, encode))
         return out
+
+    def _open(self, start: int, stop: int, encode: Encode) -> bytes:
+        """A unit to which more can be added, as it is shown now."""
+        base = self.conversation.base_length
+        unit = self.conversation.own[start - base : stop - base]
+        return encode(self.conversation.settled(start, unit))
 
     def _take(self, stop: int, encode: Encode) -> int | None:
         """Write what is new and can be kept. Returns where a unit begins that is still open."""
         own, base = self.conversation.own, self.conversation.base_length
-        while self.n < stop:
-            at = self.n - base
-            head = own[at]
+        at, last, length = self.n - base, stop - base, len(own)
+        while at < last:
+            head, end = own[at], at + 1
             if isinstance(head, Result):
-                self.n += 1
+                self.n = base + end
+                at = end
                 continue
-            end = at + 1
-            while end < len(own) and isinstance(own[end], Result):
+            while end < length and isinstance(own[end], Result):
                 end += 1
-            if (
-                end == len(own)
-                and isinstance(head, Assistant)
-                and not _is_paid(head, own[at + 1 : end])
-            ):
-                return self.n
+            unit: Sequence[Message] = (head,)
+            if end > at + 1 or (isinstance(head, Assistant) and head.calls):
+                unit = own[at:end]
+                if end == length and isinstance(head, Assistant) and not _is_paid(head, unit):
+                    return self.n
+                unit = self.conversation.settled(base + at, unit)
             if self._loose_size >= CHUNK:
                 self._join()
-            written = encode(self.conversation.settled(self.n, own[at:end]))
-            self.starts.append(self.n)
-            self.sizes.append(len(written))
+            written = encode(unit)
+            size = len(written)
+            self.starts.append(base + at)
+            self.sizes.append(size)
             self.loose.append(written)
-            self._loose_size += len(written)
+            self._loose_size += size
             self.n = base + end
+            at = end
         return None
 
     def _join(self) -> None:
@@ -363,8 +373,10 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
 
 def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bool:
     own, first = conversation.own, start - conversation.base_length
-    if 0 <= first < len(own) and start < stop and not isinstance(own[first], Result):
-        return isinstance(own[first], Assistant)
+    if 0 <= first < len(own) and start < stop:
+        message = own[first]
+        if not isinstance(message, Result):
+            return isinstance(message, Assistant)
     stop = min(stop, len(conversation))
     for n in range(start, stop):
         message = conversation.at(n)
@@ -373,14 +385,16 @@ def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bo
     return False
 
 
-def _is_paid(head: Assistant, results: Sequence[Message]) -> bool:
-    """Whether each call has its result, so that none can be added."""
-    if not head.calls:
-        return True
-    paid = [r.call_id for r in results if isinstance(r, Result)]
-    if len(head.calls) == 1:
-        return head.calls[0].id in paid
-    return not Counter(c.id for c in head.calls) - Counter(paid)
+def _is_paid(head: Assistant, unit: Sequence[Message]) -> bool:
+    """Whether each call of the message that a unit begins with has its result, so that none can be
+    added."""
+    calls = head.calls
+    if len(unit) <= len(calls):
+        return False
+    paid = [r.call_id for r in unit if isinstance(r, Result)]
+    if len(calls) == 1:
+        return calls[0].id in paid
+    return not Counter(c.id for c in calls) - Counter(paid)
 
 
 def settled(unit: Sequence[Message]) -> list[Message]:

@@ -375,14 +375,17 @@ class Ledger:
         if hold == NOTHING == spent:
             return
         touched, is_held, is_spent = self.touched, hold != NOTHING, spent != NOTHING
-        tokens, nanos, turns, calls = hold if sign > 0 else (-hold[0], -hold[1], -hold[2], -hold[3])
+        tokens, nanos, turns, calls = hold
+        if sign < 0:
+            tokens, nanos, turns, calls = -tokens, -nanos, -turns, -calls
+        e, f, g, h = spent
         for account in chain:
             if is_held:
                 a, b, c, d = account.held
                 account.held = [a + tokens, b + nanos, c + turns, d + calls]
             if is_spent:
                 a, b, c, d = account.spent
-                account.spent = [a + spent[0], b + spent[1], c + spent[2], d + spent[3]]
+                account.spent = [a + e, b + f, c + g, d + h]
             if account.funded is not UNFUNDED:
                 more = zip(account.funded, spent, (tokens, nanos, turns, calls), strict=True)
                 tokens, nanos, turns, calls = (-s if is_funded else m for is_funded, s, m in more)

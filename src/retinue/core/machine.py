@@ -110,19 +110,19 @@ def _run_step(tree: Tree, id: str, at: int, event: RunEvent) -> None:
     if run is None or spec is None:
         raise InvalidTransition(f"{type(event).__name__} for {id}, which is not live")
     before = run.state
-    was_moving = type(before) in MOVING or tree.is_moving(run)
+    was = type(before)
+    was_moving = was in MOVING or tree.is_moving(run)
     chain = tree.ledger.chain(id)
     after = step(run, event, StepContext(tree, spec, at))
     after = replace(after, version=run.version + 1)
     now = after.state
-    if was_moving != (type(now) in MOVING or tree.is_moving(after)):
+    kind = type(now)
+    if was_moving != (kind in MOVING or tree.is_moving(after)):
         tree.ledger.stir(chain, -1 if was_moving else 1)
     tree.runs[id] = tree.changes.runs[id] = after
-    if (type(before) not in QUIET and has_questions(before)) or (
-        type(now) not in QUIET and has_questions(now)
-    ):
+    if (was not in QUIET and has_questions(before)) or (kind not in QUIET and has_questions(now)):
         tree.ask_about(run, after)
-    if isinstance(now, Ended) and not tree.is_live(spec.parent):
+    if kind is Ended and not tree.is_live(spec.parent):
         tree.dismiss(id)
 
 

@@ -47,13 +47,15 @@ class Redactor:
     def __init__(self, values: Mapping[str, str] | Iterable[str] = ()) -> None:
         self._named: dict[str, str] = {}
         self._matcher = _Matcher({})
+        self.knows = False
+        """Whether there is anything to look for, for whoever asks at every step."""
         self.learn(values)
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._named)} values)"
 
     def __bool__(self) -> bool:
-        return bool(self._named)
+        return self.knows
 
     def learn(self, values: Mapping[str, str] | Iterable[str]) -> None:
         """Know these too, from now on. What is known is never forgotten."""
@@ -67,6 +69,7 @@ class Redactor:
         if new:
             self._named = {**self._named, **new}
             self._matcher = _Matcher(self._named)
+            self.knows = True
 
     def clean(self, text: str) -> str:
         """The text without the secrets; the very same object when there are none in it."""

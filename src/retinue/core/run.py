@@ -96,22 +96,20 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
     if isinstance(event, Recovered):
         run = _pay_after_restart(run, event, ctx)
     match run.state:
-        case Queued():
-            return queued(run, run.state, event, ctx)
-        case Thinking():
-            return _thinking(run, run.state, event, ctx)
-        case Short():
-            return short(run, run.state, event, ctx)
-        case Working():
-            return _at_calls(run, run.state.calls, event, ctx)
-        case Asking():
-            return _at_calls(run, run.state.calls, event, ctx)
-        case Waiting():
-            if run.state.calls is not None:
-                return _at_calls(run, run.state.calls, event, ctx)
-            return _idle(run, run.state, event, ctx)
-        case Stopping():
-            return _stopping(run, run.state, event, ctx)
+        case Thinking() as state:
+            return _thinking(run, state, event, ctx)
+        case Working(calls=calls) | Asking(calls=calls):
+            return _at_calls(run, calls, event, ctx)
+        case Waiting(calls=calls) as state:
+            if calls is not None:
+                return _at_calls(run, calls, event, ctx)
+            return _idle(run, state, event, ctx)
+        case Queued() as state:
+            return queued(run, state, event, ctx)
+        case Short() as state:
+            return short(run, state, event, ctx)
+        case Stopping() as state:
+            return _stopping(run, state, event, ctx)
         case Ended():
             raise stale(run, event)
         case _:

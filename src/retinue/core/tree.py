@@ -101,7 +101,7 @@ class Tree:
     @property
     def has_news(self) -> bool:
         """Whether something is left that belongs to the transaction of the last step."""
-        return bool(self.tells) or bool(self.letters) or not self.ledger.is_settled
+        return bool(self.tells or self.letters or not self.ledger.is_settled)
 
     # who is who
 

@@ -174,13 +174,17 @@ class Trees:
 
     def _begin(self, tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
         self._at = at
-        stale = self._step(tree, run, event)
+        self._touched[tree.root] = tree
+        try:
+            stale = machine.take(tree, run, at, event)
+        except Exception as error:
+            return self._break(tree, error)
         if isinstance(event, Requested) and not stale:
             self.open(tree.root, event.conversation or event.id)
-        if self._unsettled and not tree.has_news:
-            last = self._unsettled.pop()
-            if last.root not in last.runs:
-                self._after(last)
+        if tree.has_news:
+            self._unsettled.append(tree)
+        elif tree.root not in tree.runs:
+            self._after(tree)
         return stale
 
     def _after(self, tree: Tree) -> None:
@@ -224,15 +228,15 @@ class Trees:
         try:
             return machine.take(tree, run, self._at, event)
         except Exception as error:
-            self._break(tree, error)
-            return f"a defect of retinue: {type(error).__name__}: {error}"
+            return self._break(tree, error)
 
-    def _break(self, tree: Tree, error: Exception) -> None:
+    def _break(self, tree: Tree, error: Exception) -> str:
         """A defect in one tree is no reason for another to stop."""
         tree.letters.clear()
         for root in self._entangled(tree.root):
             self._unsettled = [other for other in self._unsettled if other.root != root]
             self.failed.append((root, error))
+        return f"a defect of retinue: {type(error).__name__}: {error}"
 
     def _entangled(self, root: str) -> list[str]:
         """A tree and those with which it has exchanged letters that are not written yet: a letter

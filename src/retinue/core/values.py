@@ -152,6 +152,8 @@ class ModelInfo(Value):
     def cost(self, input_tokens: int, output_tokens: int) -> int:
         """The most that so many tokens can cost: as if all of the prompt were written to a
         cache."""
+        if not (self.price_in or self.price_out or self.price_cache_write):
+            return 0
         price_in = max(self.price_in or 0, self.price_cache_write or 0)
         return input_tokens * price_in + output_tokens * (self.price_out or 0)
 

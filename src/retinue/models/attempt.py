@@ -106,7 +106,7 @@ class Attempt(Struct):
         if not data or len(data) > MAX_BODY or "content-encoding" in connection.head.headers:
             return None
         known = self.redactor
-        if known and (b"\\u" in data or b"\\/" in data or known.suspects_json(data)):
+        if known.knows and (b"\\u" in data or b"\\/" in data or known.suspects_json(data)):
             return None
         return self.codec.whole(data)
 

@@ -66,6 +66,12 @@ class Commits:
             )
             batch.task.add_done_callback(lambda _: self._wake())
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether there is something to `take`."""
+        batch = self.under_way
+        return batch is not None and (batch.task is None or batch.task.done())
+
     def take(self) -> CommitBatch | None:
         """The batch that has arrived, if there is one. Raises what the store says when it
         cannot."""

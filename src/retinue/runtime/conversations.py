@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from retinue.core.history import Conversation
@@ -30,10 +31,16 @@ class Conversations:
         elif (base := self._known.get(spec.base.conversation)) is not None:
             self._known[spec.conversation] = Conversation(base, spec.base.length)
 
-    def heard(self, conversation: str, n: int, message: Message) -> None:
-        known = self._known.get(conversation)
-        if known is not None and known.base_length + len(known.own) == n:
-            known.own.append(message)
+    def heard(self, messages: Iterable[tuple[str, int, Message]]) -> None:
+        """New messages, each with its conversation and its place there."""
+        find = self._known.get
+        for conversation, n, message in messages:
+            known = find(conversation)
+            if known is not None and known.base_length + len(known.own) == n:
+                known.own.append(message)
+
+    def at_hand(self, conversation: str) -> Conversation | None:
+        return self._known.get(conversation)
 
     async def of(self, spec: Spec, length: int) -> Conversation:
         """A run's messages, read from the store if they are not at hand. Forks share what they were

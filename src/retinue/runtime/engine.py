@@ -166,7 +166,9 @@ class Engine:
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
-        self._queue.append((run, self.without_secrets(event) if self.redactor else event, None))
+        if self.redactor.knows:
+            event = clean_event(self.redactor, event)
+        self._queue.append((run, event, None))
         self._wake.set()
 
     def without_secrets(self, event: E) -> E:
@@ -265,7 +267,7 @@ class Engine:
 
     async def _go_on(self) -> bool:
         """What is on record is performed, what has come is stepped, and what was stepped is handed
-        to the store as soon as that is free. Returns whether there was anything to do."""
+        to the store as soon as that is free. Returns whether there is anything more to do."""
         written = self.commits.take()
         if written is not None:
             if len(written.changes.effects) > FEW_EFFECTS:
@@ -273,23 +275,23 @@ class Engine:
             await self._after(written)
             for _ in range(TURNS if written.task is not None else 0):
                 await asyncio.sleep(0)
-        is_settled = self.trees.is_settled
-        n = (
-            self._step()
-            if not is_settled or (self._queue and self._n_unwritten < MAX_UNWRITTEN)
-            else 0
-        )
-        is_handed_over = self._write()
-        if n:
-            await self._breathe(n)
-        return n > 0 or written is not None or is_handed_over
-
-    async def _breathe(self, n: int = 1) -> None:
-        """Count what was done, and let others have their turn when it is enough."""
-        self._n_done += n
+        if self._can_step():
+            self._n_done += self._step()
+        self._write()
         if self._n_done >= MAX_STEPS:
-            self._n_done = 0
-            await asyncio.sleep(0)
+            await self._breathe()
+        return self.commits.has_arrived or self._can_step()
+
+    def _can_step(self) -> bool:
+        """Whether something has come that may be stepped, or news is left of what was."""
+        if not self.trees.is_settled:
+            return True
+        return bool(self._queue) and self._n_unwritten < MAX_UNWRITTEN
+
+    async def _breathe(self) -> None:
+        """Enough was done: others have their turn."""
+        self._n_done = 0
+        await asyncio.sleep(0)
 
     def _step(self) -> int:
         """Some steps; returns how many. An event and the news that it causes are one transaction,
@@ -348,16 +350,23 @@ class Engine:
         """The batch is on record: what is shown follows, and what it asks for is begun."""
         self._is_performing = True
         try:
-            changes = without_set_aside(self, batch.changes)
+            changes = without_set_aside(self, batch.changes) if self.aside else batch.changes
             await self._show(changes)
             first, self.position = batch.seq - len(changes.entries) + 1, batch.seq
             if self.bus.busy:
                 self.bus.publish(first, changes.entries)
+            perform = self.performer.perform
             for effect in changes.effects:
                 self._n_done += 1
                 if self._n_done >= MAX_STEPS:
-                    await self._breathe(0)
-                self._perform(effect)
+                    await self._breathe()
+                if self.aside and self._is_set_aside(effect):
+                    continue
+                try:
+                    perform(effect)
+                except Exception as error:
+                    self.trees.failed.append((self._root_of(effect), error))
+                    set_aside_failed(self)
             self.found.saw(changes.runs)
         finally:
             self._is_performing = False
@@ -368,30 +377,20 @@ class Engine:
         for spec in changes.specs:
             self.roots[spec.id] = spec.root
             conversations.begin(spec)
-        for conversation, n, message in changes.messages:
-            conversations.heard(conversation, n, message)
+        conversations.heard(changes.messages)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
                 self._n_done += 1
                 if self._n_done >= MAX_STEPS:
-                    await self._breathe(0)
+                    await self._breathe()
                 self._over(id)
             else:
                 self.on_record[id] = run
                 self.timers.set(id, run.wake_at)
 
-    def _perform(self, effect: Effect) -> None:
-        if (
-            self.aside
-            and getattr(effect, "run", "") in self.aside
-            and not isinstance(effect, FreeSlot)
-        ):
-            return
-        try:
-            self.performer.perform(effect)
-        except Exception as error:
-            self.trees.failed.append((self._root_of(effect), error))
-            set_aside_failed(self)
+    def _is_set_aside(self, effect: Effect) -> bool:
+        """Whether its tree was, while it was written. Slots are given back all the same."""
+        return getattr(effect, "run", "") in self.aside and not isinstance(effect, FreeSlot)
 
     def _root_of(self, effect: Effect) -> str:
         if not isinstance(effect, (Deliver, Transmit)):

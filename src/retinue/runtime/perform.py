@@ -48,7 +48,7 @@ from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
-from retinue.runtime.reply_cleanup import clean_reply, own_ids
+from retinue.runtime.reply_cleanup import clean_reply
 from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
 from retinue.runtime.tool_runner import ToolRunner
@@ -78,7 +78,7 @@ class Performer:
         self.conversations, self._texts = Conversations(engine.store), Texts(engine)
         self._parked: list[CallModel | CallTool | Compose] = []
         self._progress: dict[str, tuple[int, Progress]] = {}
-        self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
+        self._offered: dict[tuple[Any, ...], tuple[ToolSchema, ...]] = {}
         self.window = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = OpenDirectories()
@@ -240,12 +240,13 @@ class Performer:
         model = self._models.get(spec.model)
         if model is None:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
-        conversation = await self.conversations.of(spec, run.length)
+        conversation = self.conversations.at_hand(spec.conversation)
+        if conversation is None:
+            conversation = await self.conversations.of(spec, run.length)
         order, definition = spec.order, shared.definitions[spec.order.agent]
-        offered, declarer = (
-            self.tools_for(spec),
-            self._declarer(spec) if order.context.kind == "fork" else spec,
-        )
+        offered = declared = self.tools_for(spec)
+        if order.context.kind == "fork" and (other := self._declarer(spec)) is not spec:
+            declared = self.tools_for(other)
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = Request(
             run=run.id,
@@ -263,7 +264,7 @@ class Performer:
             tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
-            declared=offered if declarer is spec else self.tools_for(declarer),
+            declared=declared,
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
         )
         self._progress[run.id] = (effect.attempt, request.progress)
@@ -278,7 +279,7 @@ class Performer:
             if (text := shown.feed(text)) and bus.busy:
                 bus.preview(run.id, effect.attempt, text)
 
-        reply = own_ids(clean_reply(await model.complete(request, emit)), self._engine.redactor)
+        reply = clean_reply(await model.complete(request, emit), self._engine.redactor)
         if shown is not None and (rest := shown.close()) and bus.busy:
             bus.preview(run.id, effect.attempt, rest)
         return reply if getattr(model, "exact", False) else checked(reply)
@@ -296,7 +297,7 @@ class Performer:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
         tree = self._engine.trees.of(spec.id)
         held = tree.held(spec.id) if tree is not None else spec.capabilities
-        key = (spec.order.agent, (held.tools, held.deny))
+        key = (spec.order.agent, held.tools, held.deny)
         offered = self._offered.get(key)
         if offered is None:
             offered = tuple(
@@ -347,22 +348,23 @@ class Performer:
             )
         except Exception as error:
             returned = self._tool_events.failure(effect, error)
-        if (
-            type(returned) is Answer
-            and is_plain(returned)
-            and self._texts.fits(text := clean(returned.text))
-        ):
-            if engine.trees.run(effect.run) is not None:
-                where: Any = {
-                    "turn": effect.turn,
-                    "index": effect.index,
-                    "call_id": call.id,
-                    "name": call.name,
-                }
-                engine.post(effect.run, ToolReturned(**where, text=text, error=returned.error))
-            return
+        most = engine.trees.shared.rules.text_cap
+        if type(returned) is Answer and is_plain(returned):
+            text = clean(returned.text)
+            if len(text) <= most:
+                if engine.trees.run(effect.run) is not None:
+                    event = ToolReturned(
+                        turn=effect.turn,
+                        index=effect.index,
+                        call_id=call.id,
+                        name=call.name,
+                        text=text,
+                        error=returned.error,
+                    )
+                    engine.post(effect.run, event)
+                return
         report = self._report(effect, returned)
-        if len(getattr(returned, "text", "")) > engine.trees.shared.rules.text_cap:
+        if len(getattr(returned, "text", "")) > most:
             self._start(effect.run, effect.index, report)
         else:
             at_once(report)

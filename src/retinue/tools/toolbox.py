@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
@@ -18,6 +20,29 @@ from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 
+class KnownTool(Struct, frozen=True):
+    """A tool, and what of it is optional (`tools.base.Tool`), looked up once. `writes`: it may
+    change files, and asks for its turn first."""
+
+    tool: Tool
+    refuses: Callable[[Caller], str] | None
+    run_now: Callable[[Callable[[], Caller], dict[str, Any]], Returned] | None
+    invalid: str
+    is_quick: bool
+    writes: bool
+
+
+def _known(tool: Tool) -> KnownTool:
+    return KnownTool(
+        tool=tool,
+        refuses=getattr(tool, "refuses", None),
+        run_now=getattr(tool, "run_now", None),
+        invalid=getattr(tool, "invalid", "Invalid parameters"),
+        is_quick=bool(getattr(tool, "never_waits", False)),
+        writes=getattr(tool, "guarded", False) and getattr(tool, "risk", "") == "write",
+    )
+
+
 class Toolbox:
     """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from
     agent to agent.)"""
@@ -25,6 +50,7 @@ class Toolbox:
     def __init__(self, kit: BuiltinTools | None = None) -> None:
         self._kit = kit
         self._tools: dict[str, dict[str, Tool]] = {}
+        self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
 
     def __contains__(self, agent: object) -> bool:
@@ -40,6 +66,7 @@ class Toolbox:
                 raise ConfigError(f"agent {agent!r} has two tools named {tool.schema.name!r}")
             mine[tool.schema.name] = tool
         self._tools[agent] = mine
+        self._known[agent] = {name: _known(tool) for name, tool in mine.items()}
         self._defaults[agent] = defaults or {}
 
     def defaults(self, agent: str) -> dict[str, Any]:
@@ -56,43 +83,33 @@ class Toolbox:
     async def run(self, agent: str, caller: Caller, call: Call) -> Returned:
         """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
         ready = self._ready(agent, call, lambda: caller)
-        return ready if isinstance(ready, Answer) else await ready[0].run(caller, ready[1])
+        return ready if isinstance(ready, Answer) else await ready[0].tool.run(caller, ready[1])
 
     def run_now(self, agent: str, caller: Callable[[], Caller], call: Call) -> Returned:
         """The same for a tool that `is_quick`. Whoever needs the caller makes it."""
         ready = self._ready(agent, call, caller)
         if isinstance(ready, Answer):
             return ready
-        tool, args = ready
-        run_now = getattr(tool, "run_now", None)
-        if run_now is None:
-            return at_once(tool.run(caller(), args))
-        returned: Returned = run_now(caller, args)
-        return returned
+        known, args = ready
+        if known.run_now is None:
+            return at_once(known.tool.run(caller(), args))
+        return known.run_now(caller, args)
 
     def _ready(
         self, agent: str, call: Call, caller: Callable[[], Caller]
-    ) -> tuple[Tool, dict[str, Any]] | Answer:
+    ) -> tuple[KnownTool, dict[str, Any]] | Answer:
         """The tool and its arguments, or why the call is not taken."""
-        mine = self._tools.get(agent, {})
+        mine = self._known.get(agent, {})
         found = mine.get(call.name)
         if found is None:
             return Answer(text=_unknown(call.name, list(mine)), error=True)
-        refuses = getattr(found, "refuses", None)
-        if refuses is not None and (why := refuses(caller())):
+        if found.refuses is not None and (why := found.refuses(caller())):
             return Answer(text=why, error=True)
         try:
-            args: dict[str, Any] = parse(call.args)
+            args = parse(call.args)
         except BadArguments as error:
-            return Answer(
-                text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True
-            )
-        writes = (
-            self._kit is not None
-            and getattr(found, "guarded", False)
-            and getattr(found, "risk", "") == "write"
-        )
-        if writes and self._kit is not None and (why := self._kit.writers.take(caller())):
+            return Answer(text=f"{found.invalid}: {error}", error=True)
+        if found.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
             return Answer(text=f"Not run: {why}", error=True)
         return found, args
 
@@ -126,8 +143,8 @@ class Toolbox:
     def is_quick(self, agent: str, name: str) -> bool:
         """Whether a tool returns without ever waiting. (One that is not there is answered for at
         once.)"""
-        found = self._tools.get(agent, {}).get(name)
-        return found is None or bool(getattr(found, "never_waits", False))
+        found = self._known.get(agent, {}).get(name)
+        return found is None or found.is_quick
 
     def tools(self, agent: str) -> Mapping[str, Tool]:
         return self._tools.get(agent, {})
