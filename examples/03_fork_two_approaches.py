@@ -1,5 +1,5 @@
-"""Fork: two runs go on from one conversation, each its own way. The shared part is a pointer, never
-a copy."""
+"""Fork: two runs continue one conversation, each in its own way. The shared part is a pointer, not a
+copy."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from retinue.testing import Scripted
 def think(request):
     task, known = request.messages[-1].text, len(request.messages) - 1
     if "cache" in task:
-        return f"Keep the last 100 answers: 3x faster, 40 MB. (I went on from {known} messages.)"
+        return f"Keep the last 100 answers: 3x faster, 40 MB. (I continued from {known} messages.)"
     if "index" in task:
-        return f"Index the second column: 9x faster, 2 MB. (I went on from {known} messages.)"
+        return f"Index the second column: 9x faster, 2 MB. (I continued from {known} messages.)"
     return "The query reads 2 million rows to find 12."
 
 

@@ -1,4 +1,4 @@
-"""In the background: a lead starts a child and goes on; a person and the lead are told its end."""
+"""In the background: a lead starts a child and continues; a person and the lead get its result."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from retinue.testing import Scripted, call
 STARTED, BUILT = "The build has started.", "Built main: 312 files, no errors."
 
 
-class Console:  # a channel sends deliveries; each is tried again until it is taken
+class Console:  # a channel sends deliveries; each is tried again until it is accepted
     async def send(self, delivery) -> None:
         print(f"[to {delivery.origin.user}] {delivery.text}")
 
@@ -20,7 +20,7 @@ def start_build(caller: Caller, branch: str) -> Orders:
 
 def talk(request):
     text, second = request.messages[-1].text, [*request.messages[-1].text.splitlines(), ""][1]
-    news = "I go on meanwhile." if text == STARTED else f"I was told: {second}"
+    news = "I continue meanwhile." if text == STARTED else f"I got the result: {second}"
     return news if request.turn else call("start_build", branch="main")
 
 

@@ -1,4 +1,4 @@
-"""A process dies at work. The next one finds the log and goes on; each result arrives once."""
+"""A process crashes. The next one finds the log and continues; each result arrives once."""
 
 import asyncio
 import os
@@ -21,13 +21,13 @@ async def work(request):
 
 
 @tool(restart="keyed", compose=lambda ended: ", ".join(child.ending.text for child in ended))
-def hand_out(caller: Caller) -> Orders:
+def give_out(caller: Caller) -> Orders:
     return caller.spawn(worker, "part 1", "part 2", "part 3", compose=True)
 
 
 worker = Agent("worker", model=Scripted(work, name="w"))
-script = Scripted(lambda q: q.messages[-1].text if q.turn else call("hand_out"), name="l")
-lead = Agent("lead", model=script, tools=[hand_out], staff=[worker])
+script = Scripted(lambda q: q.messages[-1].text if q.turn else call("give_out"), name="l")
+lead = Agent("lead", model=script, tools=[give_out], staff=[worker])
 
 if len(sys.argv) > 1:
     # one key, one run, however often

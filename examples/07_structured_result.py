@@ -1,4 +1,4 @@
-"""A result with a type: what does not match is handed back to the model, which is asked again."""
+"""A result with a type: if it does not match, the model reads why and tries again."""
 
 import asyncio
 
@@ -14,10 +14,10 @@ class Invoice(Struct):
 
 
 def extract(request):
-    said = request.messages[-1].text
+    error = request.messages[-1].text
     if request.turn == 0:
         return call("submit_result", result={"number": "2024-17", "total_cents": "12.50"})
-    print(f"the model is told: {said}")
+    print(f"the model reads: {error}")
     return call("submit_result", result={"number": "2024-17", "total_cents": 1250})
 
 

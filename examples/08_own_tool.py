@@ -1,5 +1,5 @@
 """A tool is a function: its signature is the schema, its docstring the description. Mistakes become
-results."""
+results the model can act on."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from retinue.core.events import Asked
 from retinue.testing import Scripted, call
 
 
-@tool(restart="pure")  # may be run again after a crash; a tool that says nothing is never repeated
+@tool(restart="pure")  # may be run again after a crash; by default a tool is never repeated
 def count(item: str) -> int:
     """How many there are of an item."""
     return {"apples": 12}[item]
@@ -16,7 +16,7 @@ def count(item: str) -> int:
 
 @tool
 async def order(item: str, n: int = 1) -> Answer | Ask:
-    """Order an item; more than ten need somebody's word."""
+    """Order an item; more than ten need an answer from a person."""
     return Ask(question=f"Order {n} {item}?") if n > 10 else Answer(text=f"Ordered {n} {item}.")
 
 
@@ -32,8 +32,8 @@ async def main() -> None:
             if isinstance(step, Step) and isinstance(step.entry.event, Asked):
                 await retinue.answer(run, f"{step.entry.event.question} Yes.")
         for message in await retinue.messages(run):
-            said = message.text or ", ".join(f"{c.name}({c.args})" for c in message.calls)
-            print(f"{type(message).__name__.lower():<10} {said}")
+            text = message.text or ", ".join(f"{c.name}({c.args})" for c in message.calls)
+            print(f"{type(message).__name__.lower():<10} {text}")
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A family gives a lead tools to start children: two in the background, announced as they end."""
+"""A family gives a lead tools to start sub-agents: two in the background, announced as they end."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ def length(word: str) -> int:
 
 
 def talk(request):
-    # the family's helper has the lead's tools, and a task of its own
+    # the family's sub-agent has the lead's tools, and its own task
     if request.agent == "lead.delegate":
         word, last = request.messages[0].text.split()[-1], request.messages[-1].text
         return f"{word} has {last} letters." if request.turn else call("length", word=word)

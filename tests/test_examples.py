@@ -27,14 +27,14 @@ SAYS: dict[str, list[str]] = {
     ],
     "03_fork_two_approaches.py": [
         "found:   The query reads 2 million rows",
-        r"a cache  .*\(I went on from 2 messages\.\)",
-        r"an index .*\(I went on from 2 messages\.\)",
+        r"a cache  .*\(I continued from 2 messages\.\)",
+        r"an index .*\(I continued from 2 messages\.\)",
         "the base still has 2 messages",
     ],
     "04_background_announcement.py": [
-        r"\[lead\] I go on meanwhile\.",
+        r"\[lead\] I continue meanwhile\.",
         r"\[to ada\] Built main: 312 files, no errors\.",
-        r"\[lead\] I was told: Built main: 312 files, no errors\.",
+        r"\[lead\] I got the result: Built main: 312 files, no errors\.",
     ],
     "05_budget_soft_landing.py": [
         r"incomplete \(budget\): I read \d+ pages before my budget was spent",
@@ -50,7 +50,7 @@ SAYS: dict[str, list[str]] = {
         "  part 1 is done, part 2 is done, part 3 is done",
     ],
     "07_structured_result.py": [
-        "the model is told: The result does not match its schema: Expected `int`, got `str`",
+        "the model reads: The result does not match its schema: Expected `int`, got `str`",
         r"Invoice\(number='2024-17', total_cents=1250\) after 2 turns",
     ],
     "08_own_tool.py": [

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.makers import commands, configuration, decisions, events, families, modules, names, states
+from docs.makers import (
+    commands,
+    configuration,
+    decisions,
+    events,
+    examples,
+    families,
+    modules,
+    names,
+    states,
+)
 from retinue.tools.families import setting_meanings
 from retinue.tools.families.profiles import FAMILIES
 
@@ -23,5 +33,6 @@ def pages() -> dict[Path, str]:
         reference / "modules.md": modules.page(),
         reference / "states.md": states.page(),
         DOCS / "decisions" / "README.md": decisions.page(),
+        DOCS.parent / "examples" / "README.md": examples.page(),
         **{DOCS / "guides" / "families" / f"{name}.md": families.page(name) for name in FAMILIES},
     }
