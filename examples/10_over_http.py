@@ -23,7 +23,7 @@ async def main() -> None:
     async with FakeLLM(script) as llm:
         catalog = Catalog({"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": llm.url})
         guide = Agent(
-            "guide", "Answer from the tool.", model="anthropic:claude-sonnet-4-5", tools=[capital]
+            "guide", "Answer from the tool.", model="anthropic:claude-sonnet-5-5", tools=[capital]
         )
         async with Retinue(models=catalog) as retinue:
             outcome = await retinue.run(guide, "Which are the capitals of France and Peru?")

@@ -68,7 +68,7 @@ SAYS: dict[str, list[str]] = {
         r"  ### elephant \(completed\)",
         r"  elephant has 8 letters\.",
     ],
-    "10_over_http.py": [r"Paris and Lima\.", r"claude-sonnet-4-5: [\d,]+ tokens, \$0\.\d+"],
+    "10_over_http.py": [r"Paris and Lima\.", r"claude-sonnet-5-5: [\d,]+ tokens, \$0\.\d+"],
 }
 
 

@@ -164,7 +164,7 @@ async def test_host_mode_is_a_parameter_only_with_comms(comms: bool, there: bool
 @on_virtual_time
 async def test_a_spawn_answers_at_once_with_the_keys_of_the_document() -> None:
     world = World(
-        spawn("after 100 say x"), "done at once", profile="meerkat", model="claude-opus-4-6"
+        spawn("after 100 say x"), "done at once", profile="meerkat", model="claude-opus-5-5"
     )
     await world.go()
     (reply,) = world.results
@@ -174,7 +174,7 @@ async def test_a_spawn_answers_at_once_with_the_keys_of_the_document() -> None:
         "agent_id": id,
         "name": f"sub-agent-{id[:8]}{id[9:13]}",
         "provider": "anthropic",
-        "model": "claude-opus-4-6",
+        "model": "claude-opus-5-5",
         "state": "running",
         "message": "Sub-agent spawned successfully. Use agent_status to check progress.",
     }
@@ -198,7 +198,7 @@ async def test_a_spawned_agent_knows_its_prompt_and_nothing_else() -> None:
 
 @on_virtual_time
 async def test_a_fork_inherits_the_whole_conversation_and_says_how_much_of_it() -> None:
-    world = World(call("look_up", word="secret"), fork("say x"), model="gpt-5.2")
+    world = World(call("look_up", word="secret"), fork("say x"), model="gpt-6.1-sol")
     await world.go()
     _, reply = world.results
     assert list(reply) == [
@@ -215,7 +215,7 @@ async def test_a_fork_inherits_the_whole_conversation_and_says_how_much_of_it() 
         "agent_id": id,
         "name": f"fork-{id[:8]}{id[9:13]}",
         "provider": "openai",
-        "model": "gpt-5.2",
+        "model": "gpt-6.1-sol",
         "state": "running",
         "messages_inherited": 3,
         "message": "Forked agent spawned successfully. Use agent_status to check progress.",

@@ -18,7 +18,7 @@ from tests.families.agent_world import ALL, World, fork, ids, refusal, spawn, wa
 NOBODY = "019467d9-7e3a-7000-8000-000000000000"
 FULL = {"max_concurrent_agents": 0}
 NOTHING = {"policy": "allow_list", "tools": ["-"]}
-OPUS = {"profile": "meerkat", "model": "claude-opus-4-6"}
+OPUS = {"profile": "meerkat", "model": "claude-opus-5-5"}
 
 
 # the order of the checks
@@ -46,15 +46,15 @@ ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {
             "prompt": "p",
             "provider": "Claude",
-            "model": "gpt-5.2",
+            "model": "gpt-6.1-sol",
             "tool_access": NOTHING,
         },
-        "Model 'gpt-5.2' is not in allowlist for provider 'anthropic'. "
-        "Allowed models: claude-opus-4-6, claude-sonnet-4-5, claude-opus-4-5",
+        "Model 'gpt-6.1-sol' is not in allowlist for provider 'anthropic'. "
+        "Allowed models: claude-opus-5-5, claude-sonnet-5-5, claude-haiku-5-5",
     ),
     (
         {},
-        {"prompt": "p", "model": "claude-sonnet-4-5", "tool_access": NOTHING},
+        {"prompt": "p", "model": "claude-sonnet-5-5", "tool_access": NOTHING},
         "Failed to create LLM client: No API key for anthropic. "
         "Set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN.",
     ),
@@ -88,9 +88,9 @@ FORK_ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"prompt": "\t", "model": "y"}, "Fork prompt cannot be empty"),
     (
         {},
-        {"prompt": "p", "provider": "openai", "model": "claude-opus-4-6"},
-        "Model 'claude-opus-4-6' is not in allowlist for provider 'openai'. Allowed models: "
-        "gpt-5.2, gpt-5.2-pro",
+        {"prompt": "p", "provider": "openai", "model": "claude-opus-5-5"},
+        "Model 'claude-opus-5-5' is not in allowlist for provider 'openai'. Allowed models: "
+        "gpt-6.1-sol, gpt-6.1-terra",
     ),
     (
         {},

@@ -95,13 +95,13 @@ async def test_an_inherited_prompt_says_nothing_of_tools_that_a_child_does_not_h
 async def test_a_configured_default_does_not_break_spawns_on_another_provider(
     start: Any, inherits: bool
 ) -> None:
-    world: dict[str, Any] = {**EVERY, "default_model": "claude-sonnet-4-5"}
+    world: dict[str, Any] = {**EVERY, "default_model": "claude-sonnet-5-5"}
     if inherits:
         world["default_provider"] = "inherit"
     assert await chosen(start("say x"), **world) == (
         "anthropic",
-        "claude-sonnet-4-5",
-        "claude-sonnet-4-5",
+        "claude-sonnet-5-5",
+        "claude-sonnet-5-5",
     )
     assert await chosen(start("say x", provider="openai"), **world) == (
         "openai",
@@ -117,15 +117,15 @@ async def test_a_configured_default_does_not_break_spawns_on_another_provider(
 
 @on_virtual_time
 async def test_a_configured_default_of_another_provider_than_the_parents_is_used() -> None:
-    world = {**EVERY, "default_provider": "inherit", "default_model": "gpt-5.2-pro"}
-    assert await chosen(spawn("say x"), **world) == ("openai", "gpt-5.2-pro", "gpt-5.2-pro")
+    world = {**EVERY, "default_provider": "inherit", "default_model": "gpt-6.1-terra"}
+    assert await chosen(spawn("say x"), **world) == ("openai", "gpt-6.1-terra", "gpt-6.1-terra")
     assert (await chosen(spawn("say x", provider="anthropic"), **world))[1] == ANTHROPIC[0]
 
 
 @on_virtual_time
 async def test_an_inherited_model_does_not_break_spawns_on_another_provider() -> None:
-    world = {"allowed_models": LISTS, "model": "gpt-5.2", "models": ("claude-opus-4-6",)}
-    assert (await chosen(spawn("say x", provider="anthropic"), **world))[1] == "claude-opus-4-6"
+    world = {"allowed_models": LISTS, "model": "gpt-6.1-sol", "models": ("claude-opus-5-5",)}
+    assert (await chosen(spawn("say x", provider="anthropic"), **world))[1] == "claude-opus-5-5"
     told = await refusal(spawn("say x", provider="openai"), allowed_models=LISTS, model="gpt-4")
     assert told.startswith("Model 'gpt-4' is not in allowlist for provider 'openai'"), (
         "that is inherited, and refused"
@@ -147,7 +147,7 @@ async def test_without_lists_a_configured_default_does_not_break_spawns_on_anoth
 @pytest.mark.parametrize(
     ("model", "provider"),
     [
-        ("model of lead", "unknown"), ("gpt-5.2", "openai"), ("mistral:large", "mistral"),
+        ("model of lead", "unknown"), ("gpt-6.1-sol", "openai"), ("mistral:large", "mistral"),
         ("ollama:qwen3:8b", "ollama"), ("offline/explorer", "offline"), ("CLAUDE:x", "anthropic"),
     ],
 )  # fmt: skip
@@ -338,7 +338,7 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
     ]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
     assert {spec.order.budget.tokens for spec in specs} == {50_000}
-    assert {spec.model for spec in specs} == {"claude-opus-4-6"}
+    assert {spec.model for spec in specs} == {"claude-opus-5-5"}
     assert world.of(LONG)[0].instructions == "Lead well."
 
 
@@ -352,13 +352,13 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
         "default_budget = 50000", "default_budget = 70000\nmax_budget_per_agent = 60000"
     )
     other = other.replace("inherit_system_prompt = true", "inherit_system_prompt = false")
-    other = other.replace('"anthropic"', '"openai"\ndefault_model = "gpt-5.2-pro"')
+    other = other.replace('"anthropic"', '"openai"\ndefault_model = "gpt-6.1-terra"')
     file.write_text('profiles = ["meerkat"]\n' + other)
     lines = [[spawn(LONG), spawn(LONG, budget={"max_tokens": 90000}), spawn(LONG)]]
     world = World(*lines, **EVERY, fields={"families": read_config(file).families})
     outcome = await world.go()
     assert [r if isinstance(r, str) else r["model"] for r in world.results] == [
-        "gpt-5.2-pro"
+        "gpt-6.1-terra"
     ] * 2 + [LIMIT]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
     assert [spec.order.budget.tokens for spec in specs] == [70_000, 60_000]

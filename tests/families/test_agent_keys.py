@@ -20,11 +20,11 @@ from tests.cli.house import House, Llm
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 OTHERS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY")
-FIRST = {"anthropic": "claude-opus-4-6", "openai": "gpt-5.2", "gemini": "gemini-3-flash-preview"}
+FIRST = {"anthropic": "claude-opus-5-5", "openai": "gpt-6.1-sol", "gemini": "gemini-3.8-flash"}
 LISTED = [
-    ("anthropic", "claude-opus-4-6"), ("anthropic", "claude-sonnet-4-5"),
-    ("anthropic", "claude-opus-4-5"), ("openai", "gpt-5.2"), ("openai", "gpt-5.2-pro"),
-    ("gemini", "gemini-3-flash-preview"), ("gemini", "gemini-3-pro-preview"),
+    ("anthropic", "claude-opus-5-5"), ("anthropic", "claude-sonnet-5-5"),
+    ("anthropic", "claude-haiku-5-5"), ("openai", "gpt-6.1-sol"), ("openai", "gpt-6.1-terra"),
+    ("gemini", "gemini-3.8-flash"), ("gemini", "gemini-4-argon"),
 ]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def urls(llm: Llm) -> dict[str, str]:
     }
 
 
-def lead(model: str = "openai:gpt-5.2", **settings: Any) -> Agent:
+def lead(model: str = "openai:gpt-6.1-sol", **settings: Any) -> Agent:
     return Agent("lead", model=model, families=[family("meerkat", **settings)])
 
 
@@ -86,8 +86,8 @@ def test_a_plain_spawn_works_with_keys_alone(llm: Llm, talk: Talk) -> None:
     (child,) = outcome.children
     assert child.state == "completed"
     row = asyncio.run(store.row(child.id))
-    assert row is not None and row.spec.model == "anthropic:claude-opus-4-6"
-    assert ("anthropic", "claude-opus-4-6") in talk.heard
+    assert row is not None and row.spec.model == "anthropic:claude-opus-5-5"
+    assert ("anthropic", "claude-opus-5-5") in talk.heard
 
 
 @pytest.mark.parametrize("parents", [f"{provider}:{model}" for provider, model in FIRST.items()])
@@ -125,21 +125,21 @@ def test_a_catalog_may_allow_less_than_the_list(llm: Llm, talk: Talk) -> None:
         lead(), "Go.", models=Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]})
     )
     assert outcome.text.startswith(
-        "Error: Failed to create LLM client: model 'claude-opus-4-6' is not allowed"
+        "Error: Failed to create LLM client: model 'claude-opus-5-5' is not allowed"
     )
 
 
-@pytest.mark.parametrize("name", ["mine", "mine | openai:gpt-5.2", "claude:claude-opus-4-6"])
+@pytest.mark.parametrize("name", ["mine", "mine | openai:gpt-6.1-sol", "claude:claude-opus-5-5"])
 def test_what_is_inherited_is_what_the_parents_model_stands_for(
     llm: Llm, talk: Talk, name: str
 ) -> None:
     """The name of the lead's own model is an alias, a chain, or has its provider's other name."""
     environ = {**urls(llm), **dict.fromkeys(KEYS, "sk-very-secret")}
-    catalog = Catalog(environ, aliases={"mine": "anthropic:claude-opus-4-6"})
+    catalog = Catalog(environ, aliases={"mine": "anthropic:claude-opus-5-5"})
     inherits = lead(name, default_provider="inherit", default_model="inherit")
     outcome = run_sync(inherits, "Go.", models=catalog)
     assert [c.state for c in outcome.children] == ["completed"]
-    assert {model for _, model in talk.heard} == {"claude-opus-4-6"}
+    assert {model for _, model in talk.heard} == {"claude-opus-5-5"}
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -172,7 +172,7 @@ def test_on_the_command_line_keys_are_enough_too(talk: Talk, tmp_path: Path) -> 
     with Llm(talk) as llm:
         home = House(tmp_path, llm.llm, **urls(llm), **dict.fromkeys(KEYS, "sk-very-secret"))
         try:
-            done = home.run("run", "--model", "openai:gpt-5.2", "--family", "meerkat", "Go.")
+            done = home.run("run", "--model", "openai:gpt-6.1-sol", "--family", "meerkat", "Go.")
             assert done.returncode == 0, done.stderr
             assert [r["model"] for r in replies(done.stdout)] == [
                 FIRST["anthropic"],

@@ -14,9 +14,9 @@ from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, fork, refusal, spawn
 
-ANTHROPIC = ("claude-opus-4-6", "claude-sonnet-4-5", "claude-opus-4-5")
-OPENAI = ("gpt-5.2", "gpt-5.2-pro")
-GEMINI = ("gemini-3-flash-preview", "gemini-3-pro-preview")
+ANTHROPIC = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
+OPENAI = ("gpt-6.1-sol", "gpt-6.1-terra")
+GEMINI = ("gemini-3.8-flash", "gemini-4-argon")
 LISTED = "anthropic: {}; openai: {}; gemini: {}".format(
     *(", ".join(m) for m in (ANTHROPIC, OPENAI, GEMINI))
 )
@@ -26,9 +26,9 @@ EVERY: dict[str, Any] = {
     "models": (*ANTHROPIC[1:], *OPENAI, *GEMINI),
 }
 LISTS: dict[str, Any] = {
-    "anthropic": ["claude-opus-4-6"],
-    "openai": ["gpt-5.2"],
-    "gemini": ["gemini-3-pro-preview"],
+    "anthropic": ["claude-opus-5-5"],
+    "openai": ["gpt-6.1-sol"],
+    "gemini": ["gemini-4-argon"],
 }
 
 
@@ -125,8 +125,8 @@ async def test_a_fork_takes_only_the_three_names(name: str) -> None:
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
 async def test_a_model_on_the_list_of_its_provider_is_used(start: Any) -> None:
-    line = start("say x", provider="openai", model="gpt-5.2-pro")
-    assert await chosen(line, **EVERY) == ("openai", "gpt-5.2-pro", "gpt-5.2-pro")
+    line = start("say x", provider="openai", model="gpt-6.1-terra")
+    assert await chosen(line, **EVERY) == ("openai", "gpt-6.1-terra", "gpt-6.1-terra")
 
 
 @pytest.mark.parametrize("start", [spawn, fork])
@@ -136,16 +136,16 @@ async def test_a_model_that_is_not_on_the_list_is_refused_by_both_tools_with_the
 ) -> None:
     told = await refusal(start("say x", provider="openai", model="gpt-4"), **EVERY)
     assert (
-        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2, "
-        "gpt-5.2-pro"
+        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
+        "gpt-6.1-sol, gpt-6.1-terra"
     )
 
 
 @on_virtual_time
 async def test_the_model_is_looked_for_on_the_list_of_the_default_provider() -> None:
-    told = await refusal(spawn("say x", model="gpt-5.2"), **EVERY)
+    told = await refusal(spawn("say x", model="gpt-6.1-sol"), **EVERY)
     assert told.startswith(
-        "Model 'gpt-5.2' is not in allowlist for provider 'anthropic'. Allowed models: claude-"
+        "Model 'gpt-6.1-sol' is not in allowlist for provider 'anthropic'. Allowed models: claude-"
     )
 
 
@@ -156,10 +156,10 @@ async def test_the_tool_definitions_name_the_allowed_models() -> None:
     for name in ("agent_spawn", "agent_fork"):
         assert LISTED in world.properties(name)["model"]["description"]
     assert "anthropic" in world.properties("agent_spawn")["provider"]["description"]
-    own = World("done", profile="meerkat", model="gpt-5.2", allowed_models=LISTS)
+    own = World("done", profile="meerkat", model="gpt-6.1-sol", allowed_models=LISTS)
     await own.go()
     assert (
-        "anthropic: claude-opus-4-6; openai: gpt-5.2; gemini: gemini-3-pro-preview"
+        "anthropic: claude-opus-5-5; openai: gpt-6.1-sol; gemini: gemini-4-argon"
         in own.properties("agent_spawn")["model"]["description"]
     )
 
@@ -167,18 +167,19 @@ async def test_the_tool_definitions_name_the_allowed_models() -> None:
 @on_virtual_time
 async def test_a_list_that_is_configured_replaces_the_one_of_the_document() -> None:
     told = await refusal(
-        spawn("say x", model="claude-sonnet-4-5"), **{**EVERY, "allowed_models": LISTS}
+        spawn("say x", model="claude-sonnet-5-5"), **{**EVERY, "allowed_models": LISTS}
     )
-    assert told.endswith("Allowed models: claude-opus-4-6")
+    assert told.endswith("Allowed models: claude-opus-5-5")
 
 
 @on_virtual_time
 async def test_a_configured_default_goes_before_the_lists_first_and_an_argument_before_both() -> (
     None
 ):
-    world = {**EVERY, "default_model": "claude-sonnet-4-5"}
-    assert (await chosen(spawn("say x"), **world))[1] == "claude-sonnet-4-5"
-    assert (await chosen(spawn("say x", model="claude-opus-4-5"), **world))[1] == "claude-opus-4-5"
+    world = {**EVERY, "default_model": "claude-sonnet-5-5"}
+    assert (await chosen(spawn("say x"), **world))[1] == "claude-sonnet-5-5"
+    haiku = await chosen(spawn("say x", model="claude-haiku-5-5"), **world)
+    assert haiku[1] == "claude-haiku-5-5"
     world = {**EVERY, "default_provider": "gemini"}
     assert await chosen(spawn("say x"), **world) == ("gemini", GEMINI[0], GEMINI[0])
     assert (await chosen(spawn("say x", provider="gpt"), **world))[0] == "openai"
@@ -195,11 +196,11 @@ async def test_a_model_on_the_list_that_nobody_has_cannot_be_had_without_a_key(
 
 @on_virtual_time
 async def test_a_model_may_be_known_by_its_provider_and_name() -> None:
-    world = {"profile": "meerkat", "model": ANTHROPIC[0], "models": ["openai:gpt-5.2"]}
+    world = {"profile": "meerkat", "model": ANTHROPIC[0], "models": ["openai:gpt-6.1-sol"]}
     assert await chosen(spawn("say x", provider="openai"), **world) == (
         "openai",
-        "gpt-5.2",
-        "openai:gpt-5.2",
+        "gpt-6.1-sol",
+        "openai:gpt-6.1-sol",
     )
 
 
@@ -216,13 +217,14 @@ async def test_a_run_that_may_not_use_a_model_cannot_start_somebody_on_it() -> N
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
 async def test_without_lists_a_child_runs_on_its_parents_model(start: Any) -> None:
-    assert await chosen(start("say x"), model="gpt-5.2") == ("openai", "gpt-5.2", "gpt-5.2")
+    model = "gpt-6.1-sol"
+    assert await chosen(start("say x"), model=model) == ("openai", model, model)
     assert await chosen(start("say x")) == ("unknown", "model of lead", "model of lead")
 
 
 @on_virtual_time
 async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() -> None:
-    world = {"model": "gpt-5.2", "models": ["claude-x", "gemini:y"]}
+    world = {"model": "gpt-6.1-sol", "models": ["claude-x", "gemini:y"]}
     assert await chosen(spawn("say x", model="claude-x"), **world) == (
         "anthropic",
         "claude-x",
@@ -235,22 +237,22 @@ async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() 
     )
     assert await chosen(spawn("say x", provider="openai"), **world) == (
         "openai",
-        "gpt-5.2",
-        "gpt-5.2",
+        "gpt-6.1-sol",
+        "gpt-6.1-sol",
     )
     told = await refusal(spawn("say x", provider="openai", model="claude-x"), **world)
     assert told == "Failed to create LLM client: model 'claude-x' is not of provider 'openai'"
     told = await refusal(spawn("say x", model="gpt-7"), **world)
     assert told.startswith("Failed to create LLM client: model 'gpt-7' is not known here")
-    told = await refusal(spawn("say x", provider="anthropic"), model="gpt-5.2")
+    told = await refusal(spawn("say x", provider="anthropic"), model="gpt-6.1-sol")
     assert told == "Failed to create LLM client: no model of provider 'anthropic' is known here"
 
 
-@pytest.mark.parametrize("parents", ["gpt-5.2", "openai:gpt-5.2"])
+@pytest.mark.parametrize("parents", ["gpt-6.1-sol", "openai:gpt-6.1-sol"])
 @on_virtual_time
 async def test_an_inherited_provider_is_told_by_the_parents_model(parents: str) -> None:
     world = {"allowed_models": LISTS, "model": parents}
-    assert await chosen(spawn("say x"), **world) == ("openai", "gpt-5.2", parents)
+    assert await chosen(spawn("say x"), **world) == ("openai", "gpt-6.1-sol", parents)
 
 
 @on_virtual_time
@@ -263,7 +265,8 @@ async def test_an_inherited_provider_that_no_name_tells_is_ambiguous() -> None:
 async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
     told = await refusal(spawn("say x"), allowed_models=LISTS, model="gpt-4")
     assert (
-        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: gpt-5.2"
+        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
+        "gpt-6.1-sol"
     )
 
 
@@ -285,8 +288,8 @@ async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
             "default_model 'gpt-4' is not on the list of inherit",
         ),
         (
-            {"allowed_models": LISTS, "default_provider": "gemini", "default_model": "gpt-5.2"},
-            "default_model 'gpt-5.2' is not on the list of gemini",
+            {"allowed_models": LISTS, "default_provider": "gemini", "default_model": "gpt-6.1-sol"},
+            "default_model 'gpt-6.1-sol' is not on the list of gemini",
         ),
         (
             {"default_provider": "mistral"},
@@ -310,12 +313,12 @@ def test_the_settings_stand_in_the_section_sub_agents(tmp_path: Path) -> None:
     file = tmp_path / "retinue.toml"
     file.write_text(
         'profiles = ["meerkat"]\n[sub_agents]\nenabled = false\ndefault_budget = 1000\n'
-        'default_model = "claude-sonnet-4-5"\n[sub_agents.concurrency_limits]\nmax_depth = 2\n'
+        'default_model = "claude-sonnet-5-5"\n[sub_agents.concurrency_limits]\nmax_depth = 2\n'
     )
     (made,) = read_config(file).families
     settings = made.settings
     assert made.name == "agent" and not settings.enabled
-    assert (settings.default_budget, settings.default_model) == (1000, "claude-sonnet-4-5")
+    assert (settings.default_budget, settings.default_model) == (1000, "claude-sonnet-5-5")
     assert (
         settings.concurrency_limits.max_depth,
         settings.concurrency_limits.max_children_per_agent,

@@ -81,11 +81,12 @@ def rule(text: str) -> str:
 def model(text: str) -> str:
     """A model: `provider:model`, `offline/explorer`, `local/...`, an alias, or a chain of them with
     `|`."""
+    from retinue.current_models import example
     from retinue.errors import ConfigError
     from retinue.models.providers import provider_name
 
     if not text.strip() or len(text) > MOST_TEXT or not text.isprintable():
-        raise ValueError("this must be the name of a model, as in anthropic:claude-sonnet-4-5")
+        raise ValueError(f"this must be the name of a model, as in {example()}")
     if looks_secret(text):
         raise ValueError(
             "this must be the name of a model; what stands there looks like a key and is not shown"

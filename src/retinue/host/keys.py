@@ -11,6 +11,7 @@ from retinue.core.messages import Reply
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ModelInfo
+from retinue.current_models import example
 from retinue.errors import ConfigError
 from retinue.models.base import Model, Request
 from retinue.models.brought_keys import with_command
@@ -50,7 +51,7 @@ def offline_model() -> Any:
     except ImportError:
         raise ConfigError(
             "offline/explorer is not part of this installation: name a model, as in --model "
-            "anthropic:claude-sonnet-4-5"
+            f"{example()}"
         ) from None
     return ExplorerModel()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from retinue import current_models
 from retinue.errors import ConfigError, NoProvider
 from retinue.formats.suggestion import did_you_mean
 
@@ -13,27 +14,9 @@ if TYPE_CHECKING:
     from retinue.host.replies import ProviderInfo
 
 OFFLINE = "offline/explorer"
-DEFAULTS = {
-    "anthropic": "claude-sonnet-4-5",
-    "openai": "gpt-5.2",
-    "gemini": "gemini-3-flash-preview",
-    "openrouter": "anthropic/claude-sonnet-4.5",
-    "mistral": "mistral-large-latest",
-    "deepseek": "deepseek-chat",
-    "xai": "grok-4",
-    "groq": "openai/gpt-oss-120b",
-}
-"""The model that is used of a provider when only its key is there, in the order in which keys are
-looked for."""
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
 PROBE_SECONDS = 0.15
 LIST_PROVIDERS = "Run `retinue models list` to list providers."
-SHORT = {
-    "sonnet": "anthropic:claude-sonnet-4-5",
-    "opus": "anthropic:claude-opus-4-5",
-    "haiku": "anthropic:claude-haiku-4-5",
-}
-"""Names without a number, as files of Claude's agents have them."""
 _FAMILIES = {
     "claude": "anthropic",
     "gpt": "openai",
@@ -65,10 +48,12 @@ def choose(
         (told, "RETINUE_MODEL"),
     ):
         if name and name != "inherit":
-            return ModelChoice(checked(name, environ), why)
+            model = checked(name, environ)
+            return ModelChoice(model, why, endings(model))
     from retinue.models.providers import PROVIDERS
 
-    for name, model in DEFAULTS.items():
+    defaults = current_models.defaults()
+    for name, model in defaults.items():
         provider = PROVIDERS[name]
         found = next((key for key in provider.keys if environ.get(key, "").strip()), "")
         if found:
@@ -76,7 +61,7 @@ def choose(
     keys = [
         key
         for p in PROVIDERS.values()
-        if p.name not in DEFAULTS
+        if p.name not in defaults
         for key in p.keys
         if environ.get(key, "").strip()
     ]
@@ -95,20 +80,31 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         return name
     if name in ("offline", "explorer"):
         return OFFLINE
-    name = SHORT.get(name.lower(), name)
+    name = current_models.aliases().get(name.lower(), name)
     if "|" in name:
         return "|".join(checked(part, environ) for part in name.split("|"))
     if ":" not in name:
         family = next((p for head, p in _FAMILIES.items() if name.lower().startswith(head)), "")
         if not family:
-            hint = did_you_mean(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()])
+            hint = did_you_mean(name, [OFFLINE, *_known_names()])
             raise ConfigError(
                 f"Unknown model {name!r}",
-                f"{hint} Use PROVIDER:MODEL, for example anthropic:{DEFAULTS['anthropic']}. "
+                f"{hint} Use PROVIDER:MODEL, for example {current_models.example()}. "
                 f"{LIST_PROVIDERS}".lstrip(),
             )
         name = f"{family}:{name}"
     return _with_key(name, environ)
+
+
+def endings(name: str) -> tuple[str, ...]:
+    """What to tell of a model, or of a chain of them, that its provider is about to switch off."""
+    ends = [current_models.end_of(part.strip()) for part in name.split("|")]
+    return tuple(end.sentence for end in ends if end is not None)
+
+
+def _known_names() -> list[str]:
+    defaults, aliases = current_models.defaults(), current_models.aliases()
+    return [*defaults, *defaults.values(), *aliases]
 
 
 def _with_key(name: str, environ: Mapping[str, str]) -> str:
@@ -159,11 +155,12 @@ def providers(environ: Mapping[str, str]) -> Iterator[ProviderInfo]:
     from retinue.host.replies import ProviderInfo
     from retinue.models.providers import PROVIDERS
 
+    defaults = current_models.defaults()
     for provider in PROVIDERS.values():
         is_set = any(environ.get(key, "").strip() for key in provider.keys)
         yield ProviderInfo(
             provider=provider.name,
             ready=is_set or not provider.keys,
             keys=tuple(provider.keys),
-            default=DEFAULTS.get(provider.name, ""),
+            default=defaults.get(provider.name, ""),
         )

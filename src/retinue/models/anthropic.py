@@ -78,7 +78,9 @@ class AnthropicCodec:
         there are none."""
         body: dict[str, Any] = {"max_tokens": max_output}
         budget = None if options is None or "thinking" in options.extra else options.thinking_tokens
-        if budget and max_output > MIN_THOUGHT:
+        if budget and options is not None and options.is_adaptive:
+            body["thinking"] = {"type": "adaptive"}
+        elif budget and max_output > MIN_THOUGHT:
             body["thinking"] = {
                 "type": "enabled",
                 "budget_tokens": min(max(budget, MIN_THOUGHT), max_output - 1),

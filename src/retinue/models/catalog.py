@@ -4,6 +4,7 @@ of the prompt cache."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from retinue.core.ids import digest
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ModelInfo
+from retinue.current_models import end_of, example, thinks_adaptively
 from retinue.errors import ConfigError, NoKey
 from retinue.models.base import Model
 from retinue.models.brought_keys import with_brought
@@ -29,6 +31,7 @@ from retinue.models.usage_checks import PREAMBLE
 
 __all__ = ["Catalog", "ModelStatus", "Price", "ProviderTerms"]
 
+log = logging.getLogger("retinue.models")
 OFFLINE = "offline/explorer"
 CHAIN = " | "
 
@@ -151,9 +154,7 @@ class Catalog:
             return OFFLINE
         provider, colon, model = (part.strip() for part in meant.partition(":"))
         if not colon or not model:
-            raise ConfigError(
-                f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5"
-            )
+            raise ConfigError(f"model {name!r} names no provider: write it like {example()}")
         return f"{provider_name(provider)}:{model}"
 
     def _make(self, name: str) -> Model:
@@ -216,6 +217,9 @@ class Catalog:
             replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
         key, url, governor, warmth = self._account(provider, model, known)
+        end = end_of(f"{provider.name}:{model}")
+        if end is not None:
+            log.warning("%s", end.sentence)
         return HttpModel(
             known,
             codec,
@@ -225,7 +229,7 @@ class Catalog:
             client=self.client,
             governor=governor,
             warmth=warmth,
-            options=self._options,
+            options=replace(self._options, is_adaptive=thinks_adaptively(model)),
             headers=provider.headers(self._environ),
             provider=provider.name,
         )

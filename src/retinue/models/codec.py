@@ -25,13 +25,15 @@ Effort = Literal["", "minimal", "low", "medium", "high"]
 
 class Options(Value):
     """What may be asked of a model beside the conversation. `extra` goes into the body as it is;
-    `cache` asks for prompt caching where a dialect must be asked; `cache_key` groups requests that
+    `is_adaptive`: the model decides itself how long it thinks, when it may think at all; `cache`
+    asks for prompt caching where a dialect must be asked; `cache_key` groups requests that
     share a prefix."""
 
     stream: bool = True
     temperature: float | None = None
     effort: Effort = ""
     thinking_tokens: int | None = None
+    is_adaptive: bool = False
     output_schema: dict[str, Any] | None = None
     cache: bool = True
     cache_key: str = ""

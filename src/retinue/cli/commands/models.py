@@ -24,6 +24,7 @@ def command(context: click.Context) -> Any:
 def list_(door: CommandContext, as_json: bool = False) -> None:
     """List the providers, whether their key is set, and the model that is used when only the key is
     there."""
+    from retinue.current_models import defaults
     from retinue.models.providers import PROVIDERS
 
     for p in PROVIDERS.values():
@@ -35,7 +36,7 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
             if p.keys
             else "needs no key"
         )
-        default = provider.DEFAULTS.get(p.name, "")
+        default = defaults().get(p.name, "")
         if as_json:
             out(
                 json_line(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from retinue.current_models import allowed
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.tools.families.base import Family
@@ -27,11 +28,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "default_provider": "anthropic",
             "default_model": None,
-            "allowed_models": {
-                "anthropic": ["claude-opus-4-6", "claude-sonnet-4-5", "claude-opus-4-5"],
-                "openai": ["gpt-5.2", "gpt-5.2-pro"],
-                "gemini": ["gemini-3-flash-preview", "gemini-3-pro-preview"],
-            },
+            "allowed_models": allowed(),
             "more_tools": False,
             "more_keys": False,
         },
