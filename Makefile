@@ -65,7 +65,7 @@ faults: $(READY) ## every fault of a provider, in every dialect; then what SDKs 
 	@RETINUE_REPEATS=20 $(PY) -m pytest -q -n $(WORKERS) tests/models -k "sdk or cut or damaged"
 
 attack: $(READY) ## the attack cases with and without root, 12,000 schedules of swaps and 100,000 policy trees each
-	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 $(PY) -m tests.security.main
+	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 RETINUE_REPEATS=20 $(PY) -m tests.security.main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

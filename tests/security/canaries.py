@@ -4,10 +4,12 @@ them."""
 from __future__ import annotations
 
 import base64
+import os
 import random
 import string
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -87,11 +89,9 @@ class ProcessList:
 
     def _watch(self) -> None:
         while not self._is_over.wait(0.02):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    self.seen.add(path.read_bytes())
-                except OSError:
-                    continue
+            for name in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError), open(f"/proc/{name}/cmdline", "rb", 0) as file:
+                    self.seen.add(file.read())
 
 
 def every_form(secrets: Iterable[str]) -> str:
