@@ -1,0 +1,140 @@
+"""A conversation as one dialect writes it: what a dialect makes of a message is made once and kept,
+so that a turn costs what is new in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from retinue.core.messages import Assistant, Message, Result
+
+if TYPE_CHECKING:
+    from retinue.core.history import Conversation
+
+Encode = Callable[[Sequence[Message]], bytes]
+CHUNK = 65_536
+
+
+class Encoded:
+    """The own units of a conversation as one dialect writes them: a message that is no result, and
+    its results.
+
+    `starts` and `sizes` tell of each unit its first message and its bytes; `n` is how many messages
+    have been taken. A unit is taken once nothing can be added to it. The first `n_joined` units are
+    kept joined, in `chunks`, so that a long conversation is a few pieces; `firsts` are the chunks'
+    first units. The last unit always stands alone."""
+
+    __slots__ = (
+        "_loose_size",
+        "chunks",
+        "conversation",
+        "firsts",
+        "loose",
+        "n",
+        "n_joined",
+        "opening",
+        "shared",
+        "sizes",
+        "starts",
+    )
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.n = conversation.base_length
+        self.starts: list[int] = []
+        self.sizes: list[int] = []
+        self.chunks: list[bytes] = []
+        self.firsts: list[int] = []
+        self.n_joined = 0
+        self.loose: list[bytes] = []
+        self._loose_size = 0
+        self.opening = b""
+        self.shared: dict[tuple[int, int], bytes] = {}
+
+    def pieces(self, start: int, stop: int, encode: Encode) -> list[bytes]:
+        open_at = self._take(stop, encode) if self.n < stop else None
+        if self.n <= stop and self.starts and start <= self.starts[0]:
+            out = self.chunks + self.loose
+            return out if open_at is None else [*out, self._open(open_at, stop, encode)]
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, stop)
+        if last > first and (self.starts[last] if last < len(self.starts) else self.n) > stop:
+            # Asked for up to the middle of a unit: what is behind that is not shown.
+            last -= 1
+            open_at = self.starts[last]
+        if first >= self.n_joined:
+            out = self.loose[first - self.n_joined : last - self.n_joined]
+        elif last >= self.n_joined:
+            out = self.chunks[self._cut(first) :] + self.loose[: last - self.n_joined]
+        else:
+            out = self.chunks[self._cut(first) : self._cut(last)]
+        if open_at is not None and open_at >= start:
+            out.append(self._open(open_at, stop, encode))
+        return out
+
+    def _open(self, start: int, stop: int, encode: Encode) -> bytes:
+        """A unit to which more can be added, as it is shown now."""
+        base = self.conversation.base_length
+        unit = self.conversation.own[start - base : stop - base]
+        return encode(self.conversation.settled(start, unit))
+
+    def _take(self, stop: int, encode: Encode) -> int | None:
+        """Write what is new and can be kept. Returns where a unit begins that is still open."""
+        own, base = self.conversation.own, self.conversation.base_length
+        at, last, length = self.n - base, stop - base, len(own)
+        while at < last:
+            head, end = own[at], at + 1
+            if isinstance(head, Result):
+                self.n = base + end
+                at = end
+                continue
+            while end < length and isinstance(own[end], Result):
+                end += 1
+            unit: Sequence[Message] = (head,)
+            if end > at + 1 or (isinstance(head, Assistant) and head.calls):
+                unit = own[at:end]
+                if end == length and isinstance(head, Assistant) and not _is_paid(head, unit):
+                    return self.n
+                unit = self.conversation.settled(base + at, unit)
+            if self._loose_size >= CHUNK:
+                self._join()
+            written = encode(unit)
+            size = len(written)
+            self.starts.append(base + at)
+            self.sizes.append(size)
+            self.loose.append(written)
+            self._loose_size += size
+            self.n = base + end
+            at = end
+        return None
+
+    def _join(self) -> None:
+        self.firsts.append(self.n_joined)
+        self.chunks.append(b",".join(self.loose))
+        self.n_joined += len(self.loose)
+        self.loose, self._loose_size = [], 0
+
+    def _cut(self, unit: int) -> int:
+        """The chunk that begins with this unit; where none does, one is cut in two, once and for
+        all."""
+        n = bisect_right(self.firsts, unit) - 1
+        first = self.firsts[n]
+        if first == unit:
+            return n
+        chunk, size = self.chunks[n], sum(self.sizes[first:unit]) + unit - first
+        self.chunks[n : n + 1] = [chunk[: size - 1], chunk[size:]]
+        self.firsts.insert(n + 1, unit)
+        return n + 1
+
+
+def _is_paid(head: Assistant, unit: Sequence[Message]) -> bool:
+    """Whether each call of the message that a unit begins with has its result, so that none can be
+    added."""
+    calls = head.calls
+    if len(unit) <= len(calls):
+        return False
+    paid = [r.call_id for r in unit if isinstance(r, Result)]
+    if len(calls) == 1:
+        return calls[0].id in paid
+    return not Counter(c.id for c in calls) - Counter(paid)
