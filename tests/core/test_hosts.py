@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinue.formats.host_names import spelled
-from retinue.tools.builtin.ssrf import parse
+from retinue.tools.builtin.web_address import parse_url
 from tests.security.holes import FETCH, verdict
 
 SHARP, ITS_ASCII = "wei\u00df.example", "xn--wei-7ka.example"
@@ -43,7 +43,7 @@ def test_a_letter_of_its_own_is_not_two_others() -> None:
 def test_what_is_connected_to_is_what_was_ruled_on(url: str) -> None:
     from yarl import URL
 
-    target = parse(url)
+    target = parse_url(url)
     assert (
         target.host == spelled(url.split("/")[2])
         and URL(target.url, encoded=True).raw_host == target.host

@@ -165,7 +165,7 @@ async def test_group_ids_that_would_be_the_same_are_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Six digits are few: when all names begin alike, the next one is taken."""
-    path = "retinue.tools.families.delegate.delegate_family.digest"
+    path = "retinue.tools.families.delegate.delegate_tasks.digest"
     monkeypatch.setattr(path, lambda *parts: f"{parts[-1]:06x}")
     world, channel = World([background("a"), background("b")], background("c")), Recorder()
     await world.go(channel)

@@ -13,7 +13,8 @@ from retinue import Assistant, Budget, ConfigError, Reply, Retinue, Usage
 from retinue.models.base import Request
 from retinue.store.base import Row
 from retinue.testing import MemoryStore, VirtualClock, call
-from retinue.tools.families.delegate.delegate_family import DelegateFamily, DelegateSettings
+from retinue.tools.families.delegate.delegate_family import DelegateFamily
+from retinue.tools.families.delegate.delegate_settings import DelegateSettings
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.delegate_world import Recorder, World, background, parallel, pause, task

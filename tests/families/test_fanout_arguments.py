@@ -15,7 +15,7 @@ from retinue import Agent, Caller, Capabilities, Retinue
 from retinue.core.messages import Call
 from retinue.models.base import Request
 from retinue.testing import Scripted, call
-from retinue.tools.families.fanout.fanout_family import EMPTY, TWO_WRITERS, WORK_ACTIVE
+from retinue.tools.families.fanout.fanout_texts import EMPTY, TWO_WRITERS, WORK_ACTIVE
 from tests.api.house import on_virtual_time
 from tests.families.fanout_world import Cast, lead, play, reader, spawn, writer
 

@@ -17,7 +17,8 @@ from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.testing import call
 from retinue.tools.families.family_states import KINDS
-from retinue.tools.families.fanout.fanout_family import WORK_ACTIVE, SpawnAgents
+from retinue.tools.families.fanout.fanout_texts import WORK_ACTIVE
+from retinue.tools.families.fanout.spawn_agents import SpawnAgents
 from tests.api.house import STORES, Home, on_virtual_time
 from tests.families.fanout_world import (
     Cast,

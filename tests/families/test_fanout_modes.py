@@ -17,7 +17,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.values import ToolSchema
 from retinue.models.base import Request
 from retinue.testing import call
-from retinue.tools.families.fanout.fanout_family import TWO_WRITERS, WORK_ACTIVE
+from retinue.tools.families.fanout.fanout_texts import TWO_WRITERS, WORK_ACTIVE
 from retinue.tools.families.fanout.task_files import contents
 from tests.api.house import on_virtual_time
 from tests.families.fanout_world import (
@@ -426,7 +426,7 @@ def test_the_disk_is_touched_in_a_thread(tmp_path: Path, monkeypatch: pytest.Mon
             assert outcome.text == "thanks"
 
     (tmp_path / "f").write_text("x", encoding="utf-8")
-    monkeypatch.setattr("retinue.tools.families.fanout.fanout_family.contents", spied)
+    monkeypatch.setattr("retinue.tools.families.fanout.spawn_agents.contents", spied)
     asyncio.run(main())
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()

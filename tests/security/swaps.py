@@ -35,14 +35,16 @@ from retinue.sandbox.bounded_read import read_beneath
 from retinue.sandbox.open_directories import OpenDirectory
 from retinue.tools.base import Caller
 from retinue.tools.builtin import ripgrep as engines
-from retinue.tools.builtin.edit import EditTool, WriteTool
+from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.git import GitTool
-from retinue.tools.builtin.read_list_find import FindTool, ListFilesTool, ReadTool
+from retinue.tools.builtin.list_find_tools import FindTool, ListFilesTool
+from retinue.tools.builtin.read_tool import ReadTool
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.search import SearchTool
 from retinue.tools.builtin.shell import ShellTool
 from retinue.tools.builtin.text_file import sha256
 from retinue.tools.builtin.write_leases import WriteLeases
+from retinue.tools.builtin.write_tool import WriteTool
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.fanout.task_files import contents
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits

@@ -11,7 +11,8 @@ import pytest
 
 from retinue.errors import ConfigError, Refused
 from retinue.tools.builtin.fetch import FetchTool
-from retinue.tools.builtin.ssrf import Gate, blocked, follow, may_reach, parse
+from retinue.tools.builtin.ssrf import Gate, blocked, may_reach
+from retinue.tools.builtin.web_address import parse_url, redirect_target
 from tests.tools.builtin.webcase import caller, page, redirect, serving, told
 
 INNER = [
@@ -262,7 +263,7 @@ def test_a_public_name_that_leads_inside_is_refused_though_others_of_its_address
                 return found
 
             with pytest.raises(Refused, match=r"www\.example\.org"):
-                await Gate(resolve=resolve).admit(parse("http://www.example.org/"))
+                await Gate(resolve=resolve).admit(parse_url("http://www.example.org/"))
 
     asyncio.run(story())
 
@@ -420,19 +421,19 @@ def test_an_address_of_this_machine_is_refused_though_it_may_be_public(
     assert ssrf._is_local(ipaddress.ip_address("127.0.0.1"))
     monkeypatch.setattr(ssrf, "_is_local", lambda ip: True)
     with pytest.raises(Refused, match="this machine"):
-        asyncio.run(Gate().admit(parse("http://93.184.215.14/")))
+        asyncio.run(Gate().admit(parse_url("http://93.184.215.14/")))
 
 
 @pytest.mark.parametrize("port", [1, 22, 25, 6379, 8080, 65535])
 def test_only_the_ports_of_the_web_are_open(port: int) -> None:
     with pytest.raises(Refused, match=f"port {port} is not open"):
-        asyncio.run(Gate().admit(parse(f"http://93.184.215.14:{port}/")))
+        asyncio.run(Gate().admit(parse_url(f"http://93.184.215.14:{port}/")))
 
 
 def test_a_network_that_is_allowed_opens_no_port_of_another() -> None:
     gate = Gate(allow=("10.0.0.0/8", "127.0.0.1:8080"))
-    assert asyncio.run(gate.admit(parse("http://10.1.2.3/")))
-    assert asyncio.run(gate.admit(parse("http://127.0.0.1:8080/")))
+    assert asyncio.run(gate.admit(parse_url("http://10.1.2.3/")))
+    assert asyncio.run(gate.admit(parse_url("http://127.0.0.1:8080/")))
     for url in (
         "http://10.1.2.3:8080/",
         "http://127.0.0.1/",
@@ -440,7 +441,7 @@ def test_a_network_that_is_allowed_opens_no_port_of_another() -> None:
         "http://127.0.0.2:8080/",
     ):
         with pytest.raises(Refused):
-            asyncio.run(gate.admit(parse(url)))
+            asyncio.run(gate.admit(parse_url(url)))
 
 
 @pytest.mark.parametrize(
@@ -507,12 +508,12 @@ def test_hosts_are_checked_at_every_step_before_any_name_is_asked_for() -> None:
     ],
 )
 def test_an_address_has_one_form(url: str, same: str) -> None:
-    assert parse(url).url == same
-    assert parse(parse(url).url) == parse(url)
+    assert parse_url(url).url == same
+    assert parse_url(parse_url(url).url) == parse_url(url)
 
 
 def test_a_relative_redirect_is_read_from_where_it_came() -> None:
-    start = parse("https://example.org/a/b?c")
-    assert follow(start, "../d?e").url == "https://example.org/d?e"
-    assert follow(start, "//other.org/x").url == "https://other.org/x"
-    assert follow(start, "?f").url == "https://example.org/a/b?f"
+    start = parse_url("https://example.org/a/b?c")
+    assert redirect_target(start, "../d?e").url == "https://example.org/d?e"
+    assert redirect_target(start, "//other.org/x").url == "https://other.org/x"
+    assert redirect_target(start, "?f").url == "https://example.org/a/b?f"

@@ -12,12 +12,12 @@ from retinue.core.messages import Call
 from retinue.formats.safe_text import one_line
 
 _BUILTIN = {
-    "read": "read_list_find:ReadTool",
-    "list": "read_list_find:ListFilesTool",
-    "find": "read_list_find:FindTool",
+    "read": "read_tool:ReadTool",
+    "list": "list_find_tools:ListFilesTool",
+    "find": "list_find_tools:FindTool",
     "search": "search:SearchTool",
     "edit": "edit:EditTool",
-    "write": "edit:WriteTool",
+    "write": "write_tool:WriteTool",
     "shell": "shell:ShellTool",
     "shell_output": "shell:ShellOutputTool",
     "shell_stop": "shell:ShellStopTool",

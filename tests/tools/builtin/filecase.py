@@ -11,9 +11,11 @@ from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.builtin_tool import Builtin
-from retinue.tools.builtin.edit import EditTool, WriteTool
-from retinue.tools.builtin.read_list_find import FindTool, ListFilesTool, ReadTool
+from retinue.tools.builtin.edit import EditTool
+from retinue.tools.builtin.list_find_tools import FindTool, ListFilesTool
+from retinue.tools.builtin.read_tool import ReadTool
 from retinue.tools.builtin.search import SearchTool
+from retinue.tools.builtin.write_tool import WriteTool
 
 TOOLS: dict[str, Builtin[Any]] = {
     t.name: t

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from retinue.tools.builtin.fetch import PAGE, FetchTool, _decoded
+from retinue.tools.builtin.fetch import FetchTool
+from retinue.tools.builtin.web_page import PAGE, _decoded
 from tests.models.test_client import certificate
 from tests.tools.builtin.webcase import Say, Server, caller, page, redirect, serving, told
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.tools.builtin.read_list_find import MAX_IMAGE
+from retinue.tools.builtin.read_tool import MAX_IMAGE
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
 
 

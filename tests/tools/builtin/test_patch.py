@@ -12,7 +12,8 @@ import pytest
 
 from retinue.sandbox import atomic_write as drafts
 from retinue.tools.builtin.edit import EditTool
-from retinue.tools.builtin.patch import BadPatch, apply, parse
+from retinue.tools.builtin.hunks import BadPatch, apply_hunks
+from retinue.tools.builtin.patch import parse
 from tests.needs import needs
 from tests.tools.builtin.filecase import Desk, tree
 
@@ -294,20 +295,22 @@ def test_random_diffs_of_difflib_and_git_are_applied(tmp_path: Path) -> None:
         command = ["git", "diff", "--no-index", f"-U{chance.randint(0, 4)}", "a", "b"]
         diff = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
         (change,) = parse(diff)
-        assert apply(before, change.hunks) == after, diff
-        assert apply(after, [h.reversed() for h in change.hunks]) == before, diff
+        assert apply_hunks(before, change.hunks) == after, diff
+        assert apply_hunks(after, [h.reversed() for h in change.hunks]) == before, diff
         if before.endswith("\n") and after.endswith("\n"):
             lines = difflib.unified_diff(
                 before.splitlines(True), after.splitlines(True), "a/f", "b/f"
             )
             (change,) = parse("".join(lines))
-            assert apply(before, change.hunks) == after
+            assert apply_hunks(before, change.hunks) == after
 
 
 def test_no_patch_takes_for_ever() -> None:
     text = "\n" * 2_000_000
     with pytest.raises(BadPatch):
-        apply(text, parse("--- a/f\n+++ b/f\n@@ -1,900 +1 @@\n" + " \n" * 900 + "-x\n")[0].hunks)
+        apply_hunks(
+            text, parse("--- a/f\n+++ b/f\n@@ -1,900 +1 @@\n" + " \n" * 900 + "-x\n")[0].hunks
+        )
     with pytest.raises(BadPatch):
         parse("*** Begin Patch\n" + "*** Update File: x\n" * 5000 + "*** End Patch")
     parse("--- a/f\n+++ b/f\n" + "@@ -1 +1 @@\n-x\n+y\n" * 20_000)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from retinue.tools.builtin import ripgrep as engines
-from retinue.tools.builtin import search
+from retinue.tools.builtin import search, search_match
 from tests.needs import needs
 from tests.sandbox.test_drafts import exchange
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
@@ -233,7 +233,7 @@ def test_what_is_not_in_the_file_itself_is_not_shown(
 
     real = engines._run
 
-    async def swapped(*args: object, **options: object) -> engines.SearchResult:
+    async def swapped(*args: object, **options: object) -> search_match.SearchResult:
         found = await real(*args, **options)  # type: ignore[arg-type]
         for line in found.lines:
             if line.path == "f":

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from retinue.tools.mcp_client import McpServers, ServerConfig
-from retinue.tools.mcp_client.transports.streamable_http import may_follow, shown
+from retinue.tools.mcp_client.transports.http_client import may_follow, url_text
 from tests.tools.mcp.parts import call, servers
 from tests.waiting import SECONDS
 
@@ -276,7 +276,7 @@ def test_only_the_same_origin_or_its_encrypted_twin_is_followed() -> None:
     ):
         assert not may_follow("http://a.test/x", other)
     assert not may_follow("https://a.test/x", "http://a.test/x")
-    assert shown("https://u:p@a.test:1/x?key=1#f") == "https://a.test:1/x"
+    assert url_text("https://u:p@a.test:1/x?key=1#f") == "https://a.test:1/x"
 
 
 @pytest.mark.parametrize(

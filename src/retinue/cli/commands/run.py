@@ -12,7 +12,7 @@ from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to, start
-from retinue.cli.run_options import limit_options, output_options, prompt_options
+from retinue.cli.run_flags import limit_options, output_options, prompt_options
 from retinue.errors import ConfigError
 from retinue.host import answer_file, requests
 from retinue.host.planner import PlannedRun, make_plan

@@ -7,29 +7,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
-from retinue.errors import NotFound, Refused, RetinueError
-from retinue.sandbox.atomic_write import PendingWrite, alone, remove, sweep
+from retinue.errors import NotFound, Refused
+from retinue.sandbox.atomic_write import alone, sweep
 from retinue.sandbox.file_location import FileLocation, locate
 from retinue.sandbox.paths import Root
+from retinue.tools.builtin.file_changes import FileChange, perform_changes
 from retinue.tools.builtin.file_tool import FileCall
-from retinue.tools.builtin.patch import BadPatch, Change, Hunk, apply
+from retinue.tools.builtin.hunks import BadPatch, Hunk, apply_hunks
+from retinue.tools.builtin.patch import Change
 from retinue.tools.builtin.text_file import Text, is_binary, sha256, short_diff
 
 Standing = Literal["before", "after", "unknown"]
-
-
-@dataclass(slots=True)
-class FileChange:
-    """One file and what it becomes: None means that it is not there. `like` is a file whose mode a
-    new one gets."""
-
-    spot: FileLocation
-    before: bytes | None
-    after: bytes | None
-    like: os.stat_result | None = None
 
 
 @contextmanager
@@ -56,49 +46,6 @@ def spots(work: FileCall, paths: list[tuple[str, bool]]) -> Iterator[list[FileLo
             for place in reversed(found):
                 place.undo()
             raise
-
-
-def perform(work: FileCall, steps: list[FileChange]) -> None:
-    """All steps, or none as far as the file system lets us."""
-    drafts: list[PendingWrite | None] = []
-    done: list[FileChange] = []
-    try:
-        for step in steps:
-            drafts.append(
-                None
-                if step.after is None
-                else PendingWrite(step.spot, step.after, work.key, step.like)
-            )
-        if work.stop.is_set():
-            raise Refused("cancelled", "the call was cancelled; nothing was written")
-        for step, draft in zip(steps, drafts, strict=True):
-            if draft is None:
-                remove(step.spot)
-            else:
-                draft.commit()
-            done.append(step)
-    except BaseException as error:
-        for draft in drafts[len(done) :]:
-            if draft is not None:
-                draft.discard()
-        left = [s.spot.path for s in reversed(done) if not _put_back(s)]
-        if left:
-            raise Refused(
-                "write", f"{error} These files could not be put back and are changed: {left}"
-            ) from error
-        raise
-
-
-def _put_back(step: FileChange) -> bool:
-    try:
-        step.spot.look()
-        if step.before is None:
-            remove(step.spot)
-        else:
-            PendingWrite(step.spot, step.before).commit()
-    except (RetinueError, OSError):
-        return False
-    return True
 
 
 def apply_patch(work: FileCall, changes: list[Change]) -> str:
@@ -138,7 +85,7 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
                     f"it does not fit. The lines of {path} are not shown: {why}"
                 ) from None
             raise
-        perform(work, steps)
+        perform_changes(work, steps)
         is_shown = not unshown
         return "\n".join(
             _told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps)
@@ -148,9 +95,8 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
 def unknown(paths: list[str]) -> str:
     return (
         f"A restart interrupted this call, and whether it changed {', '.join(paths)} cannot be "
-        "told: what is there now "
-        "is neither what the call expected nor what it would have made. Nothing was done now. "
-        "Read before repeating it."
+        "told: what is there now is neither what the call expected nor what it would have made. "
+        "Nothing was done now. Read before repeating it."
     )
 
 
@@ -206,7 +152,7 @@ def _patched(
             "unharmed"
         )
     try:
-        return source.encode(apply(source.text, hunks, clean))
+        return source.encode(apply_hunks(source.text, hunks, clean))
     except BadPatch as error:
         raise BadPatch(f"{change.path}: {error}") from None
 

@@ -35,8 +35,7 @@ class AskTool(Builtin[AskArgs]):
     name: ClassVar[str] = "ask"
     description: ClassVar[str] = (
         "Ask the user, or the agent that gave you your task, a question that you cannot answer "
-        "yourself, and wait for "
-        "the answer. Offer options when there are a few sensible ones."
+        "yourself, and wait for the answer. Offer options when there are a few sensible ones."
     )
     Args: ClassVar[type[ToolArguments]] = AskArgs
     restart: Restart = "pure"

@@ -205,25 +205,34 @@ class BuiltinTools:
 
     def _make(self, name: str) -> Tool | None:
         """What a tool needs is imported with it: few programs use all of them."""
-        from retinue.tools.builtin import ask, edit, git, search, shell, think
-        from retinue.tools.builtin import fetch as web
-        from retinue.tools.builtin import read_list_find as files
-        from retinue.tools.builtin import task_list_tool as tasks
+        from retinue.tools.builtin import (
+            ask,
+            edit,
+            fetch,
+            git,
+            list_find_tools,
+            read_tool,
+            search,
+            shell,
+            task_list_tool,
+            think,
+            write_tool,
+        )
 
         makers: dict[str, Callable[[], Tool]] = {
-            "read": lambda: files.ReadTool(),
-            "list": lambda: files.ListFilesTool(),
-            "find": lambda: files.FindTool(),
+            "read": lambda: read_tool.ReadTool(),
+            "list": lambda: list_find_tools.ListFilesTool(),
+            "find": lambda: list_find_tools.FindTool(),
             "search": lambda: search.SearchTool(),
             "edit": lambda: edit.EditTool(),
-            "write": lambda: edit.WriteTool(),
+            "write": lambda: write_tool.WriteTool(),
             "shell": lambda: shell.ShellTool(self.processes, may_write=self.writers.take),
             "shell_output": lambda: shell.ShellOutputTool(self.processes),
             "shell_stop": lambda: shell.ShellStopTool(self.processes),
             "git": lambda: git.GitTool(self.processes),
-            "fetch": lambda: web.FetchTool(),
+            "fetch": lambda: fetch.FetchTool(),
             "think": think.ThinkTool,
-            "tasks": lambda: tasks.TasksTool(self._store),
+            "tasks": lambda: task_list_tool.TasksTool(self._store),
             "ask": ask.AskTool,
         }
         return makers[name]() if name in makers else None

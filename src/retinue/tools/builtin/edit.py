@@ -1,36 +1,32 @@
-"""`edit` and `write`: changing files. Both are `reconcile`: after a restart they look at the file
-first, and tell from its content whether the change was made."""
+"""`edit`: changing a part of a file. It is `reconcile`, as `write` is: after a restart it looks
+at the file first, and tells from its content whether the change was made."""
 
 from __future__ import annotations
 
-import re
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from retinue.errors import NotFound
 from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
-from retinue.sandbox.file_location import FileLocation
 from retinue.tools.base import Answer
-from retinue.tools.builtin.apply_patch import FileChange, apply_patch, perform, spots, unknown
+from retinue.tools.builtin.apply_patch import apply_patch, spots, unknown
 from retinue.tools.builtin.builtin_tool import ToolArguments
-from retinue.tools.builtin.file_tool import FileCall, FileTool, failed, printable
+from retinue.tools.builtin.edit_answers import (
+    Changing,
+    already_there,
+    bad_sha,
+    has_changed,
+    was_written,
+)
+from retinue.tools.builtin.file_changes import FileChange, perform_changes
+from retinue.tools.builtin.file_tool import FileCall, failed, printable
+from retinue.tools.builtin.hunks import BadPatch
 from retinue.tools.builtin.near_match import nearest
-from retinue.tools.builtin.patch import BadPatch, parse
-from retinue.tools.builtin.text_file import Text, displayable, is_binary, sha256, short_diff
+from retinue.tools.builtin.patch import parse
+from retinue.tools.builtin.text_file import Text, displayable, is_binary, sha256
 from retinue.tools.file_rules import READING, WRITING
 
 SHOWN_LINES = 20
-SHA = re.compile(r"[0-9a-f]{12,64}")
-
-A = TypeVar("A", bound=ToolArguments)
-
-
-class Changing(FileTool[A]):
-    """A tool that writes."""
-
-    restart = "reconcile"
-    risk = "write"
-    acts: tuple[str, ...] = WRITING
 
 
 class EditArgs(ToolArguments, frozen=True, kw_only=True):
@@ -48,12 +44,10 @@ class EditTool(Changing[EditArgs]):
     name = "edit"
     description = (
         "Change a file: replace `old`, which must be in it exactly once (with `all`: at least "
-        "once), by `new`. Copy "
-        "`old` exactly, without line numbers. Or give only `patch`, a unified diff or a *** Begin "
-        "Patch envelope, "
-        "which may add, change, move and delete several files: all or nothing. `expected_sha256` "
-        "refuses a file that "
-        "has changed since it was read."
+        "once), by `new`. Copy `old` exactly, without line numbers. Or give only `patch`, a "
+        "unified diff or a *** Begin Patch envelope, which may add, change, move and delete "
+        "several files: all or nothing. `expected_sha256` refuses a file that has changed since it "
+        "was read."
     )
     Args = EditArgs
     acts = (*WRITING, *READING)  # whether a text was found tells what is in the file
@@ -96,16 +90,7 @@ def _confused(args: EditArgs) -> str:
         return "`old` is empty; give the text to replace, or use write for a whole file"
     if args.old == args.new:
         return "`old` and `new` are the same, so there is nothing to change"
-    return _bad_sha(args.expected_sha256)
-
-
-def _bad_sha(text: str) -> str:
-    if text and not SHA.fullmatch(text.lower()):
-        return (
-            "`expected_sha256` must be the hexadecimal digits that read has shown (at least 12 "
-            "of them)"
-        )
-    return ""
+    return bad_sha(args.expected_sha256)
 
 
 def _replace(work: FileCall, args: EditArgs) -> Answer:
@@ -133,11 +118,11 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
                 else "before"
             )
             if state == "after":
-                return _already(args.path, before)
+                return already_there(args.path, before)
             if state == "unknown" or not is_expected:
                 return failed(printable(unknown([args.path])))
         if not is_expected:
-            return _changed(args.path, before, unshown)
+            return has_changed(args.path, before, unshown)
         n = source.text.count(old)
         if n == 0:
             near = nearest(work.redactor.clean(source.text), old)
@@ -151,12 +136,12 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
             return failed(printable(f"{args.path}: {_where(source.text, old, n)}"))
         text = source.text.replace(old, new)
         after = source.encode(text)
-        perform(work, [FileChange(place, before, after)])
+        perform_changes(work, [FileChange(place, before, after)])
         times = "" if n == 1 else f" {n} times"
         said = f"Edited {args.path}{times}"
         if unshown:
-            return _written(said, after)
-        return _written(said, after, *map(work.redactor.clean, (source.text, text)))
+            return was_written(said, after)
+        return was_written(said, after, *map(work.redactor.clean, (source.text, text)))
 
 
 def standing(text: str, old: str, new: str) -> Literal["before", "after", "unknown"]:
@@ -189,142 +174,5 @@ def _where(text: str, old: str, n: int) -> str:
     more = "" if n <= SHOWN_LINES else " and others"
     return (
         f"`old` is in it {n} times, at lines {', '.join(lines)}{more}; nothing was changed. Add "
-        "lines around it that "
-        "make it unique, or give all=true"
+        "lines around it that make it unique, or give all=true"
     )
-
-
-class WriteArgs(ToolArguments, frozen=True, kw_only=True):
-    path: str
-    content: str
-    expected_sha256: str = ""
-
-
-class WriteTool(Changing[WriteArgs]):
-    """A whole file, new or in place of one that the model knows."""
-
-    name = "write"
-    description = (
-        "Write a whole file; missing directories are made. To replace a file that exists and is "
-        "not empty, give as "
-        "`expected_sha256` the sha256 that read has shown: so nothing is overwritten that you "
-        "have not seen. For small "
-        "changes use edit."
-    )
-    Args = WriteArgs
-
-    def subjects(self, args: dict[str, Any]) -> tuple[str, ...]:
-        path = args.get("path")
-        return (path,) if isinstance(path, str) and path else ()
-
-    def summary(self, args: dict[str, Any]) -> str:
-        content = args.get("content")
-        size = f" ({len(content)} characters)" if isinstance(content, str) else ""
-        return printable(f"write {args.get('path')}"[:180] + size)
-
-    def work(self, work: FileCall, args: WriteArgs) -> Answer:
-        wrong = _bad_sha(args.expected_sha256)
-        if wrong:
-            return failed(f"Invalid parameters: {wrong}")
-        after = clean(args.content).encode()
-        with spots(work, [(args.path, True)]) as (place,):
-            before = None if place.found is None else place.read()
-            unshown = work.reach.unshown(place.where())
-            refused = _refused(work, args, place, before, after, unshown)
-            if refused is not None:
-                if refused.error:
-                    place.undo()
-                return refused
-            perform(work, [FileChange(place, before, after)])
-        if before is None:
-            return _written(f"Created {args.path}", after)
-        if unshown:
-            return _written(f"Wrote {args.path}", after)
-        return _written(
-            f"Wrote {args.path}",
-            after,
-            *(work.redactor.clean(Text.of(d).text) for d in (before, after)),
-        )
-
-
-def _refused(
-    work: FileCall,
-    args: WriteArgs,
-    place: FileLocation,
-    before: bytes | None,
-    after: bytes,
-    unshown: str,
-) -> Answer | None:
-    """The answer when nothing is to be written: it is there already, or it would overwrite what is
-    not known. Of a file that may not be shown it does not tell whether somebody has guessed its
-    content."""
-    expected = args.expected_sha256.lower()
-    if work.again:
-        sweep(place, work.key)
-    if before == after and (work.again or not unshown):
-        return (
-            _already(args.path, after)
-            if work.again
-            else _written(f"{args.path} has this content", after)
-        )
-    if before is None:
-        return (
-            failed(
-                printable(
-                    f"{args.path}: there is no such file (any more); leave expected_sha256 out to "
-                    "make it"
-                )
-            )
-            if expected
-            else None
-        )
-    if expected:
-        if sha256(before).startswith(expected):
-            return None
-        return (
-            failed(printable(unknown([args.path])))
-            if work.again
-            else _changed(args.path, before, unshown)
-        )
-    if not before:
-        return None
-    if work.again:
-        return failed(printable(unknown([args.path])))
-    if unshown:
-        return failed(
-            printable(
-                f"{args.path}: it exists, and what is in it may not be shown: {unshown}. Not "
-                "written"
-            )
-        )
-    return failed(
-        printable(
-            f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it "
-            "and give its sha256 as "
-            f"expected_sha256 to replace it (its sha256 is {sha256(before)}), or use edit"
-        )
-    )
-
-
-def _already(path: str, data: bytes) -> Answer:
-    told = (
-        f"The change of {path} had already been made when a restart interrupted the call; "
-        "nothing was done now"
-    )
-    return Answer(text=printable(f"{told}. sha256 {sha256(data)}"))
-
-
-def _changed(path: str, data: bytes, unshown: str) -> Answer:
-    now = "" if unshown else f" (its sha256 is now {sha256(data)})"
-    return failed(
-        printable(
-            f"{path}: it has changed since you read it{now}; nothing was written. Read it again"
-        )
-    )
-
-
-def _written(what: str, data: bytes, old: str = "", new: str = "") -> Answer:
-    n = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
-    diff = short_diff(old, new)
-    head = printable(f"{what}: {n} lines, {len(data)} bytes, sha256 {sha256(data)}")
-    return Answer(text=f"{head}\n{diff}" if diff else head)

@@ -104,8 +104,7 @@ class GitTool(Builtin[GitArguments]):
     name = "git"
     description = (
         "Look at the git repository of the workspace; nothing is changed. `args` are the words "
-        "after `git`, the first "
-        f"of them one of: {', '.join(OPTIONS)} (branch and tag only list)."
+        f"after `git`, the first of them one of: {', '.join(OPTIONS)} (branch and tag only list)."
     )
     Args = GitArguments
     restart: Restart = "pure"

@@ -120,8 +120,7 @@ def _commits(words: list[str]) -> list[str]:
             raise Refused(
                 "git",
                 f"{word!r} names a file or directory apart from its place, and some are kept from "
-                "this run; nothing "
-                "was run. Write commits, and paths behind --.",
+                "this run; nothing was run. Write commits, and paths behind --.",
             )
         else:
             found.append("".join(_commit(part) for part in RANGE.split(word)))

@@ -6,20 +6,13 @@ Scripts, styles and what a page hides are left out: they are not what a person w
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
+from retinue.tools.builtin.html_tokens import Token, tokens
 from retinue.tools.builtin.markdown import MarkdownWriter
-
-_START = re.compile(r"<(?=[A-Za-z/!?])")
-_NAME = re.compile(r"[A-Za-z][^\s/>\x00]*+")
-_BETWEEN = re.compile(r"[\s/]*+")
-_ATTRIBUTE = re.compile(r"""(=?[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?""")
-_WANTED = {"href", "src", "alt", "title", "hidden", "style", "aria-hidden", "start", "type", "open"}
-_LONGEST_NAME = 40
 
 _VOID = {
     *(
@@ -39,7 +32,6 @@ _VOID = {
         "wbr",
     ),
 }
-_RAW = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"}
 _DROPPED = {
     *(
         "script",
@@ -82,22 +74,9 @@ _BREAKS_P = frozenset(
     re.findall(
         r"\w+",
         "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 "
-        "h5 h6 header hr main "
-        "nav ol p pre section table ul",
+        "h5 h6 header hr main nav ol p pre section table ul",
     )
 )
-
-
-_NOTHING: Mapping[str, str] = {}
-
-
-class Token:
-    """`kind` is text, open or close; `value` is the text or the name of the element."""
-
-    __slots__ = ("attributes", "kind", "layout", "value")
-
-    def __init__(self, kind: str, value: str, attributes: Mapping[str, str] = _NOTHING) -> None:
-        self.kind, self.value, self.attributes, self.layout = kind, value, attributes, False
 
 
 @dataclass(slots=True)
@@ -107,75 +86,6 @@ class HtmlPage:
     text: str
     title: str = ""
     whole: bool = True
-
-
-def tokens(source: str) -> Iterator[Token]:
-    """Each search that fails ends the reading, so no part of the source is gone over twice."""
-    at, end = 0, len(source)
-    while at < end:
-        found = _START.search(source, at)
-        start = found.start() if found else end
-        if start > at:
-            yield Token("text", html.unescape(source[at:start]))
-        if found is None:
-            return
-        after = source[start + 1]
-        if source.startswith("<!--", start):
-            at = _behind(source, "-->", start + 4)
-        elif after in "!?":
-            at = _behind(source, ">", start + 2)
-        elif after == "/":
-            name = _NAME.match(source, start + 2)
-            if name:
-                yield Token("close", name[0][:_LONGEST_NAME].lower())
-            at = _behind(source, ">", start + 2)
-        elif name := _NAME.match(source, start + 1):
-            token, at = _tag(source, name)
-            if at > end:
-                return
-            yield token
-            if token.value in _RAW:
-                text, at = _raw(source, token.value, at)
-                yield Token(
-                    "text", html.unescape(text) if token.value in ("title", "textarea") else text
-                )
-                yield Token("close", token.value)
-
-
-def _behind(source: str, needle: str, at: int) -> int:
-    found = source.find(needle, at)
-    return len(source) if found < 0 else found + len(needle)
-
-
-def _tag(source: str, name: re.Match[str]) -> tuple[Token, int]:
-    """The tag that begins with `name`, and where it ends; behind the end of the source when it does
-    not."""
-    attributes: dict[str, str] = {}
-    token = Token("open", name[0][:_LONGEST_NAME].lower(), attributes)
-    at = name.end()
-    if source.startswith(">", at):
-        return token, at + 1
-    while True:
-        between = _BETWEEN.match(source, at)
-        at = between.end() if between else at
-        if at >= len(source):
-            return token, len(source) + 1
-        if source[at] == ">":
-            return token, at + 1
-        match = _ATTRIBUTE.match(source, at)
-        assert match is not None  # what is neither blank, slash nor end begins an attribute
-        key = match[1].lower() if len(match[1]) <= _LONGEST_NAME else ""
-        if key in _WANTED:
-            attributes.setdefault(key, html.unescape(match[2] or match[3] or match[4] or ""))
-        at = match.end()
-
-
-def _raw(source: str, name: str, at: int) -> tuple[str, int]:
-    """The content of an element in which tags mean nothing."""
-    close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, at)
-    if close is None or name == "plaintext":
-        return source[at:], len(source)
-    return source[at : close.start()], _behind(source, ">", close.end())
 
 
 def _is_hidden(token: Token) -> bool:

@@ -5,14 +5,12 @@ file before it is shown."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
 import re
 import resource
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -24,6 +22,7 @@ from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.paths import MAX_FILE, READ
 from retinue.sandbox.process_end import end, ended
+from retinue.tools.builtin.search_match import MatchLine, Piece, Query, RipgrepMessage, SearchResult
 
 SECONDS = 30.0
 MAX_OUTPUT = 32 << 20
@@ -44,67 +43,6 @@ RIPGREP = (
     "--glob=!.git",
 )
 IGNORE = ("global", "exclude", "dot", "parent")
-
-
-class Piece(msgspec.Struct, frozen=True):
-    text: str | None = None
-    encoded: str | None = msgspec.field(name="bytes", default=None)
-
-    def raw(self) -> bytes:
-        return (
-            base64.b64decode(self.encoded)
-            if self.encoded is not None
-            else (self.text or "").encode()
-        )
-
-
-class Span(msgspec.Struct, frozen=True):
-    start: int
-
-
-class Body(msgspec.Struct, frozen=True):
-    path: Piece | None = None
-    lines: Piece = Piece()
-    line_number: int | None = None
-    absolute_offset: int = 0
-    submatches: tuple[Span, ...] = ()
-
-
-class RipgrepMessage(msgspec.Struct, frozen=True):
-    type: str
-    data: Body
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    pattern: str
-    ignore_case: bool = False
-    context: int = 0
-    first: bool = False
-    glob: str = ""
-    skip: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class MatchLine:
-    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1)."""
-
-    path: str
-    number: int
-    offset: int
-    raw: bytes
-    start: int
-
-
-@dataclass(slots=True)
-class SearchResult:
-    """What a scan said. `why` says why it stopped early; `wrong` what is wrong with the pattern;
-    `broken` what is wrong with the program that should have searched."""
-
-    lines: list[MatchLine] = field(default_factory=list)
-    why: str = ""
-    wrong: str = ""
-    broken: str = ""
 
 
 def ripgrep(roots: Sequence[str]) -> str:

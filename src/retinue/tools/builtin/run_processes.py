@@ -7,17 +7,16 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from retinue.core.ids import digest
-from retinue.core.redaction import ByteStream
 from retinue.core.values import Capabilities
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import clean
-from retinue.sandbox.base import Command, CommandExit, CommandLimits, Running, Sandbox
+from retinue.sandbox.base import Command, CommandLimits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.kept_aside import untold
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
@@ -28,7 +27,8 @@ from retinue.sandbox.process import sweep
 from retinue.sandbox.readonly_paths import beneath
 from retinue.sandbox.resource_limits import find_groups
 from retinue.tools.base import Caller
-from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, CommandStart, forget_old
+from retinue.tools.builtin.command_record import CommandRecord, CommandStart, forget_old
+from retinue.tools.builtin.live_command import LiveCommand
 
 log = logging.getLogger("retinue")
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TERM", "TZ")
@@ -37,53 +37,6 @@ DAY = 24 * 3600.0
 END_SECONDS = 30.0
 """How long a command that was killed is waited for; its sandbox needs a few seconds at most."""
 LIMITS = CommandLimits()
-
-
-@dataclass
-class LiveCommand:
-    """A command under way. `over` is set when its end is on disk; `news` whenever there is more
-    output; `notes` are told with its end, beside its own. What it writes goes through `stream`, so
-    that no secret is on disk, whole or cut in two."""
-
-    run: str
-    spool: CommandRecord
-    stream: ByteStream
-    background: bool = False
-    notes: tuple[str, ...] = ()
-    running: Running | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    watching: asyncio.Task[CommandEnd] | None = None
-    forget: Callable[[], object] = lambda: None
-
-    def sink(self, data: bytes) -> None:
-        self.spool.write(self.stream.feed(data))
-        self.news.set()
-
-    async def wait(self, seconds: float | None) -> CommandEnd:
-        """Until nothing of it is left; then its end is on disk, however this came about."""
-        assert self.running is not None
-        try:
-            ended = await self.running.wait(seconds)
-        except asyncio.CancelledError:
-            # In a task of its own: whoever cancels twice does not get rid of the record.
-            self.watching = asyncio.get_running_loop().create_task(self._conclude())
-            await asyncio.shield(self.watching)
-            raise
-        return self._note(ended)
-
-    async def _conclude(self) -> CommandEnd:
-        assert self.running is not None
-        return self._note(await self.running.wait())
-
-    def _note(self, ended: CommandExit) -> CommandEnd:
-        try:
-            self.spool.write(self.stream.close())
-            return self.spool.finish(replace(ended, notes=(*ended.notes, *self.notes)))
-        finally:  # on a full disk too: others wait for this
-            self.forget()
-            self.over.set()
-            self.news.set()
 
 
 class Processes:

@@ -3,8 +3,6 @@ the conversation."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable
@@ -15,15 +13,15 @@ from msgspec import Meta
 from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
-from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import clean
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim
-from retinue.tools.builtin.run_processes import LiveCommand, Processes
+from retinue.tools.builtin.command_record import CommandRecord
+from retinue.tools.builtin.live_command import LiveCommand
+from retinue.tools.builtin.run_processes import Processes
+from retinue.tools.builtin.shell_status import news_of, output_page, status_of, status_text
 
 MAX_COMMAND = 100_000
-PAGE = 64 << 10
 BASH = "/bin/bash"
 
 MayWrite = Callable[[Caller], Awaitable[str] | str]
@@ -44,13 +42,11 @@ class ShellTool(Builtin[ShellArguments]):
 
     name = "shell"
     description = (
-        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the "
-        "machine is read-only or "
-        "absent, and there is no network unless it was granted. Nothing survives the command. "
-        "What other "
-        "programs run or trust (.git/hooks, .mcp.json) is read-only, and taken away where it is "
-        "new. With "
-        "background=true it answers at once with an id for shell_output and shell_stop."
+        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the machine "
+        "is read-only or absent, and there is no network unless it was granted. Nothing survives "
+        "the command. What other programs run or trust (.git/hooks, .mcp.json) is read-only, and "
+        "taken away where it is new. With background=true it answers at once with an id for "
+        "shell_output and shell_stop."
     )
     Args = ShellArguments
     restart: Restart = "adoptable"
@@ -84,7 +80,7 @@ class ShellTool(Builtin[ShellArguments]):
                 "and shell_stop."
             )
         end = await live.wait(args.timeout_seconds)
-        return told(live.spool, end, first, args.timeout_seconds)
+        return status_text(live.spool, end, first, args.timeout_seconds)
 
     async def _reason(self, caller: Caller) -> str:
         if caller.held.write == ():
@@ -109,7 +105,7 @@ class ShellTool(Builtin[ShellArguments]):
             )
             return Answer(text=f"{text} shell_output shows what it had written.", error=True)
         if end is not None:
-            return told(spool, end, "", args.timeout_seconds)
+            return status_text(spool, end, "", args.timeout_seconds)
         return Answer(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
 
     def summary(self, args: dict[str, Any]) -> str:
@@ -148,10 +144,12 @@ class ShellOutputTool(Builtin[OutputArguments]):
         if found is None:
             return Answer(text=_unknown(args.id), error=True)
         if isinstance(found, LiveCommand):
-            await _news(found, args.offset, args.wait_seconds)
+            await news_of(found, args.offset, args.wait_seconds)
         spool = found.spool if isinstance(found, LiveCommand) else found
         is_live = isinstance(found, LiveCommand) and not found.over.is_set()
-        return Answer(text=f"{_standing(spool, is_live=is_live)}\n{_page(spool, args.offset)}")
+        return Answer(
+            text=f"{status_of(spool, is_live=is_live)}\n{output_page(spool, args.offset)}"
+        )
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_output {args.get('id', '')}"
@@ -184,64 +182,10 @@ class ShellStopTool(Builtin[StopArguments]):
             found.running.stop()
             await found.over.wait()
         spool = found.spool if isinstance(found, LiveCommand) else found
-        return Answer(text=f"{_standing(spool, is_live=False)}\n{spool.shown()}")
+        return Answer(text=f"{status_of(spool, is_live=False)}\n{spool.shown()}")
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_stop {args.get('id', '')}"
-
-
-def told(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> Answer:
-    """The outcome of a command for the model."""
-    return Answer(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
-
-
-def _ending(end: CommandEnd, limit: float | None = None) -> str:
-    after = f"after {end.seconds:.1f} s"
-    words = {
-        "": f"exit code {end.code} {after}",
-        "timeout": f"killed {after}: it took longer than "
-        f"{f'{limit:g} s' if limit else 'is allowed'}",
-        "stopped": f"stopped {after}",
-        "cancelled": f"cancelled {after}",
-        "output": f"killed {after}: it wrote too much output",
-        "disk": f"killed {after}: the disk was almost full",
-        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before "
-        "you repeat it",
-    }
-    return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
-
-
-def _standing(spool: CommandRecord, *, is_live: bool) -> str:
-    if is_live:
-        return f"running; {spool.total()} bytes so far."
-    end = spool.end
-    return "It died with the runtime, which was restarted." if end is None else _ending(end)
-
-
-def _page(spool: CommandRecord, offset: int) -> str:
-    total, kept = spool.total(), spool.kept()
-    data = spool.read(offset, PAGE)
-    if offset + len(data) < kept:
-        data = whole_characters(data)
-    end = offset + len(data)
-    if end < kept:
-        rest = f"go on with offset {end}"
-    elif end < total:
-        rest = (
-            f"the {total - kept} bytes after that were not kept; the last "
-            f"ones:\n{plain(trim(spool.last()))}"
-        )
-    else:
-        rest = "that is all so far"
-    return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
-
-
-async def _news(live: LiveCommand, offset: int, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not live.over.is_set() and live.spool.total() <= offset:
-                live.news.clear()
-                await live.news.wait()
 
 
 def _checked(args: ShellArguments) -> str:

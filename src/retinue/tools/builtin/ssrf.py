@@ -1,36 +1,22 @@
-"""Where a fetch may go. An address is read once, strictly, by this file alone; its name is resolved
-once; every address that comes back must be public; and the connection is made to those addresses
-and to no others."""
+"""Where a fetch may go. A name is resolved once; every address that comes back must be public; and
+the connection is made to those addresses and to no others."""
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote, unquote, urljoin
 
 from retinue.errors import ConfigError, Refused
-from retinue.formats.host_names import ascii_name, plain_ip
+from retinue.formats.host_names import plain_ip
+from retinue.tools.builtin.web_address import IP, Target, host_of, refused
 
-IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Own = Collection[tuple[str, int]]
 
-LONGEST_URL = 8_192
 MOST_ADDRESSES = 64
 
-_URL = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?)?", re.DOTALL
-)
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
-_SLASH = re.compile(r"[/\\;]")
-_PORTS = {"http": 80, "https": 443}
 
 METADATA = {
     "metadata",
@@ -84,157 +70,6 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """An address taken apart. `host` is in small ASCII letters without a dot at the end; `ip` is
-    set when it is one."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-    query: str
-    ip: IP | None = None
-
-    @property
-    def origin(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}" + (
-            "" if self.port == _PORTS[self.scheme] else f":{self.port}"
-        )
-
-    @property
-    def url(self) -> str:
-        return f"{self.origin}{self.path}{'?' if self.query else ''}{self.query}"
-
-
-def parse(url: str) -> Target:
-    """The one reading of an address. Whatever two programs might read differently is refused, not
-    guessed."""
-    if len(url) > LONGEST_URL:
-        raise _refused(f"the address has {len(url)} characters; {LONGEST_URL} are the most")
-    url = url.strip(" \t\r\n")
-    if _FORBIDDEN.search(url):
-        raise _refused(
-            "the address has a space, a backslash or a control character in it; write it "
-            "percent-encoded"
-        )
-    match = _URL.fullmatch(url)
-    scheme = match[1].lower() if match else ""
-    if scheme not in _PORTS or match is None or match[2] is None:
-        what = (
-            f"addresses with {scheme!r} are not fetched"
-            if scheme and scheme not in _PORTS
-            else "it is no address"
-        )
-        raise _refused(f"{what}: give one that begins with http:// or https://")
-    if "@" in match[2]:
-        raise _refused(
-            "the address has a user or a password in it; leave out everything up to the @"
-        )
-    text, port = _split_port(match[2], _PORTS[scheme])
-    host, ip = _host(text)
-    path, query = _plain_path(_quoted(match[3])), _quoted((match[4] or "?")[1:])
-    return Target(scheme, host, port, path, query, ip)
-
-
-def follow(target: Target, location: str) -> Target:
-    """Where a redirect leads, read as strictly as the first address."""
-    location = location.strip(" \t\r\n")
-    if len(location) > LONGEST_URL or _FORBIDDEN.search(location):
-        raise _refused("the page redirects to something that is no address")
-    try:
-        return parse(urljoin(target.url, location))
-    except ValueError as error:
-        raise _refused(f"the page redirects to something that is no address ({error})") from None
-
-
-def _plain_path(path: str) -> str:
-    """A path as rules see it and as it is asked for: without `.` and `..`, and with letters that
-    are written as such. Where those who decode a slash would see another path than those who do
-    not, nobody knows what is meant."""
-    path = _ESCAPED.sub(_letter, path)
-    parts: list[str] = []
-    for part in path.split("/")[1:]:
-        if part == "..":
-            parts[-1:] = []
-        elif part != ".":
-            parts.append(part)
-    if path.endswith(("/.", "/..")):
-        parts.append("")
-    if any(piece in (".", "..") for part in parts for piece in _SLASH.split(_decoded(part))):
-        raise _refused(
-            "the path has .. between slashes that are written as %2f or the like; write out what "
-            "is meant"
-        )
-    return "/" + "/".join(parts)
-
-
-def _decoded(part: str) -> str:
-    for _ in range(3):
-        part = unquote(part, errors="replace")
-    return part
-
-
-def _letter(match: re.Match[str]) -> str:
-    """What an escape stands for, if that needs none."""
-    char = chr(int(match[1], 16))
-    return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0]
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="%/:=&?~#+!$,;'@()*[]-._|^`{}", errors="replace")
-
-
-def _split_port(authority: str, default: int) -> tuple[str, int]:
-    end = authority.rfind("]")
-    host, colon, port = authority.rpartition(":")
-    if not colon or end > len(host):
-        return authority, default
-    if port and not (
-        port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
-    ):
-        raise _refused(f"{port!r} is no port")
-    return host, int(port) if port else default
-
-
-def _host(text: str) -> tuple[str, IP | None]:
-    """A name in ASCII, or an address in its one usual form."""
-    if text.startswith("["):
-        try:
-            if not text.endswith("]") or "%" in text:
-                raise ValueError
-            six = ipaddress.IPv6Address(text[1:-1])
-        except ValueError:
-            raise _refused(f"{text} is no address of IPv6 (a zone is not taken either)") from None
-        # Written as IPv4 in IPv6 it is the same host, for rules about addresses too.
-        one = six.ipv4_mapped or six
-        return str(one), one
-    name = _ascii(text)
-    name = name[:-1] if name.endswith(".") else name
-    labels = name.split(".")
-    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _refused(f"{text[:100]!r} is no name of a host")
-    if _NUMBER.fullmatch(labels[-1]):
-        # inet_aton reads 127.1, 0x7f000001, 017700000001 and 2130706433 as addresses: only one way
-        # to write is taken.
-        try:
-            four = ipaddress.IPv4Address(name)
-        except ValueError:
-            raise _refused(
-                f"{text!r} is an address in an unusual form; write it as four decimal numbers"
-            ) from None
-        return str(four), four
-    return name, None
-
-
-def _ascii(text: str) -> str:
-    try:
-        return ascii_name(text)
-    except UnicodeError:
-        raise _refused(f"{text[:100]!r} cannot be the name of a host") from None
-
-
 def blocked(ip: IP) -> str:
     """Why an address is not public, or ""."""
     if isinstance(ip, ipaddress.IPv6Address):
@@ -286,11 +121,11 @@ class Gate:
                     dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts)
                 )
             except ValueError:
-                raise _refused(
+                raise refused(
                     f"{target.host} was resolved to something that is no address"
                 ) from None
         if not found:
-            raise _refused(f"{target.host} has no address")
+            raise refused(f"{target.host} has no address")
         for ip in found[:MOST_ADDRESSES]:
             self._check_ip(target, ip)
         return found[:MOST_ADDRESSES]
@@ -298,25 +133,25 @@ class Gate:
     def _check_name(self, target: Target, hosts: tuple[str, ...] | None) -> None:
         host = target.host
         if not may_reach(host, hosts):
-            raise _refused(
+            raise refused(
                 f"{host} is not among the hosts that this run may reach "
                 f"({', '.join(hosts or ()) or 'none'})"
             )
         if host in METADATA:
-            raise _refused(f"{host} is a cloud's metadata server")
+            raise refused(f"{host} is a cloud's metadata server")
         if any(host == _name(name) and target.port == port for name, port in self._own):
-            raise _refused(f"{host}:{target.port} is our own server")
+            raise refused(f"{host}:{target.port} is our own server")
         if target.ip is None and not self._allow:
             if "." not in host:
-                raise _refused(
+                raise refused(
                     f"{host!r} is a name inside of a network; give the full name of a public host"
                 )
             if host.endswith(tuple(f".{inner}" for inner in INNER)):
-                raise _refused(f"{host} is a name inside of a network, not of a public host")
+                raise refused(f"{host} is a name inside of a network, not of a public host")
         if target.port not in self._ports and not any(
             target.port == port for _, port in self._allow
         ):
-            raise _refused(
+            raise refused(
                 f"port {target.port} is not open to fetch; "
                 f"{', '.join(map(str, sorted(self._ports)))} are"
             )
@@ -324,17 +159,17 @@ class Gate:
     def _check_ip(self, target: Target, ip: IP) -> None:
         where = f"{target.host} is {ip}, which is" if target.ip is None else f"{ip} is"
         if self._is_own(ip, target.port):
-            raise _refused(f"{where} our own server")
+            raise refused(f"{where} our own server")
         for network, port in self._allow:
             if _holds(network, ip) and (
                 target.port == port if port else target.port in self._ports
             ):
                 return
         if target.port not in self._ports:
-            raise _refused(f"port {target.port} is not open to fetch at {ip}")
+            raise refused(f"port {target.port} is not open to fetch at {ip}")
         why = blocked(ip) or ("this machine" if _is_local(ip) else "")
         if why:
-            raise _refused(f"{where} {why}")
+            raise refused(f"{where} {why}")
 
     def _is_own(self, ip: IP, port: int) -> bool:
         real = plain_ip(ip)
@@ -365,7 +200,7 @@ def may_reach(host: str, hosts: tuple[str, ...] | None) -> bool:
 
 def _name(text: str) -> str:
     try:
-        return _host(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)[0]
+        return host_of(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)[0]
     except Refused:
         return "\0"
 
@@ -426,11 +261,7 @@ async def lookup(host: str, port: int) -> list[str]:
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
     except (OSError, UnicodeError) as error:
-        raise _refused(
+        raise refused(
             f"{host} cannot be resolved ({getattr(error, 'strerror', None) or error})"
         ) from None
     return [str(address[0]) for _, _, _, _, address in found]
-
-
-def _refused(message: str) -> Refused:
-    return Refused("fetch", message)

@@ -72,9 +72,8 @@ class TasksTool(Builtin[TasksArgs]):
     name: ClassVar[str] = "tasks"
     description: ClassVar[str] = (
         "The to-do list that you share with every agent at work on the same request. Add tasks "
-        "before a longer piece "
-        "of work, set one to doing when you begin and to done when it is finished, and drop what "
-        "is not needed."
+        "before a longer piece of work, set one to doing when you begin and to done when it is "
+        "finished, and drop what is not needed."
     )
     Args: ClassVar[type[ToolArguments]] = TasksArgs
     restart: Restart = "keyed"
@@ -177,8 +176,7 @@ def _refusal(board: TaskList, act: Act) -> str:
     if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
         return (
             f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was "
-            "added. Remove what is "
-            "done, or put several steps into one task."
+            "added. Remove what is done, or put several steps into one task."
         )
     missing = board.missing(act)
     return (

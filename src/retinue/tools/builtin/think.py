@@ -22,8 +22,7 @@ class ThinkTool(Builtin[ThinkArgs]):
     name: ClassVar[str] = "think"
     description: ClassVar[str] = (
         "Think something through in writing before you act: weigh options, check a plan, look for "
-        "what is missing. "
-        "It changes nothing and fetches nothing."
+        "what is missing. It changes nothing and fetches nothing."
     )
     Args: ClassVar[type[ToolArguments]] = ThinkArgs
     restart: Restart = "pure"

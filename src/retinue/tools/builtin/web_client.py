@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError, Refused
 from retinue.formats.decompress import ENCODINGS, Decompressor
-from retinue.tools.builtin.ssrf import IP, Gate, Target, follow
+from retinue.tools.builtin.ssrf import Gate
+from retinue.tools.builtin.web_address import IP, Target, redirect_target
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,8 +27,7 @@ CONNECT_SECONDS = 10.0
 REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
     "accept": (
-        "text/html,application/xhtml+xml,text/markdown,"
-        "text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5"
+        "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5"
     ),
     "accept-encoding": "gzip, deflate",
     "user-agent": "retinue",
@@ -103,7 +103,7 @@ class WebClient:
                     "fetch",
                     f"there were more than {MOST_REDIRECTS} redirects, the last from {target.url}",
                 )
-            target = follow(target, location)
+            target = redirect_target(target, location)
 
     @contextlib.asynccontextmanager
     async def _response(

@@ -56,9 +56,8 @@ class WriteLeases:
                 mine.close()
                 return (
                     f"{other.label} (run {other.run}) is writing in {shared}, and two writers "
-                    "would undo each other's "
-                    f"work. Wait for its end, or have this done by a child with isolation "
-                    "'worktree'."
+                    "would undo each other's work. Wait for its end, or have this done by a child "
+                    "with isolation 'worktree'."
                 )
         self.over(mine.run)
         self._leases[mine.run] = mine

@@ -136,8 +136,7 @@ def check_switches(owner: str, known: Sequence[Family], switches: object) -> Non
     if not isinstance(switches, Mapping):
         raise ConfigError(
             f"`families` of a run turns families of its agent on or off, {how}; {owner} has: "
-            f"{there}. Which families "
-            "it has is said where it is made, Agent(families=[...])"
+            f"{there}. Which families it has is said where it is made, Agent(families=[...])"
         )
     for name, is_on in switches.items():
         kind = settings_of(name)[0] if isinstance(name, str) else ""

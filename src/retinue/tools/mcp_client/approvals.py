@@ -147,8 +147,7 @@ class Approvals:
             if about.st_uid != os.geteuid() or about.st_mode & 0o022:
                 raise ConfigError(
                     f"{self.path} can be written by others, so what it approves counts for "
-                    "nothing; "
-                    "look at it, then make it your own: chmod 600"
+                    "nothing; look at it, then make it your own: chmod 600"
                 )
             stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
             if stamp == self._stamp:
@@ -159,8 +158,7 @@ class Approvals:
         except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(
                 f"the approvals in {self.path} are damaged ({error}); the file was left as it is. "
-                "Move it away, and "
-                "each server's tools have to be approved again"
+                "Move it away, and each server's tools have to be approved again"
             ) from None
         if found.version != VERSION:
             raise ConfigError(

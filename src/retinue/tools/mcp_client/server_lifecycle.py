@@ -16,7 +16,8 @@ from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, McpError
 from retinue.tools.mcp_client.result_content import answer, asked
 from retinue.tools.mcp_client.server_config import ServerConfig
 from retinue.tools.mcp_client.transports.base import Transport
-from retinue.tools.mcp_client.transports.stdio import StdioTransport, environment
+from retinue.tools.mcp_client.transports.stdio import StdioTransport
+from retinue.tools.mcp_client.transports.stdio_lines import environment
 
 State = Literal["disabled", "idle", "ready", "dead", "failed", "changed", "closed"]
 INPUT_ROUNDS = 10

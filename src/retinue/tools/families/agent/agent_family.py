@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retinue.tools.base import Tool
+from retinue.tools.families.agent.agent_fork_tool import ForkTool
+from retinue.tools.families.agent.agent_resume_tool import ResumeTool
 from retinue.tools.families.agent.agent_settings import AgentSettings
+from retinue.tools.families.agent.agent_spawn_tool import AgentSpawnTool
 from retinue.tools.families.agent.agent_tool import guide
+from retinue.tools.families.agent.agent_wait_tool import WaitTool
 from retinue.tools.families.agent.child_tools import (
     AgentListTool,
     AgentSendTool,
     CancelTool,
-    ResumeTool,
     StatusTool,
-    WaitTool,
 )
-from retinue.tools.families.agent.spawn_fork_tools import AgentSpawnTool, ForkTool
 from retinue.tools.families.base import Family
 
 __all__ = ["AgentFamily", "AgentSettings"]

@@ -200,8 +200,7 @@ def _listed(
         if found is None:
             raise CallComplaint(
                 f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does "
-                "not tell it. "
-                f"Name one of {', '.join(PROVIDERS)}."
+                f"not tell it. Name one of {', '.join(PROVIDERS)}."
             )
         name = found
     allowed = lists[name]

@@ -25,16 +25,12 @@ TOOLS = (
 )
 GUIDE = (
     "You can start helpers that work in the background. Use `agent_spawn` for independent work: "
-    "the helper "
-    "knows only the prompt you write. Use `agent_fork` when the work needs what was said so far. "
-    "Both return "
-    "at once. Several helpers suit work that falls into independent parts, needs another model, "
-    "or takes long "
-    "while you have something else to do; they do not suit small steps, work that must be "
-    "coordinated "
-    "closely, or an answer that is needed at once. You are told when a helper ends, so do not "
-    "poll: go on "
-    "with other work, or {wait}. `agent_list` shows all of them at a glance."
+    "the helper knows only the prompt you write. Use `agent_fork` when the work needs what was "
+    "said so far. Both return at once. Several helpers suit work that falls into independent "
+    "parts, needs another model, or takes long while you have something else to do; they do not "
+    "suit small steps, work that must be coordinated closely, or an answer that is needed at once. "
+    "You are told when a helper ends, so do not poll: go on with other work, or {wait}. "
+    "`agent_list` shows all of them at a glance."
 )
 WAIT = "call `agent_wait` when you can do nothing without the results"
 END = (
@@ -75,8 +71,7 @@ ONCE = (
 )
 HOST = (
     "You stay after your first reply and are woken by each message. Your replies are not passed "
-    "on: what the other "
-    "agent is to read, write to it."
+    "on: what the other agent is to read, write to it."
 )
 
 MOST = 10**12

@@ -4,18 +4,17 @@ then what it leaves open, in ours."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from retinue.core.values import Value
-from retinue.tools.families.base import CallComplaint
+from retinue.tools.families.base import CallComplaint, object_schema
+from retinue.tools.families.delegate.delegate_settings import BEYOND, DelegateSettings
 
 MODES = ("parallel", "background")
 TOP_FIELDS = ("mode", "tasks")
 MAX_ID = 200
-BEYOND: tuple[Literal["model"], ...] = ("model",)
-"""Fields of a task that the document does not have."""
 
 
 class DelegateTask(Value, forbid_unknown_fields=True):
@@ -93,3 +92,38 @@ def check_fields(given: dict[str, Any], known: Collection[str], where: str = "")
     for name in given:
         if name not in known:
             raise CallComplaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
+
+
+_BEYOND = {"model": "A model for this task instead of yours."}
+
+
+def task_parameters(s: DelegateSettings) -> dict[str, Any]:
+    text = {"type": "string"}
+    task = object_schema(
+        {
+            "task_id": {
+                **text,
+                "description": "A short name, used in results; no two tasks of a call share one.",
+            },
+            "prompt": {**text, "description": "What to do, complete in itself."},
+            "context_summary": {
+                **text,
+                "description": "What the sub-agent must know of this conversation.",
+            },
+            "tools": {
+                "type": "array",
+                "items": text,
+                "description": "Names of your tools that the sub-agent may use; an empty list "
+                "means none.",
+            },
+            **{name: {**text, "description": _BEYOND[name]} for name in s.task_fields},
+        },
+        ("task_id", "prompt", "tools"),
+    )
+    modes = {
+        **text,
+        "enum": list(MODES),
+        "description": "parallel waits for all results; background does not.",
+    }
+    tasks = {"type": "array", "items": task, "minItems": 1, "maxItems": s.max_subtasks_per_request}
+    return object_schema({"mode": modes, "tasks": tasks}, ("mode", "tasks"))

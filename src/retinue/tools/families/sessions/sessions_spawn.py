@@ -4,17 +4,15 @@ reply."""
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from retinue.core.answer_layout import Laid, Long, Sheet
-from retinue.core.answer_layout import result_of as said_in
-from retinue.core.provenance import tell, total
+from retinue.core.provenance import total
 from retinue.core.spec import Context, Lane, Order, Orders, Wait
-from retinue.core.state import Run, Thinking, ending_of
-from retinue.core.values import Capabilities, Ending, Helpers, Limits, ToolSchema, Value
+from retinue.core.state import ending_of
+from retinue.core.values import Capabilities, Limits, ToolSchema
 from retinue.tools.base import Answer, Caller, Returned
 from retinue.tools.families.base import (
     CallComplaint,
@@ -26,11 +24,10 @@ from retinue.tools.families.base import (
     object_schema,
 )
 from retinue.tools.families.child_directory import directory
-from retinue.tools.families.family_states import SESSIONS
+from retinue.tools.families.sessions.session_result import _missing, is_announcing, session_result
 from retinue.tools.families.sessions.sessions_settings import (
     AGENT_ID,
     LANE,
-    MOST_SECONDS,
     SESSION,
     SILENT,
     SKIP,
@@ -40,6 +37,11 @@ from retinue.tools.families.sessions.sessions_settings import (
     SessionTool,
     lead_of,
     status,
+)
+from retinue.tools.families.sessions.sessions_spawn_args import (
+    SessionsSpawnArgs,
+    ToolLists,
+    spawn_properties,
 )
 from retinue.tools.families.sessions.sessions_texts import (
     ANNOUNCE,
@@ -53,32 +55,6 @@ from retinue.tools.families.sessions.sessions_texts import (
     words_of,
 )
 
-Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
-
-
-class ToolLists(Value, forbid_unknown_fields=True):
-    allow: tuple[str, ...] | None = None
-    deny: tuple[str, ...] = ()
-
-
-class SessionsSpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
-    """Optional texts that are blank count as left out."""
-
-    task: str
-    label: str = ""
-    task_name: str = ""
-    agent_id: str = ""
-    runtime: Literal["subagent"] = "subagent"
-    model: str = ""
-    timeout_seconds: Seconds | None = None
-    run_timeout_seconds: Seconds | None = None
-    cleanup: Literal["delete", "keep"] | None = None
-    mode: Literal["run", "session"] = "run"
-    thread: bool = False
-    context: Literal["isolated", "fork"] = "isolated"
-    cwd: str = ""
-    tools: ToolLists | None = None
-
 
 class SessionsSpawnTool(SessionTool):
     risk = "execute"
@@ -90,10 +66,9 @@ class SessionsSpawnTool(SessionTool):
             name=SPAWN,
             description=(
                 "Start a sub-agent in an isolated session and go on; its result is announced when "
-                "it ends. It does not "
-                "see your conversation."
+                "it ends. It does not see your conversation."
             ),
-            parameters=object_schema(_properties(settings), ("task",)),
+            parameters=object_schema(spawn_properties(settings), ("task",)),
         )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
@@ -181,7 +156,7 @@ class SessionsSpawnTool(SessionTool):
         if id in runs and (ending := ending_of(runs[id])):
             ended[id] = ending
         if id in ended:
-            reply |= result_of(ended[id])
+            reply |= session_result(ended[id])
         elif id not in runs:
             reply |= {
                 "status": "unknown",
@@ -336,81 +311,5 @@ def _thread(caller: Caller, key: str) -> dict[str, Any]:
     return {"origin": replace(caller.spec.origin, thread=key), "announce": True}
 
 
-def result_of(ending: Ending) -> dict[str, Any]:
-    """How a run ended, for a caller that waited: its own last text, not the announcement. A failure
-    has no result."""
-    out: dict[str, Any] = {"status": SESSIONS[ending.state]}
-    out |= _missing(ending.helpers)
-    if ending.state == "completed":
-        return {
-            **out,
-            "reply": Long(ending.data) if isinstance(ending.data, str) else said_in(ending),
-        }
-    out["error"] = Long(ending.error or ending.stop)
-    if ending.text and ending.state in ("incomplete", "timed_out"):
-        out["partial"] = said_in(ending)
-    return out
-
-
-def _missing(helpers: Helpers) -> dict[str, str]:
-    missing = tell(helpers)
-    return {"missing": missing} if missing else {}
-
-
-def is_announcing(run: Run) -> bool:
-    """Whether a run has done its task and is writing what the chat will be told."""
-    return isinstance(run.state, Thinking) and run.state.purpose == "announce"
-
-
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _properties(settings: SessionsSettings) -> dict[str, Any]:
-    waits = settings.timeout_means == "wait"
-    timeout = (
-        "wait that long for its reply; 0 (default) does not wait"
-        if waits
-        else "limit the run; 0: no limit"
-    )
-    limit = f"Limit the run; 0: no limit; left out: {settings.run_timeout_seconds:g}."
-    lists = {n: {"type": "array", "items": {"type": "string"}} for n in ("allow", "deny")}
-    return {
-        "task": {"type": "string", "description": "The whole task."},
-        "label": {"type": "string", "description": "A short name for people."},
-        "taskName": {"type": "string", "description": "The same as label."},
-        "agentId": {
-            "type": "string",
-            "description": "Run as this agent; only those that are allowed.",
-        },
-        "runtime": {"type": "string", "enum": ["subagent"]},
-        "model": {"type": "string", "description": "Another model; a wrong name is an error."},
-        "timeoutSeconds": {"type": "number", "minimum": 0, "description": f"Seconds: {timeout}."},
-        "runTimeoutSeconds": {"type": "number", "minimum": 0, "description": limit},
-        "cleanup": {
-            "type": "string",
-            "enum": ["delete", "keep"],
-            "description": f"What becomes of the session after its announcement "
-            f"({settings.cleanup}).",
-        },
-        "mode": {
-            "type": "string",
-            "enum": ["run", "session"],
-            "description": "session (needs thread: true) is kept, so that you can go on in it "
-            "with sessions_send.",
-        },
-        "thread": {
-            "type": "boolean",
-            "description": "It tells its results in a thread of its own in the chat.",
-        },
-        "context": {
-            "type": "string",
-            "enum": ["isolated", "fork"],
-            "description": "fork: it knows what was said so far (isolated).",
-        },
-        "cwd": {"type": "string", "description": "Its working directory; left out: yours."},
-        "tools": {
-            **object_schema(lists),
-            "description": "Fewer tools: only those allowed; deny wins.",
-        },
-    }

@@ -10,17 +10,22 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from retinue.core.answer_layout import Laid, Long, Sheet
-from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Orders, Wait
-from retinue.core.state import Asking, Run, ending_of
-from retinue.core.values import Ending, ToolSchema, Value
+from retinue.core.state import ending_of
+from retinue.core.values import ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
-from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
+from retinue.tools.families.base import CallComplaint, as_json, object_schema
 from retinue.tools.families.family_states import session_state
-from retinue.tools.families.sessions.session_tools import LONGEST_STEER, SessionsSendTool
+from retinue.tools.families.sessions.session_tools import LONGEST_STEER
+from retinue.tools.families.sessions.sessions_send_tool import SessionsSendTool
 from retinue.tools.families.sessions.sessions_settings import CONTROL, status
-from retinue.tools.families.sessions.sessions_spawn import is_announcing, result_of
+from retinue.tools.families.sessions.subagents_rows import (
+    error_answer,
+    live_below,
+    reason_of,
+    row_of,
+)
 
 MOST_IDS, MOST_SECONDS, USUAL_SECONDS = 32, 60, 30
 RECENT_MINUTES = 30
@@ -41,11 +46,10 @@ class ControlTool(SessionsSendTool):
     schema = ToolSchema(
         name=CONTROL,
         description=(
-            "The sub-agents that you have spawned. list shows the active and the recent ones; "
-            "wait returns when all "
-            "named runs have ended or the time is over, and takes nothing away from what is "
-            "brought to you; steer "
-            "breaks off one's turn with a message; kill ends one and everything below it."
+            "The sub-agents that you have spawned. list shows the active and the recent ones; wait "
+            "returns when all named runs have ended or the time is over, and takes nothing away "
+            "from what is brought to you; steer breaks off one's turn with a message; kill ends "
+            "one and everything below it."
         ),
         parameters=object_schema(
             {
@@ -120,7 +124,7 @@ class ControlTool(SessionsSendTool):
                 - (run.started_at or spec.created_at),
                 "model": run.model_used or spec.model,
                 "totalTokens": run.usage.tokens,
-                "pendingDescendants": len(await _live_below(caller, spec.id)),
+                "pendingDescendants": len(await live_below(caller, spec.id)),
             }
             if ending is None:
                 active.append(row)
@@ -137,7 +141,7 @@ class ControlTool(SessionsSendTool):
             spec.id for spec, run in own if ending_of(run) is None
         ]
         if len(ids) > MOST_IDS:
-            return _error(
+            return error_answer(
                 f"at most {MOST_IDS} runs are waited for in one call, not {len(ids)}; name some "
                 "in runIds"
             )
@@ -146,7 +150,7 @@ class ControlTool(SessionsSendTool):
         if (
             not asked.timeout_seconds
             or not open_
-            or _reason(ids, known, {}) in ("attention", "unavailable")
+            or reason_of(ids, known, {}) in ("attention", "unavailable")
         ):
             return await self._shown(caller, ids)
         wait = Wait(
@@ -160,11 +164,11 @@ class ControlTool(SessionsSendTool):
         """How they are now. Nothing is taken from what will be brought or announced."""
         known = {spec.id: run for spec, run in await caller.children()}
         back = {o.id: o for o in caller.back}
-        rows = [_row(id, known.get(id), back.get(id)) for id in ids]
+        rows = [row_of(id, known.get(id), back.get(id)) for id in ids]
         reply = {
             "status": "ok",
             "action": "wait",
-            "reason": _reason(ids, known, back),
+            "reason": reason_of(ids, known, back),
             "runs": rows,
         }
         return Sheet(reply, "runs", lambda row: str(row["status"]))
@@ -191,7 +195,7 @@ class ControlTool(SessionsSendTool):
             return Answer(
                 text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note})
             )
-        below = [id for spec in live for id in await _live_below(caller, spec.id)]
+        below = [id for spec in live for id in await live_below(caller, spec.id)]
         reply = {
             "status": "ok",
             "action": "kill",
@@ -231,45 +235,3 @@ class ControlTool(SessionsSendTool):
             )
             raise CallComplaint(f"'{clip(target, 80)}' {why}")
         return found[0]
-
-
-def _error(text: str) -> Answer:
-    return Answer(text=status("error", text), error=True)
-
-
-def _reason(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
-    """Why a wait is over, or what a look has found."""
-    if any(id not in known and id not in back for id in ids):
-        return "unavailable"
-    live = [run for id in ids if (run := known.get(id)) is not None and ending_of(run) is None]
-    if not live:
-        return "completed"
-    return "attention" if any(isinstance(run.state, Asking) for run in live) else "timeout"
-
-
-def _row(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
-    ending: Ending | None = (
-        back.ending if back is not None else None if run is None else ending_of(run)
-    )
-    if ending is not None:
-        return {"runId": id, **result_of(ending)}
-    if run is None:
-        return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
-    if is_announcing(run):
-        return {"runId": id, "status": "ok", "reply": Long(run.said)}
-    asks = (
-        {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
-    )
-    return {"runId": id, "status": session_state(run), **asks}
-
-
-async def _live_below(caller: Caller, run: str) -> list[str]:
-    """Everybody below a run who is at work."""
-    out, todo = [], [run]
-    while todo:
-        for spec, child in await looking(caller).children(todo.pop()):
-            if ending_of(child) is None:
-                out.append(spec.id)
-            if child.n_children:
-                todo.append(spec.id)
-    return out

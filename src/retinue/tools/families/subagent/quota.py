@@ -4,17 +4,25 @@ remembered here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
-from retinue.core.messages import Assistant, Message, Result
-from retinue.core.state import Working, ending_of
+from retinue.core.state import ending_of
 from retinue.core.values import Budget
 from retinue.tools.base import Caller, Kin
-from retinue.tools.families.base import CallComplaint, looking
+from retinue.tools.families.base import CallComplaint
+from retinue.tools.families.subagent.quota_usage import (
+    QuotaUsage,
+    askers_of,
+    charges_of,
+    is_answered,
+    policy_of,
+    share_of,
+    top_of,
+    tree_of,
+    turn_of,
+)
 
 
 class QuotaSpent(Exception):
@@ -41,25 +49,6 @@ class _Grant:
     child: str
     tokens: int
     caller: Caller
-
-
-@dataclass(slots=True)
-class _Used:
-    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child
-    of a child takes is part of its parent's. `nested`: the caller lives on such a grant itself."""
-
-    executions: int = 0
-    first_at: int | None = None
-    charges: list[tuple[str, int]] = field(default_factory=list)
-    nested: bool = False
-    taken: set[int] = field(default_factory=set)
-
-    @property
-    def tokens(self) -> int:
-        return sum(tokens for _, tokens in self.charges)
-
-    def below(self, path: str) -> int:
-        return sum(tokens for at, tokens in self.charges if at.startswith(f"{path}/"))
 
 
 class Quotas:
@@ -94,7 +83,7 @@ class Quotas:
         enough."""
         if self._quota.is_open:
             return {}
-        askers = _askers(caller, await _turn(caller), self._tools)
+        askers = askers_of(caller, await turn_of(caller), self._tools)
         used = await self._used(caller)
         tokens, timeout_ms = self._left(caller, used, n)
         fields: dict[str, Any] = {}
@@ -102,10 +91,10 @@ class Quotas:
             fields = {"timeout_ms": timeout_ms, "clock": "created"}
         share = 0
         if tokens is not None and not used.nested:
-            share = _share(caller, used, tokens, n * len(askers - used.taken | {caller.index}))
+            share = share_of(caller, used, tokens, n * len(askers - used.taken | {caller.index}))
             if share < 1:
                 raise QuotaSpent(f"{tokens} tokens are left, too few for {n} more")
-            fields |= {"budget": Budget(tokens=share), "share": _policy(caller)}
+            fields |= {"budget": Budget(tokens=share), "share": policy_of(caller)}
         for item in range(n):
             child = caller.child_id(item)
             self._grants[child] = _Grant(child, share, caller)
@@ -117,7 +106,7 @@ class Quotas:
             self._grants.pop(child, None)
 
     def _left(
-        self, caller: Caller, used: _Used, n: int, asked: int = 0
+        self, caller: Caller, used: QuotaUsage, n: int, asked: int = 0
     ) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
@@ -134,23 +123,23 @@ class Quotas:
             raise QuotaSpent(f"{spent / 1000:g} of {quota.seconds:g} seconds are used")
         return tokens, left
 
-    async def _used(self, caller: Caller) -> _Used:
+    async def _used(self, caller: Caller) -> QuotaUsage:
         self._readers += 1
         try:
             answered = await self._answered(caller)
-            tree = await _tree(caller)
+            tree = await tree_of(caller)
         finally:
             self._readers -= 1
         ours = {id for id, kin in tree.items() if self._is_ours(kin)}
         open_grants = self._open_grants(caller, answered, tree)
         self.settled(ours)
         starts = [tree[id][0].created_at for id in ours] + [g.caller.at for g in open_grants]
-        return _Used(
+        return QuotaUsage(
             executions=len(ours) + len(open_grants),
             first_at=min(starts, default=None),
-            charges=_charges(tree, ours)
+            charges=charges_of(tree, ours)
             + [(f"{g.caller.spec.path}/", g.tokens) for g in open_grants],
-            nested=_top(caller.id, tree, ours) is not None,
+            nested=top_of(caller.id, tree, ours) is not None,
             taken=self._taken(caller, tree, ours, open_grants),
         )
 
@@ -162,7 +151,7 @@ class Quotas:
         """The calls with a grant that have their result. Asked before the record: who is not there
         then was refused."""
         callers = {g.caller.key: g.caller for g in self._granted(caller)}
-        return {key for key, one in callers.items() if _is_answered(one, await _turn(caller, one))}
+        return {key for key, one in callers.items() if is_answered(one, await turn_of(caller, one))}
 
     def _granted(self, caller: Caller) -> list[_Grant]:
         """The grants of the caller's tree."""
@@ -201,90 +190,3 @@ class Quotas:
         }
         slots = [tree[id][0].slot for id in ours if tree[id][0].parent == caller.id]
         return taken | {slot.index for slot in slots if slot is not None and slot.turn == turn}
-
-
-async def _tree(caller: Caller) -> dict[str, Kin]:
-    """Everybody below the caller's root."""
-    out: dict[str, Kin] = {}
-    todo = [caller.spec.root]
-    while todo:
-        for spec, run in await looking(caller).children(todo.pop()):
-            out[spec.id] = (spec, run)
-            if run.n_children:
-                todo.append(spec.id)
-    return out
-
-
-async def _turn(caller: Caller, of: Caller | None = None) -> Sequence[Message]:
-    """The reply that a call stands in, and what has come after it."""
-    of = of or caller
-    state = of.run.state
-    if not isinstance(state, Working):
-        return ()
-    calls = state.calls
-    span = replace(of.run, start=calls.message, length=of.run.length + calls.count + 1)
-    return await looking(caller).messages(of.spec, span)
-
-
-def _is_answered(caller: Caller, turn: Sequence[Message]) -> bool:
-    """Whether a call is closed: it has a result, or its run has gone on without one."""
-    if not turn or not isinstance(turn[0], Assistant):
-        return False
-    results = [m for m in turn[1:] if isinstance(m, Result)]
-    if len(results) < len(turn) - 1:
-        return True
-    same = sum(c.id == caller.call_id for c in turn[0].calls)
-    return sum(r.call_id == caller.call_id for r in results) >= same
-
-
-def _askers(caller: Caller, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
-    """The calls of the caller's turn that may want a part: what is left is divided among them."""
-    state = caller.run.state
-    if not turn or not isinstance(turn[0], Assistant) or not isinstance(state, Working):
-        return {caller.index}
-    running = state.calls.tools
-    return {i for i, call in enumerate(turn[0].calls) if call.name in tools and running >> i & 1}
-
-
-def _share(caller: Caller, used: _Used, tokens: int, parts: int) -> int:
-    """An equal part of what is left, also of what the caller's own budget leaves as far as it can
-    be seen from here."""
-    own = caller.spec.order.budget.tokens
-    if own is not None:
-        tokens = min(
-            tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path))
-        )
-    return tokens // parts
-
-
-def _policy(caller: Caller) -> str:
-    """`equal` cuts a grant to what the caller has really free, where a plain budget would be
-    refused. It divides every amount that has a limit; amounts other than tokens are better drawn
-    from one pool."""
-    budget = caller.spec.order.budget
-    return "equal" if (budget.usd, budget.turns, budget.calls) == (None, None, None) else ""
-
-
-def _top(id: str, tree: dict[str, Kin], ours: set[str]) -> str | None:
-    """The highest of ours at or above a run: whoever got the grant that it lives on."""
-    top = None
-    while (kin := tree.get(id)) is not None:
-        top = id if id in ours else top
-        id = kin[0].parent
-    return top
-
-
-def _charges(tree: dict[str, Kin], ours: set[str]) -> list[tuple[str, int]]:
-    """What each grant has cost: all that was spent on it, or the whole of it while it may still be
-    spent."""
-    spent: dict[str, int] = {}
-    for id, (_, run) in tree.items():
-        top = _top(id, tree, ours)
-        if top is not None:
-            spent[top] = spent.get(top, 0) + run.usage.tokens
-    out = []
-    for id, tokens in spent.items():
-        spec, run = tree[id]
-        granted = 0 if ending_of(run) is not None else spec.order.budget.tokens or 0
-        out.append((spec.path, max(tokens, granted)))
-    return out

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
-from retinue.tools.mcp_client.transports.streamable_http import Http, origin
+from retinue.tools.mcp_client.transports.http_client import Http, origin
 
 
 class LegacySseTransport(Http):

@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from retinue.errors import ConfigError
-from retinue.formats.sse import SseParser
 from retinue.tools.mcp_client.protocol import (
     METHOD_NOT_FOUND,
     McpError,
@@ -21,173 +17,14 @@ from retinue.tools.mcp_client.protocol import (
     encode,
 )
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
+from retinue.tools.mcp_client.transports.http_client import Http
 
 if TYPE_CHECKING:
     import aiohttp
 
 SESSION = "Mcp-Session-Id"
-MAX_REDIRECTS = 5
 MAX_FAILURE = 64 << 10
-CONNECT_SECONDS = 10.0
 RESUMES = 20
-DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-def origin(url: str) -> tuple[str, str, int]:
-    parts = urlsplit(url)
-    return (
-        parts.scheme,
-        (parts.hostname or "").rstrip("."),
-        parts.port or DEFAULT_PORTS.get(parts.scheme, 0),
-    )
-
-
-def shown(url: str) -> str:
-    """An address for a message: without the parts that may hold secrets."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return urlunsplit(
-        (parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")
-    )
-
-
-def may_follow(old: str, new: str) -> bool:
-    """Whether a redirect stays with the one who was asked: the same origin, or its encrypted
-    twin."""
-    a, b = origin(old), origin(new)
-    return a == b or (
-        a[1] == b[1] and (a[0], a[2]) == ("http", 80) and (b[0], b[2]) == ("https", 443)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
-    """An event, or how far a stream has come: the last id and pause, and whether an event was too
-    large to be kept."""
-
-    name: str
-    data: bytes
-    id: str = ""
-    retry: float | None = None
-    is_too_large: bool = False
-
-
-class Http:
-    """What both wires over HTTP do: a pool of their own, headers, redirects, capped bodies."""
-
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        environ: Mapping[str, str],
-        limits: ServerLimits,
-    ) -> None:
-        self.url = url
-        self._headers = dict(headers)
-        self._limits = limits
-        self._proxy = _proxy(url, environ)
-        self._pool: aiohttp.ClientSession | None = None
-        self.n_useless = 0
-
-    def start(self) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise ConfigError(
-                "MCP servers over HTTP need the extra http: pip install 'retinue[http]'"
-            ) from None
-        self._pool = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent", "Accept-Encoding"),
-        )
-
-    @contextlib.asynccontextmanager
-    async def ask(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        import aiohttp
-
-        if self._pool is None:
-            raise McpError("closed", "the connection is closed")
-        sent = {"User-Agent": "retinue", "Accept-Encoding": "identity", **self._headers, **headers}
-        try:
-            for _ in range(MAX_REDIRECTS + 1):
-                async with self._pool.request(
-                    method, url, data=body, headers=sent, allow_redirects=False, proxy=self._proxy
-                ) as response:
-                    if response.status not in (301, 302, 303, 307, 308):
-                        yield response
-                        return
-                    target = urljoin(url, response.headers.get("Location", ""))
-                    if not may_follow(url, target) or (
-                        method == "POST" and response.status not in (307, 308)
-                    ):
-                        raise McpError(
-                            "refused",
-                            f"it redirects to {shown(target)}, which is not followed, so that no "
-                            "header goes to "
-                            "another server; if that is right, write that address into its "
-                            "configuration",
-                        )
-                    url = target
-            raise McpError("refused", "it redirects in a circle")
-        except aiohttp.ClientConnectorError as error:
-            raise McpError(
-                "start", f"it cannot be reached at {shown(url)}: {error.os_error}"
-            ) from None
-        except ValueError:
-            raise McpError(
-                "refused", f"the address it leads to from {shown(url)} cannot be used"
-            ) from None
-        except (aiohttp.ClientError, OSError) as error:
-            reason = f"the connection to {shown(url)} failed: {type(error).__name__}"
-            raise McpError("lost", reason, is_open=True) from None
-
-    async def body(self, response: aiohttp.ClientResponse, cap: int) -> bytes | None:
-        """The whole body; None when it is longer than `cap`."""
-        data = bytearray()
-        async for chunk in self.chunks(response):
-            data += chunk
-            if len(data) > cap:
-                return None
-        return bytes(data)
-
-    async def chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if coding not in ("", "identity"):
-            raise McpError(
-                "protocol",
-                f"its answer is packed ({coding[:20]}), which was not asked for",
-                is_open=True,
-            )
-        async for chunk in response.content.iter_any():
-            yield chunk
-
-    async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[ServerSentEvent]:
-        """`n_useless` counts the bytes; whoever finds an event of use sets it back."""
-        too_large: list[bool] = []
-        events = SseParser(self._limits.message_bytes, lambda: too_large.append(True))
-        self.n_useless = 0
-        async for chunk in self.chunks(response):
-            self.n_useless += len(chunk)
-            if self.n_useless > self._limits.flood_bytes:
-                raise McpError(
-                    "protocol", "it floods its stream with what nobody had asked for", is_open=True
-                )
-            for name, data in events.feed(chunk):
-                yield ServerSentEvent(name, data)
-            yield ServerSentEvent("", b"", events.last_id, events.retry, bool(too_large))
-            too_large.clear()
-
-    async def stop(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
-            # The connector closes its transports in the next turn of the loop.
-            await asyncio.sleep(0)
 
 
 class StreamableHttpTransport(Http):
@@ -350,17 +187,3 @@ class StreamableHttpTransport(Http):
 
     def forget(self) -> None:
         self._session = self._version = ""
-
-
-def _proxy(url: str, environ: Mapping[str, str]) -> str | None:
-    parts = urlsplit(url)
-    get = {k.lower(): v for k, v in environ.items() if k.lower().endswith("_proxy")}.get
-    if parts.hostname is None or parts.hostname in ("localhost", "127.0.0.1", "::1"):
-        return None
-    for name in get("no_proxy", "").split(","):
-        bare = name.strip().lstrip("*").lstrip(".").lower()
-        if name.strip() == "*" or (
-            bare and (parts.hostname == bare or parts.hostname.endswith(f".{bare}"))
-        ):
-            return None
-    return get(f"{parts.scheme}_proxy") or get("all_proxy")

@@ -1,0 +1,65 @@
+"""Changes of several files, made together or taken back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from retinue.errors import Refused, RetinueError
+from retinue.sandbox.atomic_write import PendingWrite, remove
+from retinue.sandbox.file_location import FileLocation
+from retinue.tools.builtin.file_tool import FileCall
+
+
+@dataclass(slots=True)
+class FileChange:
+    """One file and what it becomes: None means that it is not there. `like` is a file whose mode a
+    new one gets."""
+
+    spot: FileLocation
+    before: bytes | None
+    after: bytes | None
+    like: os.stat_result | None = None
+
+
+def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
+    """All steps, or none as far as the file system lets us."""
+    drafts: list[PendingWrite | None] = []
+    done: list[FileChange] = []
+    try:
+        for step in steps:
+            drafts.append(
+                None
+                if step.after is None
+                else PendingWrite(step.spot, step.after, work.key, step.like)
+            )
+        if work.stop.is_set():
+            raise Refused("cancelled", "the call was cancelled; nothing was written")
+        for step, draft in zip(steps, drafts, strict=True):
+            if draft is None:
+                remove(step.spot)
+            else:
+                draft.commit()
+            done.append(step)
+    except BaseException as error:
+        for draft in drafts[len(done) :]:
+            if draft is not None:
+                draft.discard()
+        left = [s.spot.path for s in reversed(done) if not _put_back(s)]
+        if left:
+            raise Refused(
+                "write", f"{error} These files could not be put back and are changed: {left}"
+            ) from error
+        raise
+
+
+def _put_back(step: FileChange) -> bool:
+    try:
+        step.spot.look()
+        if step.before is None:
+            remove(step.spot)
+        else:
+            PendingWrite(step.spot, step.before).commit()
+    except (RetinueError, OSError):
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""How far a command is, and what it has written, in words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from retinue.formats.fair_cut import whole_characters
+from retinue.tools.base import Answer
+from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim
+from retinue.tools.builtin.live_command import LiveCommand
+
+PAGE = 64 << 10
+
+
+def status_text(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> Answer:
+    """The outcome of a command for the model."""
+    return Answer(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
+
+
+def _ending(end: CommandEnd, limit: float | None = None) -> str:
+    after = f"after {end.seconds:.1f} s"
+    words = {
+        "": f"exit code {end.code} {after}",
+        "timeout": f"killed {after}: it took longer than "
+        f"{f'{limit:g} s' if limit else 'is allowed'}",
+        "stopped": f"stopped {after}",
+        "cancelled": f"cancelled {after}",
+        "output": f"killed {after}: it wrote too much output",
+        "disk": f"killed {after}: the disk was almost full",
+        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before "
+        "you repeat it",
+    }
+    return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
+
+
+def status_of(spool: CommandRecord, *, is_live: bool) -> str:
+    if is_live:
+        return f"running; {spool.total()} bytes so far."
+    end = spool.end
+    return "It died with the runtime, which was restarted." if end is None else _ending(end)
+
+
+def output_page(spool: CommandRecord, offset: int) -> str:
+    total, kept = spool.total(), spool.kept()
+    data = spool.read(offset, PAGE)
+    if offset + len(data) < kept:
+        data = whole_characters(data)
+    end = offset + len(data)
+    if end < kept:
+        rest = f"go on with offset {end}"
+    elif end < total:
+        rest = (
+            f"the {total - kept} bytes after that were not kept; the last "
+            f"ones:\n{plain(trim(spool.last()))}"
+        )
+    else:
+        rest = "that is all so far"
+    return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
+
+
+async def news_of(live: LiveCommand, offset: int, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not live.over.is_set() and live.spool.total() <= offset:
+                live.news.clear()
+                await live.news.wait()

@@ -1,0 +1,108 @@
+"""`agent_fork`: a child with all that was said. It returns at once."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from retinue.core.spawn import fork_point
+from retinue.core.spec import DRAWN, Context, Orders
+from retinue.core.values import Budget, ToolSchema, Value
+from retinue.tools.base import Caller, Returned
+from retinue.tools.families.agent.agent_settings import PROVIDERS, AgentSettings, resolve
+from retinue.tools.families.agent.agent_starter import ACCESS, Starter, ToolAccess, access_of
+from retinue.tools.families.agent.agent_tool import FORK, MOST, comms_note, short, with_comms
+from retinue.tools.families.base import CallComplaint, as_json, level_of, looking, object_schema
+
+
+class ForkArgs(Value, forbid_unknown_fields=True):
+    prompt: str
+    provider: Literal["anthropic", "openai", "gemini"] | None = None
+    model: str | None = None
+    tool_access: ToolAccess | None = None
+    budget_policy: str | None = None
+
+
+class ForkTool(Starter):
+    is_fork = True
+
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(settings)
+        told = f"The model's provider. Left out: {self.provider_note()}."
+        provider = {"type": "string", "enum": list(PROVIDERS), "description": told}
+        policies = "What it may use: equal (default), remaining, proportional, or fixed:<tokens>."
+        self.schema = ToolSchema(
+            name=FORK,
+            description=(
+                "Start a sub-agent that knows everything said so far and goes on with the prompt "
+                "you give. Use it to try alternatives side by side, or for work that needs this "
+                "conversation. Returns at once with its agent_id; you are told when it ends."
+            ),
+            parameters=object_schema(
+                {
+                    "prompt": {
+                        "type": "string",
+                        "description": "What it is to do, added to the conversation so far.",
+                    },
+                    "provider": provider,
+                    "model": {"type": "string", "description": self.model_note()},
+                    "tool_access": ACCESS,
+                    "budget_policy": {"type": "string", "description": policies},
+                },
+                ("prompt",),
+            ),
+        )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        asked = self.read(args, ForkArgs, "tool_access")
+        access = self.read_access(asked.tool_access)
+        await self.check_limits(caller, "fork agent", "forking")
+        if not asked.prompt.strip():
+            raise CallComplaint("Fork prompt cannot be empty")
+        look = looking(caller)
+        provider, model, real = resolve(
+            self.settings, asked.provider, asked.model, caller.spec.model, look
+        )
+        id, comms = caller.child_id(), self.settings.enable_comms
+        name = f"fork-{short(id)}"
+        tokens, share = self._allowance(asked.budget_policy, caller)
+        order = self.order(
+            caller,
+            caller.spec.order.agent,
+            with_comms(asked.prompt, caller.id) if comms else asked.prompt,
+            label=name,
+            context=Context(kind="fork"),
+            access=access_of(access, self.settings, caller, level_of(caller, self)),
+            instructions=caller.spec.order.instructions,
+            budget=Budget(tokens=tokens),
+            share=share,
+            model=real,
+            max_turns=caller.spec.order.max_turns,
+        )
+        reply = {
+            "agent_id": id,
+            "name": name,
+            "provider": provider,
+            "model": model,
+            "state": "running",
+            "messages_inherited": fork_point(caller.run) - caller.run.start,
+            "message": "Forked agent spawned successfully. Use agent_status to check progress.",
+        }
+        if comms:
+            reply["comms"] = comms_note(id)
+        refusals = self.refusals("fork agent", "Failed to spawn forked agent")
+        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
+
+    def _allowance(self, policy: str | None, caller: Caller) -> tuple[int | None, str]:
+        """Tokens, and the way to share. What cannot be read counts as `equal`, and so does
+        `proportional`.
+
+        With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so
+        that the parent can go on as well. A parent without a budget has no remainder."""
+        kind, _, n = (policy or "equal").strip().partition(":")
+        if kind == "fixed" and n.isascii() and n.isdecimal():
+            n = n.lstrip("0") or "0"
+            return self.cap(int(n) if len(n) <= len(str(MOST)) else MOST), ""
+        mine, most = caller.spec.order.budget.tokens, self.settings.max_budget_per_agent
+        if kind == "remaining" and mine is not None:
+            return (None, "") if most is None or most >= mine else (most, "remaining")
+        return self.settings.default_budget, DRAWN

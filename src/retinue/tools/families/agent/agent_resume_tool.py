@@ -1,0 +1,95 @@
+"""`agent_resume`: a child that has ended goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retinue.core.spec import DRAWN, Base, Context, Orders
+from retinue.core.state import ending_of
+from retinue.core.values import Budget, ToolSchema, Value
+from retinue.tools.base import Caller, Returned
+from retinue.tools.families.agent.agent_settings import AgentSettings
+from retinue.tools.families.agent.agent_spawn_tool import amount
+from retinue.tools.families.agent.agent_starter import Starter
+from retinue.tools.families.agent.agent_tool import SEND, SpawnBudget, comms_note, short
+from retinue.tools.families.agent.child_status import ID_SCHEMA, ChildTool
+from retinue.tools.families.base import CallComplaint, as_json, object_schema
+
+
+class GoOn(Value, forbid_unknown_fields=True):
+    agent_id: str
+    prompt: str
+    budget: SpawnBudget | None = None
+
+
+class ResumeTool(Starter):
+    starts = ""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(settings)
+        self.watcher = ChildTool(settings.finished_kept)
+        amounts = object_schema(
+            {f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}
+        )
+        self.schema = ToolSchema(
+            name="agent_resume",
+            description="Let a sub-agent that has ended go on: a new one with its whole "
+            "conversation and your prompt. "
+            "Returns at once with the new agent_id; you are told when it ends.",
+            parameters=object_schema(
+                {
+                    "agent_id": ID_SCHEMA,
+                    "prompt": {"type": "string", "description": "What it is to do now."},
+                    "budget": {
+                        **amounts,
+                        "description": "What it may use at most; as much as before if left out.",
+                    },
+                },
+                ("agent_id", "prompt"),
+            ),
+        )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        asked = self.read(args, GoOn, "budget")
+        await self.check_limits(caller, "resume sub-agent", "spawning")
+        if not asked.prompt.strip():
+            raise CallComplaint("Prompt cannot be empty")
+        (kin,) = await self.watcher.find(caller, asked.agent_id)
+        spec, run = kin
+        if ending_of(run) is None:
+            raise CallComplaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
+        id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
+        name = f"sub-agent-{short(id)}"
+        base = Base(conversation=spec.conversation, length=run.length, start=run.start)
+        order = self.order(
+            caller,
+            before.agent,
+            asked.prompt,
+            label=name,
+            context=Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh),
+            access=before.access,
+            instructions=before.instructions,
+            budget=Budget(
+                tokens=before.budget.tokens
+                if budget.max_tokens is None
+                else self.cap(budget.max_tokens),
+                calls=before.budget.calls
+                if budget.max_tool_calls is None
+                else amount(budget.max_tool_calls),
+            ),
+            share=before.share if budget.max_tokens is None and before.share == DRAWN else "",
+            max_turns=before.max_turns if budget.max_turns is None else amount(budget.max_turns),
+            model=spec.model,
+        )
+        reply = {
+            "agent_id": id,
+            "name": name,
+            "resumed_from": spec.id,
+            "state": "running",
+            "messages_inherited": run.length - run.start,
+            "message": "Sub-agent goes on. You are told when it ends.",
+        }
+        if self.settings.enable_comms:
+            reply["comms"] = comms_note(id)
+        refusals = self.refusals("resume sub-agent", "Failed to resume sub-agent")
+        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)

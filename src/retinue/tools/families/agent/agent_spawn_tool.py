@@ -1,0 +1,149 @@
+"""`agent_spawn`: a child with a clean context. It returns at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retinue.core.spec import DRAWN, Order, Orders
+from retinue.core.values import Budget, ToolSchema, Value
+from retinue.tools.base import Caller, Returned
+from retinue.tools.families.agent.agent_settings import ALIASES, PROVIDERS, AgentSettings, resolve
+from retinue.tools.families.agent.agent_starter import ACCESS, Starter, ToolAccess, access_of
+from retinue.tools.families.agent.agent_tool import (
+    MOST,
+    SPAWN,
+    SpawnBudget,
+    comms_note,
+    guide,
+    short,
+    with_comms,
+)
+from retinue.tools.families.base import (
+    CallComplaint,
+    as_json,
+    helper_name,
+    level_of,
+    looking,
+    object_schema,
+)
+
+
+class AgentSpawnArgs(Value, forbid_unknown_fields=True):
+    prompt: str
+    provider: str | None = None
+    model: str | None = None
+    tool_access: ToolAccess | None = None
+    budget: SpawnBudget | None = None
+    system_prompt: str | None = None
+    host_mode: bool = False
+
+
+def amount(asked: int | None) -> int | None:
+    return None if asked is None else min(asked, MOST)
+
+
+class AgentSpawnTool(Starter):
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(settings)
+        default = settings.default_budget
+        left_out = "no limit of tokens" if default is None else f"{default} tokens"
+        providers = (
+            f"The model's provider: {', '.join(PROVIDERS)}. Left out: {self.provider_note()}."
+        )
+        properties: dict[str, Any] = {
+            "prompt": {"type": "string", "description": "The whole task: it sees nothing else."},
+            "provider": {"type": "string", "description": providers},
+            "model": {"type": "string", "description": self.model_note()},
+            "tool_access": ACCESS,
+            "budget": {
+                **object_schema(
+                    {f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}
+                ),
+                "description": f"What it may use at most; {left_out} if left out.",
+            },
+            "system_prompt": {
+                "type": "string",
+                "description": "Instructions for it, instead of yours.",
+            },
+        }
+        if settings.enable_comms:
+            note = "Keep it alive for messages after its first answer (false)."
+            properties["host_mode"] = {"type": "boolean", "description": note}
+        self.schema = ToolSchema(
+            name=SPAWN,
+            description=(
+                "Start a sub-agent with a clean context on an independent task. Returns at once "
+                "with its agent_id; you are told when it ends."
+            ),
+            parameters=object_schema(properties, ("prompt",)),
+        )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        asked = self.read(args, AgentSpawnArgs, "tool_access", "budget")
+        access = self.read_access(asked.tool_access)
+        await self.check_limits(caller, "spawn sub-agent", "spawning")
+        if not asked.prompt.strip():
+            raise CallComplaint("Prompt cannot be empty")
+        if asked.host_mode and not self.settings.enable_comms:
+            raise CallComplaint("host_mode requires comms to be enabled for sub-agents")
+        if asked.provider is not None and asked.provider.strip().lower() not in ALIASES:
+            raise CallComplaint(f"Invalid provider: {asked.provider}")
+        wanted = ALIASES[asked.provider.strip().lower()] if asked.provider is not None else None
+        look = looking(caller)
+        provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, look)
+        id = caller.child_id()
+        name = f"sub-agent-{short(id)}"
+        order = self._order(caller, asked, access, name, real)
+        reply = {
+            "agent_id": id,
+            "name": name,
+            "provider": provider,
+            "model": model,
+            "state": "running",
+            "message": "Sub-agent spawned successfully. Use agent_status to check progress.",
+        }
+        if self.settings.enable_comms:
+            reply["comms"] = comms_note(id)
+        refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
+        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
+
+    def _order(
+        self,
+        caller: Caller,
+        asked: AgentSpawnArgs,
+        access: ToolAccess | None,
+        name: str,
+        model: str,
+    ) -> Order:
+        settings, budget = self.settings, asked.budget or SpawnBudget()
+        is_default = budget.max_tokens is None
+        tokens = (
+            settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
+        )
+        task = asked.prompt
+        if settings.enable_comms:
+            task = with_comms(task, caller.id, host=asked.host_mode)
+        return self.order(
+            caller,
+            helper_name(caller.spec.order.agent, "agent"),
+            task,
+            label=name,
+            access=access_of(access, settings, caller, level_of(caller, self)),
+            instructions=asked.system_prompt
+            if asked.system_prompt is not None
+            else self._inherited(caller),
+            budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
+            share=DRAWN if is_default else "",
+            max_turns=amount(budget.max_turns),
+            model=model,
+            host=asked.host_mode,
+        )
+
+    def _inherited(self, caller: Caller) -> str | None:
+        """Helpers are defined with the instructions of their parent's agent. What its run was told
+        instead counts more, but not what it was told about tools that helpers do not have. ""
+        stands for none."""
+        if not self.settings.inherit_system_prompt:
+            return ""
+        told = caller.spec.order.instructions
+        return None if told is None else told.replace(guide(self.settings.more_tools), "").strip()

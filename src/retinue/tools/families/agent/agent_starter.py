@@ -1,0 +1,187 @@
+"""What spawning and forking an agent have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from retinue.core.spec import Lane, Order
+from retinue.core.values import Capabilities, Limits, Value
+from retinue.tools.base import Caller
+from retinue.tools.families.agent.agent_settings import INHERIT, PROVIDERS, AgentSettings
+from retinue.tools.families.agent.agent_tool import FORK, MOST, SEND, SPAWN, TOOLS, WORDS, AgentTool
+from retinue.tools.families.base import (
+    CallComplaint,
+    dialect_tools,
+    level_of,
+    looking,
+    object_schema,
+)
+from retinue.tools.families.family_states import agent_state
+
+
+class ToolAccess(Value, forbid_unknown_fields=True):
+    policy: Literal["inherit", "allow_list", "deny_list"]
+    tools: tuple[str, ...] | None = None
+
+
+def access_of(
+    asked: ToolAccess | None, settings: AgentSettings, caller: Caller, level: int
+) -> Capabilities:
+    """What the model asked for. Tools to start children are lent only where nesting is wired, and
+    an allow list has to name them like any other; with comms the tool to write to the parent is
+    always there."""
+    nests = settings.grant_spawn_tools and settings.allow_nested_spawn
+    nests = nests and level + 1 < settings.concurrency_limits.max_depth
+    talk = (SEND,) if settings.enable_comms else ()
+    hidden = (dialect_tools(caller) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
+    policy, named = ("inherit", ()) if asked is None else (asked.policy, asked.tools or ())
+    tools = tuple(sorted({*named, *talk})) if policy == "allow_list" else None
+    denied = named if policy == "deny_list" else ()
+    return Capabilities(tools=tools, deny=tuple(sorted({*hidden, *denied})), spawn=nests)
+
+
+WITHHELD = {
+    SPAWN: "Cannot spawn sub-agent: concurrency or depth limit reached",
+    FORK: "Cannot fork agent: concurrency or depth limit reached",
+}
+NOT_NESTED = {
+    SPAWN: "Nested spawning is not allowed at this depth",
+    FORK: "Nested forking is not allowed at this depth",
+}
+"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not
+there."""
+
+
+class Starter(AgentTool):
+    """What starts children: the limits, and what all of their orders have in common."""
+
+    risk = "execute"
+    words = WORDS
+    starts = "agent"
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self.settings = settings
+        if settings.grant_spawn_tools:
+            nests = settings.allow_nested_spawn or settings.concurrency_limits.max_depth < 2
+            self.words = replace(WORDS, refused=WITHHELD if nests else NOT_NESTED)
+
+    def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
+        """A policy that does not fit its list is not guessed at: the child could hold more than was
+        meant."""
+        if asked is not None and asked.policy == "inherit" and asked.tools:
+            raise CallComplaint(
+                f"{self.invalid}: tool_access.tools is read only with the policy allow_list or "
+                "deny_list"
+            )
+        if asked is not None and asked.policy != "inherit" and asked.tools is None:
+            raise CallComplaint(
+                f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it"
+            )
+        return asked
+
+    async def check_limits(self, caller: Caller, verb: str, noun: str) -> None:
+        """First what is full, then whether the caller may nest at all."""
+        limits = self.settings.concurrency_limits
+        running = sum(agent_state(run) == "running" for _, run in await caller.children())
+        most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
+        level = level_of(caller, self)
+        if running >= most or level >= limits.max_depth:
+            raise CallComplaint(f"Cannot {verb}: concurrency or depth limit reached")
+        if level > 0 and not self.settings.allow_nested_spawn:
+            raise CallComplaint(f"Nested {noun} is not allowed at this depth")
+
+    def room(self, caller: Caller) -> int:
+        """How many runs there may be below the root: operations of all kinds share one number, and
+        calls of tools that start nobody are operations too."""
+        most: int = self.settings.concurrency_limits.max_concurrent_ops
+        return max(0, most - looking(caller).n_calls(caller.spec.root))
+
+    def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
+        """An order with the same numbers for the machine, which counts them again when it is taken.
+        Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts
+        because its parent does.
+
+        A parent stays for its children, who report to it; one that lives for messages ends with its
+        parent."""
+        limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
+        lane = Lane(
+            name=f"agents of {root}",
+            size=limits.max_concurrent_agents,
+            on_full="refuse",
+            scope="tree",
+        )
+        deepest = caller.spec.depth - level_of(caller, self) + limits.max_depth
+        most = Limits(depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller))
+        return Order(
+            agent=agent,
+            task=task,
+            join="none",
+            bond="cancel" if options.get("host") else "wait",
+            lanes=(lane,),
+            limits=most,
+            unknown_tool="ignore",
+            cwd=mine.cwd,
+            retry=mine.retry,
+            **options,
+        )
+
+    def refusals(self, verb: str, failed: str) -> dict[str, str]:
+        full = f"Cannot {verb}: concurrency or depth limit reached"
+        out = dict.fromkeys(("depth", "running", "children"), full)
+        out["budget"] = (
+            failed + ": it would get more than is left of your own budget ({why}); ask for less"
+        )
+        out["tools"] = f"{failed}: none of the tools that were asked for can be lent"
+        out["breaker"] = (
+            f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
+        )
+        out["model"] = f"{failed}: you may not use that model"
+        out["agent"] = f"{failed}: you may not start sub-agents of this kind"
+        return out
+
+    def provider_note(self) -> str:
+        default = self.settings.default_provider
+        return "that of your own model" if default == INHERIT else default
+
+    def model_note(self) -> str:
+        settings = self.settings
+        lists, default = settings.allowed_models, settings.default_model
+        if lists is None:
+            return (
+                f"The model to use; left out, "
+                f"{default if settings.is_default_named else 'your own'}."
+            )
+        listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
+        left_out = (
+            "the first of its provider"
+            if default is None
+            else "your own"
+            if default == "inherit"
+            else default
+        )
+        return f"The model to use. Allowed models by provider: {listed}. Left out: {left_out}."
+
+    def cap(self, tokens: int) -> int:
+        most = self.settings.max_budget_per_agent
+        return min(tokens, MOST if most is None else most)
+
+
+ACCESS = {
+    "description": (
+        'Which tools it may use: {"policy": "inherit"} (all of yours, the default), {"policy": '
+        '"allow_list", "tools": '
+        '[...]} or {"policy": "deny_list", "tools": [...]}. May be given as a string of JSON.'
+    ),
+    "anyOf": [
+        object_schema(
+            {
+                "policy": {"type": "string", "enum": ["inherit", "allow_list", "deny_list"]},
+                "tools": {"type": "array", "items": {"type": "string"}},
+            },
+            ("policy",),
+        ),
+        {"type": "string"},
+    ],
+}

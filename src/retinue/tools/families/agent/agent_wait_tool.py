@@ -1,0 +1,77 @@
+"""`agent_wait`: until children have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from retinue.core.answer_layout import Laid, Sheet
+from retinue.core.spec import Orders, Wait
+from retinue.core.state import ending_of
+from retinue.core.values import ToolSchema, Value
+from retinue.tools.base import Caller, Kin, Returned
+from retinue.tools.families.agent.child_status import ChildTool, status_of
+from retinue.tools.families.base import CallComplaint, as_json, object_schema
+
+MAX_IDS = 32
+MAX_WAIT = 600.0
+
+
+class Several(Value, forbid_unknown_fields=True):
+    agent_ids: tuple[str, ...]
+    mode: Literal["all", "any"] = "all"
+    timeout_seconds: float = 60.0
+
+
+class WaitTool(ChildTool):
+    schema = ToolSchema(
+        name="agent_wait",
+        description="Wait until all of the named sub-agents have ended, or any of them, or the "
+        "time is over; returns "
+        "how each is doing. Waiting takes nothing away: you are told of every end as well.",
+        parameters=object_schema(
+            {
+                "agent_ids": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "minItems": 1,
+                    "maxItems": MAX_IDS,
+                },
+                "mode": {"type": "string", "enum": ["all", "any"]},
+                "timeout_seconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": MAX_WAIT,
+                    "description": "60 if left out.",
+                },
+            },
+            ("agent_ids",),
+        ),
+    )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+        asked = self.read(args, Several, "agent_ids")
+        if not 1 <= len(asked.agent_ids) <= MAX_IDS:
+            raise CallComplaint(
+                f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not "
+                f"{len(asked.agent_ids)}"
+            )
+        if not 0 <= asked.timeout_seconds <= MAX_WAIT:
+            raise CallComplaint(
+                f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
+            )
+        kin = await self.find(caller, *asked.agent_ids)
+        live = [spec.id for spec, run in kin if ending_of(run) is None]
+        over = not live or (asked.mode == "any" and len(live) < len(kin))
+        if over or caller.woken or not asked.timeout_seconds:
+            return self._report(kin, caller.at, over=over)
+        timeout_ms = round(asked.timeout_seconds * 1000)
+        wait = Wait(
+            runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args)
+        )
+        return Orders(wait=wait)
+
+    def _report(self, kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
+        status = "complete" if over else "timeout"
+        agents = [status_of(k, now, more_keys=self.more_keys) for k in kin]
+        return Sheet({"status": status, "agents": agents}, "agents", lambda row: row["state"])

@@ -1,0 +1,87 @@
+"""How a child is found by its id, and what is told of it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from retinue.core.answer_layout import Long, result_of
+from retinue.core.provenance import tell
+from retinue.core.state import ending_of
+from retinue.core.values import Value
+from retinue.tools.base import Caller, Kin
+from retinue.tools.families.agent.agent_tool import AgentTool
+from retinue.tools.families.base import CallComplaint
+from retinue.tools.families.family_states import agent_state
+
+
+class One(Value, forbid_unknown_fields=True):
+    agent_id: str
+
+
+ID_SCHEMA = {
+    "type": "string",
+    "description": "The agent_id that agent_spawn or agent_fork returned.",
+}
+
+
+class ChildTool(AgentTool):
+    """Reads the caller's own children, whichever family started them. Of those that have ended only
+    the newest are shown; the log keeps all."""
+
+    def __init__(self, kept: int = 256, *, more_keys: bool = True) -> None:
+        self.kept, self.more_keys = kept, more_keys
+
+    async def visible(self, caller: Caller) -> list[Kin]:
+        children = list(await caller.children())
+        if caller.woken:  # Who was waited for is found also if it would not be shown any more.
+            return children
+        ended = sorted(
+            (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
+        )
+        gone = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
+        return [kin for kin in children if kin[0].id not in gone]
+
+    async def find(self, caller: Caller, *ids: str) -> list[Kin]:
+        """Children by their ids, each once."""
+        wanted = dict.fromkeys(uuid_of(id) for id in ids)
+        known = {kin[0].id: kin for kin in await self.visible(caller)}
+        for id in wanted:
+            if id not in known:
+                raise CallComplaint(f"Sub-agent not found: {id}")
+        return [known[id] for id in wanted]
+
+
+def uuid_of(id: str) -> str:
+    try:
+        return str(uuid.UUID(id))
+    except ValueError as error:
+        raise CallComplaint(f"Invalid agent_id format: {error}") from None
+
+
+def started(kin: Kin) -> int:
+    spec, run = kin
+    return spec.created_at if run.started_at is None else run.started_at
+
+
+def status_of(kin: Kin, now: int, *, more_keys: bool = True) -> dict[str, Any]:
+    """Keys that do not apply are absent. `more_keys`: with those that the document does not
+    have."""
+    spec, run = kin
+    ending, state = ending_of(run), agent_state(run)
+    out: dict[str, Any] = {"agent_id": spec.id, "state": state}
+    if state == "completed" and ending is not None:
+        out["output"] = result_of(ending)
+    if state == "failed" and ending is not None:
+        out["error"] = Long(ending.error or ending.stop)
+    if more_keys and ending is not None and ending.stop.endswith("_budget"):
+        out["note"] = Long(ending.error)
+    if ending is not None and (missing := tell(ending.helpers)):
+        out["missing"] = missing
+    out["is_final"] = ending is not None
+    out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(kin))
+    if ending is not None:
+        out["tokens_used"] = run.usage.tokens
+        if more_keys and run.usage.estimated:
+            out["tokens_estimated"] = run.usage.estimated
+    return out

@@ -1,0 +1,127 @@
+"""`sessions_send`: a message to another session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from retinue.core.answer_layout import Laid
+from retinue.core.spec import Base, Context, Orders, Send
+from retinue.core.state import ending_of
+from retinue.core.values import ToolSchema, Value
+from retinue.tools.base import Answer, Caller, Kin, Returned
+from retinue.tools.families.base import CallComplaint, as_json, object_schema
+from retinue.tools.families.sessions.session_reader import SessionReader
+from retinue.tools.families.sessions.session_result import is_announcing
+from retinue.tools.families.sessions.session_tools import LONGEST, LONGEST_STEER
+from retinue.tools.families.sessions.sessions_settings import SESSION, SessionsSettings, status
+from retinue.tools.families.sessions.sessions_spawn import SessionsSpawnTool
+from retinue.tools.families.sessions.sessions_texts import NOTE, words_of
+
+BETWEEN_STEERS_MS = 2_000
+Steered = dict[tuple[str, str], int]
+"""When a run has last steered which session of its own."""
+
+
+class SendArgs(Value, forbid_unknown_fields=True, rename="camel"):
+    message: str
+    session_key: str = ""
+    label: str = ""
+    steer: bool = False
+
+
+class SessionsSendTool(SessionReader):
+    schema = ToolSchema(
+        name="sessions_send",
+        description="Write to a session that you have spawned. One that is running reads it at "
+        "its next turn; one "
+        "that has ended and is kept goes on with it, and announces again when it is done.",
+        parameters=object_schema(
+            {
+                "message": {"type": "string", "description": f"At most {LONGEST} characters."},
+                "sessionKey": {"type": "string", "description": "As sessions_spawn gave it."},
+                "label": {
+                    "type": "string",
+                    "description": "Instead of the key, if it names one session.",
+                },
+                "steer": {
+                    "type": "boolean",
+                    "description": f"Break off its current turn for it (false); at most "
+                    f"{LONGEST_STEER} characters.",
+                },
+            },
+            ("message",),
+        ),
+    )
+
+    def __init__(self, settings: SessionsSettings, steered: Steered) -> None:
+        super().__init__(settings)
+        self.words, self._steered = words_of(settings), steered
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+        asked = self.read(args, SendArgs)
+        most = LONGEST_STEER if asked.steer else LONGEST
+        if not asked.message.strip() or len(asked.message) > most:
+            raise CallComplaint(f"{self.invalid}: message must have 1 to {most} characters")
+        if bool(asked.session_key) == bool(asked.label):
+            raise CallComplaint(f"{self.invalid}: give either sessionKey or label")
+        if asked.session_key:
+            kin = await self.find(caller, asked.session_key)
+        else:
+            kin = await self.labelled(caller, asked.label)
+        return self.deliver(caller, kin, asked.message, steer=asked.steer)
+
+    def deliver(self, caller: Caller, kin: Kin, message: str, *, steer: bool) -> Returned:
+        spec, run = kin
+        if spec.id == caller.id:
+            raise CallComplaint("a session cannot write to itself")
+        key = self.settings.key_of(spec)
+        if ending_of(run) is not None:
+            return self._go_on(caller, kin, key, message)
+        if is_announcing(run):
+            wait = f"{key} is done and writes its announcement; write to it when it has ended"
+            return Answer(text=status("error", wait), error=True)
+        if steer and self._is_too_soon((caller.id, key), caller.at):
+            text = "it was steered less than 2 s ago; wait a moment, and say it in one message"
+            return Answer(text=status("rate_limited", text), error=True)
+        reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
+        gone = status(
+            "error", f"{key} cannot be written to now: it has ended, or has too much unread mail"
+        )
+        send = Send(to=spec.id, text=message, steer=steer)
+        return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
+
+    def _is_too_soon(self, who: tuple[str, str], now: int) -> bool:
+        """Whether a session was steered a moment ago, with whichever tool; if not, it is now."""
+        for one in [one for one, at in self._steered.items() if now - at >= BETWEEN_STEERS_MS]:
+            del self._steered[one]
+        if who in self._steered:
+            return True
+        self._steered[who] = now
+        return False
+
+    def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
+        """An ended session is taken up by a new run with the same conversation. One that is to be
+        deleted is not: it may be gone before the run starts."""
+        spec, run = kin
+        old = spec.order
+        if old.group_kind != SESSION or old.retention != "keep":
+            why = 'is not kept; spawn another (cleanup "keep" would keep it)'
+            return Answer(text=status("error", f"{key} has ended and {why}"), error=True)
+        spawn = SessionsSpawnTool(self.settings)
+        base = Base(conversation=spec.conversation, length=run.length, start=run.start)
+        context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
+        order = replace(old, task=message, context=context, **spawn.common(caller, key))
+        if old.origin is not None:
+            order = replace(order, announce=True)
+        reply = {
+            "status": "accepted",
+            "sessionKey": key,
+            "runId": caller.child_id(),
+            "continues": spec.id,
+            "note": NOTE,
+        }
+        return Orders(
+            spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent)
+        )

@@ -1,0 +1,58 @@
+"""What `subagents` tells of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from retinue.core.answer_layout import Long
+from retinue.core.effects import ChildOutcome
+from retinue.core.state import Asking, Run, ending_of
+from retinue.core.values import Ending
+from retinue.tools.base import Answer, Caller
+from retinue.tools.families.base import looking
+from retinue.tools.families.family_states import session_state
+from retinue.tools.families.sessions.session_result import is_announcing, session_result
+from retinue.tools.families.sessions.sessions_settings import status
+
+
+def error_answer(text: str) -> Answer:
+    return Answer(text=status("error", text), error=True)
+
+
+def reason_of(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
+    """Why a wait is over, or what a look has found."""
+    if any(id not in known and id not in back for id in ids):
+        return "unavailable"
+    live = [run for id in ids if (run := known.get(id)) is not None and ending_of(run) is None]
+    if not live:
+        return "completed"
+    return "attention" if any(isinstance(run.state, Asking) for run in live) else "timeout"
+
+
+def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
+    ending: Ending | None = (
+        back.ending if back is not None else None if run is None else ending_of(run)
+    )
+    if ending is not None:
+        return {"runId": id, **session_result(ending)}
+    if run is None:
+        return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
+    if is_announcing(run):
+        return {"runId": id, "status": "ok", "reply": Long(run.said)}
+    asks = (
+        {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
+    )
+    return {"runId": id, "status": session_state(run), **asks}
+
+
+async def live_below(caller: Caller, run: str) -> list[str]:
+    """Everybody below a run who is at work."""
+    out, todo = [], [run]
+    while todo:
+        for spec, child in await looking(caller).children(todo.pop()):
+            if ending_of(child) is None:
+                out.append(spec.id)
+            if child.n_children:
+                todo.append(spec.id)
+    return out

@@ -1,0 +1,56 @@
+"""The arguments of the tools that start helpers, as types and as their schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retinue.core.values import Value
+from retinue.tools.families.base import object_schema
+
+MAX_TURNS = 50
+MAX_CONCURRENT = 5
+
+
+class SubagentTask(Value, forbid_unknown_fields=True):
+    label: str
+    task_prompt: str
+    summary_prompt: str = ""
+    allowed_tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+
+
+class ParallelArgs(Value, forbid_unknown_fields=True):
+    tasks: tuple[SubagentTask, ...]
+    max_concurrent: int = MAX_CONCURRENT
+    fail_fast: bool = False
+
+
+def task_schema(default_turns: int) -> dict[str, Any]:
+    properties = {
+        "label": {
+            "type": "string",
+            "description": "A short name for the task, shown to people and in the result.",
+        },
+        "task_prompt": {
+            "type": "string",
+            "description": "The whole task. The helper sees nothing of your conversation.",
+        },
+        "summary_prompt": {
+            "type": "string",
+            "description": "How the helper is asked to sum up when it has finished.",
+        },
+        "allowed_tools": {
+            "type": ["array", "null"],
+            "items": {"type": "string"},
+            "description": "The only tools it may use, of those you have. Left out or null: all "
+            "of them.",
+        },
+        "max_turns": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_TURNS,
+            "description": f"Turns it may take ({default_turns}). What it has by then comes back "
+            "as incomplete.",
+        },
+    }
+    return object_schema(properties, ("label", "task_prompt"))
