@@ -1,5 +1,4 @@
-"""Fork: two runs continue one conversation, each in its own way. The shared part is a pointer, not a
-copy."""
+"""Fork: two runs continue one conversation, each in its own way. The shared part is not copied."""
 
 import asyncio
 
