@@ -174,7 +174,7 @@ class Housekeeping:
         messages is not waited for. False when the time was not enough, or when somebody's agent is
         not known to this program."""
         of = [await self._conversation(run) for run in runs]
-        with contextlib.suppress(TimeoutError), self._engine.bus.watch(size=1) as watcher:
+        with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
             async with asyncio.timeout(timeout_seconds):
                 while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(
                     trees, watcher
@@ -212,7 +212,7 @@ class Housekeeping:
             return False
         watcher.catch_up()
         ends = [self._engine.ended(id) for id in left[:1]]
-        awaited: list[asyncio.Future[Any]] = [asyncio.ensure_future(watcher.queue.get()), *ends]
+        awaited: list[asyncio.Future[Any]] = [asyncio.ensure_future(watcher.change()), *ends]
         try:
             done, _ = await asyncio.wait(awaited, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:

@@ -13,6 +13,9 @@ from retinue.groups import Groups
 from retinue.runtime.bus import Delta, Step
 from retinue.store.base import Row
 
+PAGE = 100
+"""So much of the log is held at a time for each who reads it."""
+
 __all__ = ["Row", "Steps", "TreeRecord", "run_of"]
 
 
@@ -49,14 +52,14 @@ class Steps(Groups):
                 after = first[0][0] - 1
             try:
                 while True:
-                    while page := await store.entries(after):
+                    while page := await store.entries(after, limit=PAGE):
                         for after, entry in page:
                             step = Step(after, entry)
                             if await family.has(run_of(step)):
                                 yield step
-                    if ended is None or (ended.done() and watcher.queue.empty()):
+                    if ended is None or (ended.done() and watcher.is_empty):
                         return
-                    while not watcher.lost and (item := await watcher.next(ended)) is not None:
+                    while (item := await watcher.next(ended)) is not None:
                         if isinstance(item, Delta):
                             if deltas and family.is_known(item.run):
                                 yield item

@@ -17,7 +17,7 @@ from retinue import Agent, Retinue
 from retinue.host.access_guard import AccessGuard
 from retinue.host.host_server import HostServer
 from retinue.host.request_limits import RequestLimits
-from retinue.server.mounting import AccessToken, asgi_app
+from retinue.server import AccessToken, asgi_app
 from retinue.testing import Scripted
 from tests.waiting import SECONDS
 

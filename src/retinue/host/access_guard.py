@@ -19,7 +19,6 @@ from retinue.host.server_events import encode
 log = logging.getLogger("retinue.access")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE = ("GET", "HEAD", "OPTIONS")
-CLOSING = (400, 401, 403, 408, 413, 421, 429)
 WHO = (
     "The token of this host is missing or wrong, so nothing was done. Send it as `Authorization: "
     "Bearer TOKEN`."
@@ -59,9 +58,11 @@ class AccessGuard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
+        body = LimitedBody(receive, self._limits)
         answer = GuardedAnswer(scope, send)
         try:
             headers = _headers(scope)
+            answer.body = body if _has_body(headers) else None
             host = self._check_host(headers)
             _check_origin(headers, host)
             code = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("code")
@@ -72,9 +73,7 @@ class AccessGuard:
             answer.who = who.name
             self._check_rate(scope, who)
             _check_length(headers, self._limits)
-            inner, body = {**scope, IDENTITY: who}, LimitedBody(receive, self._limits)
-            answer.body = body if _has_body(headers) else None
-            await self._app(inner, body, answer.send)
+            await self._app({**scope, IDENTITY: who}, body, answer.send)
         except HttpProblem as error:
             await answer.problem(error)
         finally:
@@ -156,6 +155,8 @@ class GuardedAnswer:
             self._status = message["status"]
             present = {name.lower() for name, _ in message.get("headers", ())}
             more = [pair for pair in HEADERS if pair[0] not in present]
+            if self.body is not None:
+                await self.body.drain()
             if self.body is not None and not self.body.is_whole:
                 more.append((b"connection", b"close"))  # what is left of it is no next request
             message = {**message, "headers": [*message.get("headers", ()), *more]}
@@ -173,8 +174,6 @@ class GuardedAnswer:
             return
         headers = [(b"content-type", MEDIA.encode())]
         headers += [(k.encode(), v.encode()) for k, v in error.headers.items()]
-        if error.status in CLOSING:
-            headers.append((b"connection", b"close"))
         await self.whole(error.status, headers, encode(problem_of(error)))
 
     def log(self) -> None:

@@ -13,21 +13,20 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from retinue.core.state_names import ENDS
 from retinue.errors import RetinueError
+from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
 from retinue.host.operations import OPERATIONS, PREFIX, Operation
 from retinue.host.problem_documents import MEDIA, HttpProblem, ProblemDocument, problem_of
 from retinue.host.requests import ShowRequest, WatchRequest
-from retinue.host.server_events import PING, ServerEvent, encode
+from retinue.host.server_events import ServerEvent, encode
 
 log = logging.getLogger("retinue.host")
-PING_SECONDS = 15.0
-STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 KEY_LIMIT = 200
 
 
@@ -94,43 +93,7 @@ class OperationEndpoint:
                 first = await anext(events)
                 if first.name == "end":
                     return Response(status_code=204)
-        body = _bytes(events, self._host.leave, first)
-        return StreamingResponse(body, headers=STREAM_HEADERS, media_type="text/event-stream")
-
-
-async def _bytes(
-    events: AsyncIterator[ServerEvent], leave: asyncio.Event, first: ServerEvent | None
-) -> AsyncIterator[bytes]:
-    """The events of a stream as they come, with a sign of life between them, until they end or the
-    host leaves."""
-    if first is not None:
-        yield first.bytes()
-    left: asyncio.Future[Any] = asyncio.ensure_future(leave.wait())
-    coming: asyncio.Future[Any] | None = None
-    try:
-        while not leave.is_set():
-            if coming is None:
-                coming = asyncio.ensure_future(anext(events))
-            await asyncio.wait(
-                {coming, left}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            if coming.done():
-                event, coming = coming.result(), None
-                yield event.bytes()
-            elif not left.done():
-                yield PING
-    except StopAsyncIteration:
-        return
-    except Exception as error:
-        if not isinstance(error, RetinueError):
-            log.exception("a stream failed")
-        yield ServerEvent("problem", problem_of(error)).bytes()
-    finally:
-        left.cancel()
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
-        await events.aclose()  # type: ignore[attr-defined]
+        return EventStreamResponse(events, self._host.left(), first)
 
 
 async def _while_connected(request: Request, work: Any) -> Any:

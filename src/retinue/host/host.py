@@ -41,7 +41,14 @@ class Host(Lookups):
     ) -> None:
         super().__init__(retinue, agents, store)
         self.leave = leave or asyncio.Event()
+        self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
+
+    def left(self) -> asyncio.Future[Any]:
+        """Done when the host leaves: one for all who look out for it."""
+        if self._left is None:
+            self._left = asyncio.ensure_future(self.leave.wait())
+        return self._left
 
     # starting runs
 

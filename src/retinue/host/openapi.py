@@ -72,8 +72,14 @@ def _types() -> Iterator[Any]:
 
 
 def _components() -> dict[str, Any]:
+    """Only the host's own types keep their descriptions: those of the core are written for people
+    who read the code."""
     types = list(dict.fromkeys(_types()))
     _, components = msgspec.json.schema_components(types, ref_template=REF)
+    ours = {_name(kind) for kind in types if kind.__module__.startswith("retinue.host")}
+    for name, schema in components.items():
+        if name not in ours:
+            schema.pop("description", None)
     return components
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from retinue.host.problem_documents import HttpProblem
 
 MOST_CLIENTS = 10_000
+SMALL = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,19 @@ class LimitedBody:
             self.is_whole = not message.get("more_body", False)
             check_size(self._n, self._limits)
         return message
+
+    async def drain(self, most: int = SMALL, seconds: float = 1.0) -> None:
+        """Take what is left of a small body before it is answered: a client that is still sending
+        would not get to see the answer."""
+        until = asyncio.get_running_loop().time() + seconds
+        while not self.is_whole and self._n <= most:
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await self()
+            except (TimeoutError, HttpProblem):
+                return
+            if message["type"] != "http.request":
+                return
 
 
 def check_size(n: int, limits: RequestLimits) -> None:

@@ -1,9 +1,11 @@
-"""Steps and deltas for whoever watches. Nothing here is the truth: a watcher that falls behind
-reads the log."""
+"""Steps and deltas for whoever watches: the newest of them, kept once for all watchers, each of
+which is no more than a position. Nothing here is the truth: a watcher that falls behind reads the
+log."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,75 +34,98 @@ class Delta(msgspec.Struct, frozen=True):
     text: str
 
 
+KEPT = 10_000
+"""So many items are kept for watchers that are slower than others."""
+
+
 @dataclass(eq=False)
 class Watcher:
-    """One subscription. `lost` counts what did not fit; the watcher then reads the log from where
-    it was."""
+    """One subscription: the number of the next item that it has not taken."""
 
-    run: str
-    queue: asyncio.Queue[Step | Delta]
-    lost: int = 0
+    bus: Bus
+    position: int
 
-    def offer(self, item: Step | Delta) -> None:
-        try:
-            self.queue.put_nowait(item)
-        except asyncio.QueueFull:
-            self.lost += 1
+    @property
+    def is_lost(self) -> bool:
+        """Whether something is gone that it has not taken; it is in the log, if it is a step."""
+        return self.position < self.bus.first
+
+    @property
+    def is_empty(self) -> bool:
+        return self.position >= self.bus.end
 
     async def next(self, end: asyncio.Future[None]) -> Step | Delta | None:
-        """The next thing that happens, or None once `end` is done and everything before it was
-        taken."""
-        if not self.queue.empty():
-            return self.queue.get_nowait()
-        if end.done():
-            end.result()
-            return None
-        coming = asyncio.ensure_future(self.queue.get())
-        try:
-            await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                return coming.result()
-            end.result()
-            return None
-        finally:
-            coming.cancel()
+        """The next thing that happens; None when the watcher is lost, or once `end` is done and
+        everything before it was taken."""
+        while not self.is_lost:
+            if not self.is_empty:
+                self.position += 1
+                return self.bus.item(self.position - 1)
+            if end.done():
+                end.result()
+                return None
+            await asyncio.wait((self.bus.news(), end), return_when=asyncio.FIRST_COMPLETED)
+        return None
+
+    async def change(self) -> None:
+        """Until there is something that was not taken."""
+        while self.is_empty:
+            await asyncio.wait((self.bus.news(),))
 
     def catch_up(self) -> None:
-        """Forget what is queued: the log has it, and what did not fit."""
-        self.lost = 0
-        while not self.queue.empty():
-            self.queue.get_nowait()
+        """Skip what is kept: the log has it, and what is not kept any more."""
+        self.position = self.bus.end
 
 
 class Bus:
-    def __init__(self) -> None:
-        self._by_run: dict[str, set[Watcher]] = {}
+    """What was published last. `end` is the number of what comes next, `first` that of the oldest
+    item that is kept."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._items: deque[Step | Delta] = deque(maxlen=kept)
+        self._n_watchers = 0
+        self._news: asyncio.Future[None] | None = None
+        self.end = 0
 
     @contextmanager
-    def watch(self, run: str = "", size: int = 10_000) -> Iterator[Watcher]:
-        """Everything about one run, or about all for ""."""
-        watcher = Watcher(run, asyncio.Queue(size))
-        self._by_run.setdefault(run, set()).add(watcher)
+    def watch(self) -> Iterator[Watcher]:
+        """Everything that happens from now on."""
+        self._n_watchers += 1
         try:
-            yield watcher
+            yield Watcher(self, self.end)
         finally:
-            watchers = self._by_run[run]
-            watchers.discard(watcher)
-            if not watchers:
-                del self._by_run[run]
+            self._n_watchers -= 1
+            if not self._n_watchers:
+                self._items.clear()
+
+    @property
+    def first(self) -> int:
+        return self.end - len(self._items)
 
     @property
     def busy(self) -> bool:
-        return bool(self._by_run)
+        return self._n_watchers > 0
+
+    def item(self, position: int) -> Step | Delta:
+        return self._items[position - self.first]
+
+    def news(self) -> asyncio.Future[None]:
+        """Done with the next thing that is published: one for all who wait."""
+        if self._news is None or self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+        return self._news
 
     def publish(self, first_seq: int, entries: Iterable[LogEntry]) -> None:
         for seq, entry in enumerate(entries, first_seq):
-            for watcher in self._watchers(entry.run):
-                watcher.offer(Step(seq, entry))
+            self._add(Step(seq, entry))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        for watcher in self._watchers(run):
-            watcher.offer(Delta(run, attempt, text))
+        self._add(Delta(run, attempt, text))
 
-    def _watchers(self, run: str) -> list[Watcher]:
-        return [*self._by_run.get(run, ()), *(self._by_run.get("", ()) if run else ())]
+    def _add(self, item: Step | Delta) -> None:
+        if not self._n_watchers:
+            return
+        self._items.append(item)
+        self.end += 1
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

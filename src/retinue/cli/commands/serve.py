@@ -6,6 +6,7 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, note, option, pass_door
+from retinue.errors import StoreLocked
 
 
 @click.command("serve")
@@ -41,5 +42,8 @@ def command(
     tokens = read_tokens(token_file) if token_file else []
     check(address, tokens)
     env = carried(door.configure())
-    serve(door.prepare(), env, address, tokens, note)
+    try:
+        serve(door.prepare(), env, address, tokens, note)
+    except StoreLocked as error:
+        raise StoreLocked(f"{error} If it is this project's host, run `retinue stop`.") from None
     return exits.OK
