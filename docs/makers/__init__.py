@@ -15,6 +15,7 @@ from docs.makers import (
     names,
     states,
 )
+from retinue.host import openapi
 from retinue.tools.families import setting_meanings
 from retinue.tools.families.profiles import FAMILIES
 
@@ -31,6 +32,7 @@ def pages() -> dict[Path, str]:
         reference / "events.md": events.page(),
         reference / "family_settings.md": setting_meanings.page(),
         reference / "modules.md": modules.page(),
+        reference / "openapi.json": openapi.document(),
         reference / "states.md": states.page(),
         DOCS / "decisions" / "README.md": decisions.page(),
         DOCS.parent / "examples" / "README.md": examples.page(),

@@ -206,9 +206,7 @@ def test_the_runs_of_another_user_look_like_unknown_ones() -> None:
 
 def test_the_description_that_is_checked_in_is_the_one_that_is_served() -> None:
     written = json.loads(DOCUMENT.read_text())
-    assert written == json.loads(json.dumps(description())), (
-        "run `python -m retinue.host.openapi docs/reference/openapi.json`"
-    )
+    assert written == json.loads(json.dumps(description())), "run `make docs`"
     with served() as api:
         assert api.get("/openapi.json").json == written
         assert api.get("/openapi.json", token=None).status == 401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,11 +150,6 @@ def _responses(op: Operation) -> dict[str, Any]:
     return dict(sorted(out.items()))
 
 
-def main(path: str) -> None:
-    """Write the document to a file."""
-    with open(path, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(description()), indent=1) + b"\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+def document() -> str:
+    """The same as it is checked in."""
+    return msgspec.json.format(msgspec.json.encode(description()), indent=1).decode() + "\n"
