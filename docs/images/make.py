@@ -117,12 +117,15 @@ def main() -> None:
         folder = Path(name)
         with house(folder, script) as home, terminal(folder, COLUMNS, LINES) as screen:
             project(home.project)
+            settings = folder / "config" / "retinue" / "config.toml"
+            settings.parent.mkdir(mode=0o700)
+            settings.write_text("[families.delegate]\nlend_ask = true\n")
             screen.retinue("run", "map this repository", env=home.env, cwd=home.project)
             screen.until(
                 lambda text: text.count("running") >= 5 and "needs you" in text and "queued" in text
             )
             screen.until(lambda text: text.count("turn 1/10") >= 5)
-            screen.until(lambda text: re.search(r" [3-9]\.\ds  self", text))
+            screen.until(lambda text: re.search(r" ([3-9]\.\d|[1-9]\d)s  self", text))
             picture(screen, "live")
             screen.keys("Down", "Down", "Down", "Down", "Enter")
             screen.until("── environments")
