@@ -91,7 +91,8 @@ class Evidence:
                 for state, body in db.execute("select state, body from outbox")
             ]
             self.accounts: list[Row] = [
-                _read(body) for (body,) in db.execute("select body from accounts")
+                _read(body)
+                for (body,) in db.execute("select account from runs where account is not null")
             ]
             self.mail: list[tuple[str, Row]] = [
                 (run, _read(body)) for run, body in db.execute("select run, body from mail")

@@ -234,7 +234,7 @@ def hold_left_over(folder: Path) -> None:
     account = {"id": run_of(folder, "r0").id, "held": [1, 0, 0, 0]}
     sql(
         folder,
-        "update accounts set body = ? where id = ?",
+        "update runs set account = ? where id = ?",
         msgspec.json.encode(account),
         account["id"],
     )

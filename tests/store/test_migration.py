@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from retinue.core.changes import Changes
 from retinue.core.events import Forgotten
 from retinue.core.task_list import Added
 from retinue.errors import NotFound
+from retinue.host.listing import RunListing
+from retinue.host.project_paths import ProjectPaths
 from retinue.store.artifact_files import Artifacts
 from retinue.store.sqlite.integrity import verify
 from retinue.store.sqlite.reader import SqliteReader
@@ -165,3 +168,50 @@ async def test_artifacts_of_old_events_are_known_by_their_trees(tmp_path: Path) 
         await store.get_artifact(shared)
     assert await store.get_artifact(loose) == b"loose"
     await store.close()
+
+
+def as_schema_3(path: Path) -> None:
+    """Turn a file back into what the version before left: accounts have a table of their own."""
+    db = apsw.Connection(str(path))
+    db.execute(
+        "create table accounts (id text primary key not null, body blob not null);"
+        " insert into accounts select id, account from runs where account is not null;"
+        " alter table runs drop column account; pragma user_version = 3"
+    )
+    db.close()
+
+
+@run_async
+async def test_accounts_of_an_old_file_are_read_before_it_is_migrated_and_after(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+    store, world = SqliteStore(path), World()
+    await store.open()
+    root, children = world.family()
+    await store.commit(world.take())
+    accounts = {id: await store.account(id) for id in (root, *children)}
+    open_accounts = (await store.load()).accounts
+    assert None not in accounts.values() and len(open_accounts) == 1 + len(children)
+    await store.close()
+    as_schema_3(path)
+
+    reader = SqliteReader(str(path))
+    reader.open()
+    listing = RunListing(ProjectPaths(str(tmp_path), str(tmp_path), str(path), "", ""))
+    assert {id: reader.account(id) for id in accounts} == accounts
+    assert sorted(reader.load().accounts, key=str) == sorted(open_accounts, key=str)
+    lines = [line._replace(state="") for line in listing.roots() + listing.below(root)]
+    assert len(lines) == 1 + len(children)
+
+    again = SqliteStore(path)
+    await again.open()
+    assert {id: await again.account(id) for id in accounts} == accounts
+    assert sorted((await again.load()).accounts, key=str) == sorted(open_accounts, key=str)
+    assert await again.verify() == []
+    assert (tmp_path / "log.db.before-0004").exists()
+    # Whoever had it open while it was migrated goes on reading.
+    assert {id: reader.account(id) for id in accounts} == accounts
+    assert lines == [line._replace(state="") for line in listing.roots() + listing.below(root)]
+    reader.close()
+    await again.close()

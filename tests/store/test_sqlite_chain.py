@@ -142,7 +142,7 @@ async def test_a_forgotten_tree_leaves_one_row(tmp_path: Path) -> None:
         "select last, chain, cut, cut_chain, forgotten_at from trees where root = ?", (root,)
     ).fetchone()
     assert row == (n, chain, n, chain, world.at)
-    for table in ("bodies", "messages", "runs", "specs", "mail", "outbox", "accounts"):
+    for table in ("bodies", "messages", "runs", "specs", "mail", "outbox"):
         assert db.execute(f"select count(*) from {table} where instr(body, 'tomb')").get == 0
     db.execute("delete from events")
     db.execute("delete from bodies")
@@ -179,10 +179,10 @@ async def test_the_heads_that_are_kept_in_memory_are_few(
     store, world = await opened(tmp_path), World()
     roots = [world.start() for _ in range(20)]
     await store.commit(world.take())
-    assert len(store._writer._heads) == 5
+    assert len(store._writer._rows.heads) == 5
     for root in roots:
         world.say(root)
         await store.commit(world.take())
-    assert not any(root in store._writer._heads._known for root in roots)
+    assert not any(root in store._writer._rows.heads._known for root in roots)
     assert await store.verify() == []
     await store.close()

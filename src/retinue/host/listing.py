@@ -24,8 +24,11 @@ LATEST = ("latest", "last", "@")
 MOST = 8
 _HEX = re.compile(r"[0-9a-f-]+")
 _SELECT = """
-select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, a.body
-from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
+select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, r.account
+from runs r join specs s on s.run = r.n"""
+_NAMES = "select name from sqlite_schema where name in ('runs', 'accounts')"
+# A file that no writer of this version has opened yet.
+_OLD_SELECT = _SELECT.replace("r.account", "a.body") + " left join accounts a on a.id = r.id"
 
 
 class ListedRun(NamedTuple):
@@ -115,9 +118,11 @@ class RunListing:
         if self._db is None:
             return
         with reading(self.places.store):
-            if not self._db.execute("select 1 from sqlite_schema where name = 'runs'").get:
+            names = {name for (name,) in self._db.execute(_NAMES)}
+            if "runs" not in names:
                 return
-            rows: list[Any] = self._db.execute(f"{_SELECT} {tail}", tuple(args)).fetchall()
+            select = _OLD_SELECT if "accounts" in names else _SELECT
+            rows: list[Any] = self._db.execute(f"{select} {tail}", tuple(args)).fetchall()
             models: list[Any] = self._db.execute("select name, body from models").fetchall()
         id = ""
         try:

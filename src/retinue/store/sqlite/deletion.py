@@ -52,7 +52,7 @@ def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], li
     gone = [id for id, _, top in runs if id == top and not _stays(db, id, ids)]
     owned = f"select seq from events where owner in (select n from runs where id in {LISTED})"
     db.execute(f"delete from bodies where seq in ({owned})", (ids,))
-    for table, key in (("accounts", "id"), ("mail", "run"), ("outbox", "run")):
+    for table, key in (("mail", "run"), ("outbox", "run")):
         db.execute(f"delete from {table} where {key} in {LISTED}", (ids,))
     db.execute(f"delete from conversations where id in {LISTED}", (listed(tree),))
     return gone, _drop(db, gone, at)

@@ -63,8 +63,8 @@ _BACK = f"""
 ) order by n"""
 _ABOVE = f"{_UP} {_ROW} where open = 0 and id in (select id from up) order by n"
 _ACCOUNTS = (
-    f"{_UP} select body from accounts where id in (select id from runs where open = 1 "
-    "union select id from up)"
+    f"{_UP} select account from runs where id in (select id from runs where open = 1 "
+    "union select id from up) and account is not null"
 )
 _MAIL = (
     "select mail.run, mail.body from runs join mail on run = id where open = 1 order by run, seq"
@@ -113,7 +113,11 @@ _OLD = (
     "select seq, body, '' from events e where %s seq > :after and body is not null order by "
     "seq limit :limit"
 )
+_OLD_ACCOUNTS = f"""
+{_UP} select body from accounts
+where id in (select id from runs where open = 1 union select id from up)"""
 TREES_SCHEMA = 3
+ACCOUNTS_SCHEMA = 4
 
 END_OF_TIME = (1 << 63) - 1
 
@@ -140,7 +144,7 @@ class SqliteReader:
     def __init__(self, path: str) -> None:
         self.path = path
         self._db: apsw.Connection | None = None
-        self._is_old = True
+        self._schema = 0
 
     def open(self) -> None:
         self._db = connect(self.path, read_only=True)
@@ -155,16 +159,23 @@ class SqliteReader:
             raise StoreError(f"{self.path} is not open.")
         return self._db.execute(sql, args).fetchall()
 
+    def _is_before(self, schema: int) -> bool:
+        """Whether no writer of a version with this schema has opened the file yet."""
+        if self._schema < schema:
+            self._schema = self._all("pragma user_version")[0][0]
+        return self._schema < schema
+
     def _rows(self, sql: str, args: tuple[Any, ...] = ()) -> list[Row]:
         return [Row(read_spec(spec), read_run(body)) for spec, body in self._all(sql, args)]
 
     def load(self) -> Snapshot:
         with reading(self.path):
+            accounts = _OLD_ACCOUNTS if self._is_before(ACCOUNTS_SCHEMA) else _ACCOUNTS
             return Snapshot(
                 open=self._rows(_OPEN),
                 back=self._rows(_BACK),
                 above=self._rows(_ABOVE),
-                accounts=[read_account(body) for (body,) in self._all(_ACCOUNTS)],
+                accounts=[read_account(body) for (body,) in self._all(accounts)],
                 mail=[(run, read_mail(body)) for run, body in self._all(_MAIL)],
                 deliveries=[read_delivery(body) for (body,) in self._all(_DELIVERIES)],
                 definitions=[
@@ -181,8 +192,10 @@ class SqliteReader:
 
     def account(self, id: str) -> Account | None:
         with reading(self.path):
-            rows = self._all("select body from accounts where id = ?", (id,))
-            return read_account(rows[0][0]) if rows else None
+            is_old = self._is_before(ACCOUNTS_SCHEMA)
+            sql = "select body from accounts" if is_old else "select account from runs"
+            rows = self._all(f"{sql} where id = ?", (id,))
+            return read_account(rows[0][0]) if rows and rows[0][0] else None
 
     def children(self, parent: str) -> list[Row]:
         with reading(self.path):
@@ -211,9 +224,8 @@ class SqliteReader:
     ) -> list[tuple[int, LogEntry]]:
         args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
-            if self._is_old:
-                self._is_old = self._all("pragma user_version")[0][0] < TREES_SCHEMA
-            sql = _OLD if self._is_old else _BY_SEQ if tree is None else _BY_NUMBER
+            is_old = self._is_before(TREES_SCHEMA)
+            sql = _OLD if is_old else _BY_SEQ if tree is None else _BY_NUMBER
             return [
                 (n, _of_tree(read_entry(body), root))
                 for n, body, root in self._all(sql % (run and _OF_RUN), args)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import apsw
 import msgspec
@@ -57,10 +57,11 @@ STATES = {
     Stopping: "stopping",
 }
 
-Values = tuple[str | bytes | int | None, ...]
+Value = str | bytes | int | None
+Values = tuple[Value, ...]
 
-SIZES = (64, 48, 32, 24, 20, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
-"""Any number up to 10 is one statement, and any up to 64 at most two, but for a few."""
+SIZES = (128, 96, 64, 48, 40, 32, 28, 24, 20, *range(18, 0, -1))
+"""Any number up to 18 is one statement, and any up to 128 at most two, but for a few."""
 
 
 class Many:
@@ -79,8 +80,10 @@ class Many:
     def __call__(self, db: apsw.Connection, rows: Iterable[Values]) -> None:
         self.write(db, list(chain.from_iterable(rows)))
 
-    def write(self, db: apsw.Connection, flat: list[str | bytes | int | None]) -> None:
+    def write(self, db: apsw.Connection, flat: list[Value]) -> None:
         """The values of all rows, one after the other."""
+        if not flat:
+            return
         left, start, n_columns = len(flat) // self._n_columns, 0, self._n_columns
         for size, sql in self._sizes:
             while left >= size:
@@ -95,17 +98,18 @@ class Many:
 @dataclass(slots=True)
 class RowBatch:
     """The rows of one commit; of those with a key, the last one counts. An event's row (tree, run,
-    time, body, digest) lacks its numbers and chain. What may be an artifact's name is kept with the
-    tree, conversation or run it is in."""
+    time, body, digest) lacks its numbers and chain; runs and conversations are named by their ids,
+    which the writer turns into numbers. What may be an artifact's name is kept with the tree,
+    conversation or run it is in."""
 
     events: list[tuple[str, str, int, bytes, bytes]] = field(default_factory=list)
-    conversations: dict[str, Values] = field(default_factory=dict)
+    conversations: dict[str, tuple[str | None, Values]] = field(default_factory=dict)
     added: dict[str, Values] = field(default_factory=dict)
-    specs: dict[str, Values] = field(default_factory=dict)
-    messages: list[Values] = field(default_factory=list)
-    changed: dict[str, Values] = field(default_factory=dict)
-    ended: dict[str, Values] = field(default_factory=dict)
-    accounts: dict[str, Values] = field(default_factory=dict)
+    specs: dict[str, bytes] = field(default_factory=dict)
+    messages: list[tuple[str, int, bytes]] = field(default_factory=list)
+    changed: dict[str, tuple[int, str, bytes]] = field(default_factory=dict)
+    ended: dict[str, tuple[int, str, bytes, int]] = field(default_factory=dict)
+    accounts: dict[str, bytes] = field(default_factory=dict)
     posted: dict[tuple[str, int], Values] = field(default_factory=dict)
     taken: list[Values] = field(default_factory=list)
     deliveries: dict[str, Values] = field(default_factory=dict)
@@ -128,6 +132,37 @@ MOVE_HEADS = Many(
     4,
     " on conflict (n) do update set last = excluded.last, chain = excluded.chain",
 )
+# A parent in the same batch has no row yet. Its conversation then has its id, or was put here by
+# the writer.
+INSERT_CONVERSATIONS = Many(
+    "insert into conversations (n, id, parent_id, user_initiated, base_id, base_length, "
+    "base_start, created_at, title)"
+    " select column1, column2, coalesce((select conversation from runs where id = column3),"
+    " column3), column4, column5, column6, column7, column8, column9 from (values ",
+    9,
+    ")",
+)
+INSERT_RUNS = Many(
+    "insert into runs (n, id, conversation, root, parent, slot_turn, slot_index, open, turn, "
+    "state, created_at, ended_at, body, account) values ",
+    14,
+)
+INSERT_SPECS = Many("insert into specs (run, body) values ", 2)
+INSERT_MESSAGES = Many("insert into messages (conversation, n, body) values ", 3)
+# No index changes with a run that stays open.
+CHANGE_RUNS = Many(
+    "update runs set turn = column2, state = column3, body = column4,"
+    " account = coalesce(column5, account) from (values ",
+    5,
+    ") where n = column1",
+)
+END_RUNS = Many(
+    "update runs set open = 0, turn = column2, state = column3, body = column4,"
+    " account = coalesce(column5, account), ended_at = column6 from (values ",
+    6,
+    ") where n = column1",
+)
+CHANGE_ACCOUNTS = Many("update runs set account = column2 from (values ", 2, ") where n = column1")
 REFER = {
     "named_in_trees": "select n from trees where root = column2",
     "named_in_conversations": "select n from trees where root = (select root from runs where "
@@ -140,51 +175,6 @@ REFER = {
 _BY_NAME = " on conflict (name) do update set body = excluded.body"
 
 TABLES: dict[str, Many] = {
-    # A parent in the same batch has no row yet. Its conversation then has its id, or was put here
-    # by the writer.
-    "conversations": Many(
-        "insert into conversations (id, parent_id, user_initiated, base_id, base_length, "
-        "base_start, created_at, title)"
-        " select column1, coalesce((select conversation from runs where id = column2), column2),"
-        " column3, column4, column5, column6, column7, column8 from (values ",
-        8,
-        ") where true on conflict (id) do nothing",
-    ),
-    "added": Many(
-        "insert into runs (id, conversation, root, parent, slot_turn, slot_index, open, turn, "
-        "state, created_at,"
-        " ended_at, body) values ",
-        12,
-    ),
-    "specs": Many(
-        "insert into specs (run, body) select n, column2 from (values ",
-        2,
-        ") cross join runs on id = column1",
-    ),
-    # No index changes with a run that stays open.
-    "changed": Many(
-        "update runs set turn = v.column2, state = v.column3, body = v.column4 from (values ",
-        4,
-        ") v where runs.id = v.column1",
-    ),
-    "ended": Many(
-        "update runs set open = 0, turn = v.column2, state = v.column3, body = v.column4, "
-        "ended_at = v.column5"
-        " from (values ",
-        5,
-        ") v where runs.id = v.column1",
-    ),
-    "messages": Many(
-        "insert into messages (conversation, n, body)"
-        " select (select n from conversations where id = column1), column2, column3 from (values ",
-        3,
-        ")",
-    ),
-    "accounts": Many(
-        "insert into accounts (id, body) values ",
-        2,
-        " on conflict (id) do update set body = excluded.body",
-    ),
     "posted": Many("insert into mail (run, seq, body) values ", 3),
     "taken": Many("delete from mail where (run, seq) in (values ", 2, ")"),
     "deliveries": Many(
@@ -233,11 +223,11 @@ def _find_names(batch: RowBatch) -> None:
     for tree, _, _, body, _ in batch.events:
         if names := names_in(body):
             batch.named_in_trees += [(name, tree) for name in names]
-    for conversation, _, said in batch.messages:
-        if names := names_in(cast(bytes, said)):
-            batch.named_in_conversations += [(name, cast(str, conversation)) for name in names]
-    for id, row in batch.ended.items():
-        if names := names_in(cast(bytes, row[3])):
+    for conversation, _, body in batch.messages:
+        if names := names_in(body):
+            batch.named_in_conversations += [(name, conversation) for name in names]
+    for id, (_, _, body, _) in batch.ended.items():
+        if names := names_in(body):
             batch.named_in_runs += [(name, id) for name in names]
 
 
@@ -257,18 +247,18 @@ def _unwritable(error: Exception) -> StoreError:
 
 def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:
     batch = RowBatch(forgotten=changes.forgotten[:], taken=[*changes.taken])
-    batch.accounts = {id: (id, dump(account)) for id, account in changes.accounts.items()}
+    accounts = batch.accounts = {id: dump(account) for id, account in changes.accounts.items()}
     runs = changes.runs
     for spec in changes.specs:
-        _add(batch, spec, runs[spec.id], dump)
+        _add(batch, spec, runs[spec.id], accounts.pop(spec.id, None), dump)
     for id, run in runs.items():
         if id in batch.added:
             continue
         state = run.state
         if type(state) is Ended:
-            batch.ended[id] = (id, run.turn, state.ending.state, dump(run), state.ending.at)
+            batch.ended[id] = (run.turn, state.ending.state, dump(run), state.ending.at)
         else:
-            batch.changed[id] = (id, run.turn, STATES[type(state)], dump(run))
+            batch.changed[id] = (run.turn, STATES[type(state)], dump(run))
     for entry in changes.entries:
         event = entry.event
         body = dump(entry)
@@ -295,7 +285,9 @@ def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:
     return batch
 
 
-def _add(batch: RowBatch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) -> None:
+def _add(
+    batch: RowBatch, spec: Spec, run: Run, account: bytes | None, dump: Callable[[Any], bytes]
+) -> None:
     """The row of a new run, and of its conversation, which may exist already."""
     conversation, slot, state = spec.conversation, spec.slot, run.state
     if conversation != spec.id:
@@ -308,7 +300,7 @@ def _add(batch: RowBatch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) ->
     title = _mended(spec.order.label or spec.order.agent)
     parent = spec.parent or None
     batch.conversations.setdefault(
-        conversation, (conversation, parent, parent is None, *source, spec.created_at, title)
+        conversation, (parent, (parent is None, *source, spec.created_at, title))
     )
     at = state.ending.at if type(state) is Ended else None
     batch.added[spec.id] = (
@@ -324,8 +316,9 @@ def _add(batch: RowBatch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) ->
         spec.created_at,
         at,
         dump(run),
+        account,
     )
-    batch.specs[spec.id] = (spec.id, dump(spec))
+    batch.specs[spec.id] = dump(spec)
 
 
 def merge(batches: list[RowBatch]) -> RowBatch:

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 MOST_HEADS = 4_096
-MOST_OWNERS = 20_000
+MOST_NUMBERS = 20_000
 LISTED = "(select value from json_each(?))"
 
 _numbers = Struct(">qq").pack
@@ -90,22 +90,35 @@ class LogHeads:
             known.popitem(last=False)
 
 
-class Owners:
-    """The numbers of runs, by which their events are found. Those that are not on record have none.
-    Cleared whenever rows of runs go, by being forgotten or by a commit that fails."""
+class Numbers:
+    """The numbers of runs, or of conversations, by their ids: what is needed often is not looked
+    up, and new ones get the next. Cleared whenever rows go, by being forgotten or by a commit that
+    fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: str) -> None:
+        self._table = table
         self._known: dict[str, int] = {}
+        self._last: int | None = None
 
-    def of(self, db: apsw.Connection, runs: set[str]) -> dict[str, int]:
-        missing = runs - self._known.keys()
+    def of(self, db: apsw.Connection, ids: Iterable[str]) -> dict[str, int]:
+        """At least these; those that are not on record have none."""
+        known = self._known
+        missing = [id for id in ids if id not in known]
         if missing:
-            if len(self._known) > MOST_OWNERS:
-                self._known.clear()
-                missing = runs
-            rows = db.execute(f"select id, n from runs where id in {LISTED}", (listed(missing),))
-            self._known.update(rows)
-        return self._known
+            if len(known) > MOST_NUMBERS:
+                known.clear()
+                missing = list(ids)
+            sql = f"select id, n from {self._table} where id in {LISTED}"
+            known.update(db.execute(sql, (listed(missing),)))
+        return known
+
+    def give(self, db: apsw.Connection, id: str) -> int:
+        """The number of a new row."""
+        if self._last is None:
+            self._last = int(db.execute(f"select coalesce(max(n), 0) from {self._table}").get)
+        self._last = self._known[id] = self._last + 1
+        return self._last
 
     def clear(self) -> None:
         self._known.clear()
+        self._last = None

@@ -19,17 +19,10 @@ from retinue.store.artifact_files import Artifacts
 from retinue.store.sqlite.database_file import BUSY_MS, Lock, connect, prepare, take_over
 from retinue.store.sqlite.deletion import forget, thin
 from retinue.store.sqlite.reader import LAST_SEQ
+from retinue.store.sqlite.row_writer import RowWriter
 from retinue.store.sqlite.sqlite_errors import commit_error, cut_off, moved
-from retinue.store.sqlite.tables import (
-    INSERT_BODIES,
-    INSERT_EVENTS,
-    MOVE_HEADS,
-    REFER,
-    TABLES,
-    RowBatch,
-    merge,
-)
-from retinue.store.sqlite.tree_logs import LogHead, LogHeads, Owners, link
+from retinue.store.sqlite.tables import RowBatch, merge
+from retinue.store.sqlite.tree_logs import LogHead
 
 CHECKPOINT_PAGES = 4_000
 RESTART_PAGES = 16_000
@@ -51,8 +44,7 @@ class SqliteWriter:
         self._artifacts = artifacts
         self._lock = Lock(path)
         self._db: apsw.Connection | None = None
-        self._heads: LogHeads
-        self._owners = Owners()
+        self._rows: RowWriter
         self._files: tuple[int, ...] = ()
         self._size = self._wal_size = 0
         self._page = 4_096
@@ -76,7 +68,7 @@ class SqliteWriter:
         self._page = db.pragma("page_size")
         self._wal_size = 0
         self.seq = db.execute(LAST_SEQ).get
-        self._heads, self._owners = LogHeads(db), Owners()
+        self._rows = RowWriter(db, self._artifacts)
         self._db = db
 
     def _note_pages(self, _db: apsw.Connection, _name: str, n_pages: int) -> int:
@@ -93,16 +85,16 @@ class SqliteWriter:
         seq = self.seq
         with self._transaction() as db:
             for batch in _in_turn(batches):
-                seq = self._write(db, batch, seq, heads, named)
+                seq = self._rows.write(db, batch, seq, heads, named)
                 if batch.forgotten:
-                    self._owners.clear()
+                    self._rows.clear()
                     trees, names = forget(
                         db, batch.forgotten, batch.events[-1][2] if batch.events else _now()
                     )
                     gone += trees
                     unnamed += names
         done = [id for batch in batches for id in batch.ended if id in heads]
-        self._heads.keep(heads, (*gone, *done))
+        self._rows.heads.keep(heads, (*gone, *done))
         if named or unnamed:
             self._artifacts.named(named)
             self._artifacts.collect(unnamed)
@@ -134,71 +126,6 @@ class SqliteWriter:
         except Exception as error:
             self._undo(error)
             raise commit_error(error, self.path) from error
-
-    def _write(
-        self,
-        db: apsw.Connection,
-        batch: RowBatch,
-        seq: int,
-        heads: dict[str, LogHead],
-        named: set[str],
-    ) -> int:
-        if batch.resumed:
-            known = batch.resumed
-            for id, row in batch.conversations.items():
-                parent = row[1]
-                if isinstance(parent, str) and parent in known:
-                    batch.conversations[id] = (row[0], known[parent], *row[2:])
-        for name, write_rows in TABLES.items():
-            rows = getattr(batch, name)
-            if rows:
-                write_rows(db, rows.values() if type(rows) is dict else rows)
-        if batch.events:
-            seq = self._append(db, batch, seq, heads)
-        for name, tree in REFER.items():
-            if found := getattr(batch, name):
-                named |= self._refer(db, found, tree)
-        return seq
-
-    def _append(
-        self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead]
-    ) -> int:
-        """The events, each behind the last of its tree."""
-        wanted = dict.fromkeys(event[0] for event in batch.events)
-        new = [root for root in wanted if root not in heads]
-        if new:
-            heads.update(self._heads.of(db, new))
-        owners = self._owners.of(db, {event[1] for event in batch.events})
-        events: list[str | bytes | int | None] = []
-        bodies: list[str | bytes | int | None] = []
-        for tree, run, at, body, digest in batch.events:
-            seq += 1
-            head = heads[tree]
-            head.last = number = head.last + 1
-            head.chain = chain = link(head.chain, number, run, at, digest)
-            events += (seq, head.n, number, run, owners.get(run), at, digest, chain)
-            bodies += (seq, body)
-        INSERT_EVENTS.write(db, events)
-        INSERT_BODIES.write(db, bodies)
-        MOVE_HEADS(
-            db, [(head.n, root, head.last, head.chain) for root in wanted if (head := heads[root])]
-        )
-        return seq
-
-    def _refer(self, db: apsw.Connection, found: list[tuple[str, str]], tree: str) -> set[str]:
-        """Remember which trees name an artifact. Most that looks like a name is the hash of
-        something else."""
-        there = self._artifacts.present({name for name, _ in found})
-        for name, where in dict.fromkeys(found):
-            if name in there:
-                sql = f"select column1, ({tree}) as tree from (values (unhex(?), ?))"
-                db.execute(
-                    f"insert into artifact_refs (sha256, tree) select * from ({sql}) where tree "
-                    "is not null"
-                    " on conflict do nothing",
-                    (name, where),
-                )
-        return there
 
     def _ready(self) -> apsw.Connection:
         """The connection, if the files are still the ones that were opened. After an error of the
@@ -276,7 +203,7 @@ class SqliteWriter:
         self._wal_size = 0
 
     def _undo(self, error: Exception) -> None:
-        self._owners.clear()
+        self._rows.clear()
         db = self._db
         if db is None:
             return
@@ -329,7 +256,7 @@ class SqliteWriter:
         """One piece of a tree that is about to be forgotten; whether there is more to do before
         that."""
         with self._transaction() as db:
-            self._owners.clear()
+            self._rows.clear()
             is_more, unnamed = thin(db, root, _now())
         self._artifacts.collect(unnamed)
         self.tidy()
