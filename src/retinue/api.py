@@ -344,7 +344,9 @@ class Retinue(Steps):
         for run in runs:
             if not await self._has_ended(run):
                 futures[run] = self._engine.ended(run)
-        if futures and (not first or len(futures) == len(runs)):
+        if len(futures) == len(runs) == 1 and timeout_seconds is None:
+            await futures[runs[0]]
+        elif futures and (not first or len(futures) == len(runs)):
             mode: Literal["FIRST_COMPLETED", "ALL_COMPLETED"] = (
                 "FIRST_COMPLETED" if first else "ALL_COMPLETED"
             )

@@ -27,7 +27,7 @@ from retinue.tools.toolbox import Toolbox
 
 class Registry:
     """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is
-    known there. `home` is where runs work that are not told otherwise."""
+    known there. `home` is where runs work that are not told otherwise, without links."""
 
     def __init__(
         self,
@@ -109,7 +109,8 @@ class Registry:
         self.learn_keys()
         options = agent.order_options(options)
         self.know_model(options.get("model", ""))
-        options["cwd"] = os.path.realpath(os.path.join(self._home, options.get("cwd", "")))
+        cwd = options.get("cwd")
+        options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:

@@ -81,26 +81,27 @@ class Encoded:
 
     def _take(self, stop: int, encode: Encode) -> int | None:
         """Write what is new and can be kept. Returns where a unit begins that is still open."""
-        own, base = self.conversation.own, self.conversation.base_length
+        conversation = self.conversation
+        own, base = conversation.own, conversation.base_length
         at, last, length = self.n - base, stop - base, len(own)
         while at < last:
             head, end = own[at], at + 1
-            if isinstance(head, Result):
+            while end < length and type(own[end]) is Result:
+                end += 1
+            unit: Sequence[Message] = (head,)
+            if type(head) is Result:
                 self.n = base + end
                 at = end
                 continue
-            while end < length and isinstance(own[end], Result):
-                end += 1
-            unit: Sequence[Message] = (head,)
-            if end > at + 1 or (isinstance(head, Assistant) and head.calls):
+            if type(head) is Assistant and head.calls:
                 unit = own[at:end]
-                if end == length and isinstance(head, Assistant) and not _is_paid(head, unit):
-                    return self.n
-                unit = self.conversation.settled(base + at, unit)
-            if self._loose_size >= CHUNK:
-                self._join()
+                if end == length and not _is_paid(head, unit):
+                    return base + at
+                unit = conversation.settled(base + at, unit)
             written = encode(unit)
             size = len(written)
+            if self._loose_size >= CHUNK:
+                self._join()
             self.starts.append(base + at)
             self.sizes.append(size)
             self.loose.append(written)

@@ -198,7 +198,9 @@ def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:
 
 def guess(usage: Usage, ctx: StepContext) -> Guess:
     """What of it is not known exactly."""
-    return (usage.estimated, usage.nanos_estimated, 0 if ctx.model.priced else usage.tokens)
+    model = ctx.model
+    is_priced = model.price_in is not None and model.price_out is not None
+    return (usage.estimated, usage.nanos_estimated, 0 if is_priced else usage.tokens)
 
 
 def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:

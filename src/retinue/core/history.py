@@ -110,17 +110,21 @@ class Conversation:
         own, base = self.own, self.base_length
         for n in range(self._n_named, at + 1):
             message = own[n - base]
-            if isinstance(message, Assistant) and message.calls:
-                ids = [call.id for call in message.calls]
-                for i, given in enumerate(ids):
-                    if not ID.fullmatch(given) or self._is_taken(given):
-                        ids[i] = self._name(n, i, given)
-                        self._renamed[n] = ()
-                    self._names[ids[i]] = n
-                if n in self._renamed:
-                    self._renamed[n] = tuple(ids)
-            self._n_named = n + 1
+            if type(message) is Assistant and message.calls:
+                self._name_calls(n, message.calls)
+        self._n_named = max(self._n_named, at + 1)
         return self._renamed.get(at)
+
+    def _name_calls(self, n: int, calls: Sequence[Call]) -> None:
+        """Note the ids of the calls in message `n`. One that is none, or another's, is replaced."""
+        names, ids = self._names, [call.id for call in calls]
+        for i, id in enumerate(ids):
+            if not ID.fullmatch(id) or self._is_taken(id):
+                ids[i] = id = self._name(n, i, id)
+                self._renamed[n] = ()
+            names[id] = n
+        if n in self._renamed:
+            self._renamed[n] = tuple(ids)
 
     def _name(self, n: int, i: int, given: str) -> str:
         """An id for a call whose own is none, or another's."""

@@ -58,7 +58,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
         run,
         state=idle(run, ctx.now),
         length=run.length + 1,
-        context=used.tokens,
+        context=used.input + used.output + used.estimated,
         fresh=0,
         turn=run.turn + 1,
         usage=run.usage.plus(used),

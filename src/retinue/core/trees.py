@@ -65,7 +65,8 @@ class Trees:
         self._writing: dict[str, dict[str, None]] = {}
         self._touched: dict[str, Tree] = {}
         self._letters: dict[str, set[str]] = {}
-        self._unsettled: list[Tree] = []
+        self.unsettled: list[Tree] = []
+        """Trees with news that belongs to the transaction of what was taken before."""
         self._at = 0
         self._own = Changes()
 
@@ -148,7 +149,7 @@ class Trees:
     def apply(self, run: str, at: int, event: AnyEvent) -> str:
         """One event and what follows from it now; returns why it was refused, or ""."""
         stale = self.begin(run, at, event)
-        while self._unsettled:
+        while self.unsettled:
             self.go_on(MANY)
         return stale
 
@@ -182,7 +183,7 @@ class Trees:
         if isinstance(event, Requested) and not stale:
             self.open(tree.root, event.conversation or event.id)
         if tree.has_news:
-            self._unsettled.append(tree)
+            self.unsettled.append(tree)
         elif tree.root not in tree.runs:
             self._after(tree)
         return stale
@@ -198,15 +199,15 @@ class Trees:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is no news that belongs to the transaction of what was taken before."""
-        return not self._unsettled
+        """Whether a transaction would be whole now."""
+        return not self.unsettled
 
     def go_on(self, most: int) -> int:
         """Take the news that the last event has caused, letters to other trees too, in at most so
         many steps. Returns how many there were."""
         n = 0
-        while self._unsettled and n < most:
-            tree = self._unsettled[-1]
+        while self.unsettled and n < most:
+            tree = self.unsettled[-1]
             try:
                 n += machine.settle(tree, self._at, most - n)
             except Exception as error:
@@ -218,13 +219,13 @@ class Trees:
                 n += 1
                 self._carry(tree, *tree.letters.pop(0))
                 continue
-            self._unsettled.pop()
+            self.unsettled.pop()
             self._after(tree)
         return n
 
     def _step(self, tree: Tree, run: str, event: TreeEvent | RunEvent) -> str:
         self._touched[tree.root] = tree
-        self._unsettled.append(tree)
+        self.unsettled.append(tree)
         try:
             return machine.take(tree, run, self._at, event)
         except Exception as error:
@@ -234,7 +235,7 @@ class Trees:
         """A defect in one tree is no reason for another to stop."""
         tree.letters.clear()
         for root in self._entangled(tree.root):
-            self._unsettled = [other for other in self._unsettled if other.root != root]
+            self.unsettled = [other for other in self.unsettled if other.root != root]
             self.failed.append((root, error))
         return f"a defect of retinue: {type(error).__name__}: {error}"
 
@@ -416,7 +417,7 @@ class Trees:
     def take_changes(self) -> Changes:
         """Everything since the last call, of all trees; the caller now owns it, and nothing of it
         changes any more."""
-        assert not self._unsettled, "half a transaction is not written"
+        assert not self.unsettled, "half a transaction is not written"
         own, touched = self._own, self._touched
         self._touched, self._letters = {}, {}
         is_empty = not (own.entries or own.definitions or own.models or own.forgotten or own.runs)
@@ -433,7 +434,7 @@ class Trees:
         and so does what is being written. Its root's row (`row`, as that leaves it) says why.
         Returns the runs that were live in it."""
         tree, touched = self.by_root.get(root), self._touched.pop(root, None)
-        self._unsettled = [other for other in self._unsettled if other.root != root]
+        self.unsettled = [other for other in self.unsettled if other.root != root]
         if touched is not None:
             # Whoever was to free its slot has done with it, whatever became of its step.
             self._own.effects += [e for e in touched.changes.effects if isinstance(e, FreeSlot)]

@@ -120,6 +120,9 @@ class Budget(Value):
     on_limit: OnLimit = "land"
 
     def __post_init__(self) -> None:
+        limits = (self.tokens, self.usd, self.turns, self.calls, self.seconds)
+        if limits == (None, None, None, None, None):
+            return
         for name in ("tokens", "usd", "turns", "calls", "seconds"):
             amount = getattr(self, name)
             if amount is not None and not 0 <= amount < math.inf:

@@ -21,7 +21,7 @@ from retinue.core.secret_values import secrets_of_address
 from retinue.core.values import ModelInfo, ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.attempt import Attempt, short
-from retinue.models.base import Request
+from retinue.models.base import NOTHING, Request
 from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import ConnectionPool, Times, checked_url
 from retinue.models.exchange import RequestSender
@@ -170,8 +170,8 @@ class HttpModel:
         before = progress.before
         progress.settle(reply.usage)
         model = reply.model
-        if before.tokens or not 0 < len(model) <= MAX_NAME:
-            spent = reply.usage.plus(before) if before.tokens else reply.usage
+        if before is not NOTHING or not 0 < len(model) <= MAX_NAME:
+            spent = reply.usage if before is NOTHING else reply.usage.plus(before)
             reply = replace(reply, usage=spent, model=(model or self.model)[:MAX_NAME])
         return reply
 

@@ -69,8 +69,8 @@ class Descriptors:
 
     @property
     def is_full(self) -> bool:
-        """The limit is looked up for the first call, and again when there seems to be no room."""
-        if not self.calls or self.calls >= self._room:
+        """The limit is looked up once, and again whenever there seems to be no room."""
+        if self.calls >= self._room:
             self._room = self.room
         return self.calls >= self._room
 

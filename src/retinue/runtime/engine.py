@@ -284,7 +284,7 @@ class Engine:
 
     def _can_step(self) -> bool:
         """Whether something has come that may be stepped, or news is left of what was."""
-        if not self.trees.is_settled:
+        if self.trees.unsettled:
             return True
         return bool(self._queue) and self._n_unwritten < MAX_UNWRITTEN
 
@@ -298,7 +298,7 @@ class Engine:
         however long."""
         queue, trees, now, n = self._queue, self.trees, self.clock.now(), 0
         while n < MAX_STEPS:
-            if not trees.is_settled:
+            if trees.unsettled:
                 n += trees.go_on(MAX_STEPS - n)
             elif queue:
                 n += 1

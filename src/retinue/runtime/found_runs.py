@@ -54,7 +54,7 @@ class FoundRuns:
         known = [
             (s, r)
             for s, r in self._dormant.values()
-            if s.model in engine.models and s.order.agent in tools
+            if s.model in engine.models and s.order.agent in tools.agents
         ]
         done: asyncio.Future[str] | None = None
         for spec, run in [(s, r) for s, r in known if not trial.holds(s.id)]:

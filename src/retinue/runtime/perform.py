@@ -73,6 +73,7 @@ class Performer:
         home: str = "",
     ) -> None:
         self._engine, self._tools, self._models, self._home = engine, tools, models, home
+        self._agents = tools.agents
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self.conversations, self._texts = Conversations(engine.store), Texts(engine)
@@ -107,7 +108,7 @@ class Performer:
                 spec, run = engine.trees.spec(effect.run), engine.on_record.get(effect.run)
                 if spec is None or run is None:
                     return
-                if spec.model not in self._models or spec.order.agent not in self._tools:
+                if spec.model not in self._models or spec.order.agent not in self._agents:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
@@ -120,7 +121,7 @@ class Performer:
                     self._start(effect.run, effect.index, work, name=effect.call.name)
             case Compose():
                 spec = engine.trees.spec(effect.run)
-                if spec is not None and spec.order.agent not in self._tools:
+                if spec is not None and spec.order.agent not in self._agents:
                     self._parked.append(effect)
                 elif spec is not None:
                     self.later(self._compose(effect, spec))

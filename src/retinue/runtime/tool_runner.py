@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from retinue.core.answer_layout import Laid
@@ -15,7 +15,8 @@ from retinue.tools.base import Caller, Returned, Tool
 
 
 class ToolRunner(Protocol):
-    def __contains__(self, agent: object) -> bool: ...
+    @property
+    def agents(self) -> Collection[str]: ...
 
     def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -53,8 +53,10 @@ class Toolbox:
         self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
 
-    def __contains__(self, agent: object) -> bool:
-        return agent in self._tools
+    @property
+    def agents(self) -> Collection[str]:
+        """Those whose tools are known."""
+        return self._tools.keys()
 
     def add(
         self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None
