@@ -11,12 +11,12 @@ from docs.makers import (
     events,
     examples,
     families,
+    family_settings,
     modules,
     names,
     states,
 )
 from retinue.host import openapi
-from retinue.tools.families import setting_meanings
 from retinue.tools.families.profiles import FAMILIES
 
 DOCS = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ def pages() -> dict[Path, str]:
         reference / "commands.md": commands.page(),
         reference / "configuration.md": configuration.page(),
         reference / "events.md": events.page(),
-        reference / "family_settings.md": setting_meanings.page(),
+        reference / "family_settings.md": family_settings.page(),
         reference / "modules.md": modules.page(),
         reference / "openapi.json": openapi.document(),
         reference / "states.md": states.page(),

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
+from docs.makers.family_settings import ALL, MEANINGS, fields_of
 from retinue import Agent, ConfigError, Retinue, family, run_sync
 from retinue.config import read_config
 from retinue.testing import Scripted, VirtualClock
 from retinue.tools.families.base import FamilySettings
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
-from retinue.tools.families.setting_meanings import ALL, MEANINGS, fields_of, page
 from tests.api.house import on_virtual_time
-
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "family_settings.md"
 
 
 def wrong(name: str, **settings: Any) -> str:
@@ -185,11 +183,6 @@ def test_a_run_can_be_told_in_words_that_work() -> None:
 
 
 # the page
-
-
-def test_the_page_of_settings_is_up_to_date() -> None:
-    command = "python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md"
-    assert PAGE.read_text() == page(), f"write it anew: {command}"
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

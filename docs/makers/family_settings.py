@@ -1,12 +1,9 @@
-"""What each setting of each family means, and the page that is made of it. It is written anew by
-`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`."""
+"""What each setting of each family means, and the page that is made of it."""
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,10 +13,10 @@ from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
 from retinue.tools.families.setting_spelling import camel
 
 ALL = {
-    "enabled": "whether a run has the family that says nothing about it",
+    "enabled": "whether the family is on for runs that do not switch it",
     "guide": "whether the system prompt says when to delegate and when not to",
-    "lend_ask": "whether children may ask questions, with `ask` and other tools; permissions are "
-    "always asked for",
+    "lend_ask": "whether children may ask questions, with `ask` and other tools; permission "
+    "requests are always possible",
 }
 MEANINGS: dict[str, dict[str, str]] = {
     "agent": {
@@ -28,97 +25,96 @@ MEANINGS: dict[str, dict[str, str]] = {
         "the first of the list",
         "concurrency_limits": "a table: see below",
         "concurrency_limits.max_depth": "how many levels of children there may be below the lead",
-        "concurrency_limits.max_concurrent_ops": "operations of one tree at a time; beyond it a "
+        "concurrency_limits.max_concurrent_ops": "operations in progress in one tree; beyond it a "
         "spawn is refused",
-        "concurrency_limits.max_concurrent_agents": "children of one tree at a time; beyond it a "
+        "concurrency_limits.max_concurrent_agents": "running children of one tree; beyond it a "
         "spawn is refused",
-        "concurrency_limits.max_children_per_agent": "live children of one agent; beyond it a "
+        "concurrency_limits.max_children_per_agent": "open children of one agent; beyond it a "
         "spawn is refused",
-        "allow_nested_spawn": "whether children may spawn, where they have the tools for it",
+        "allow_nested_spawn": "whether children may spawn if they have the tools for it",
         "grant_spawn_tools": "whether children get the tools of the family",
-        "max_budget_per_agent": "the most tokens that a child may ask for; null is no limit",
-        "default_budget": "the tokens of a child that asks for none; null is no limit",
-        "inherit_system_prompt": "whether children have their parent's instructions",
-        "enable_comms": "whether children can write to their parent, and live on for messages",
-        "allowed_models": "the models that may be asked for, by provider; null: any that is known",
+        "max_budget_per_agent": "the most tokens a child may request; null is no limit",
+        "default_budget": "the tokens of a child that requests none; null is no limit",
+        "inherit_system_prompt": "whether children get their parent's instructions",
+        "enable_comms": "whether children can write to their parent, and stay open for messages",
+        "allowed_models": "the models that may be requested, by provider; null: any known model",
         "finished_kept": "how many ended children status and list show",
-        "more_tools": "whether there are `agent_send`, `agent_wait` and `agent_resume` beside the "
-        "five",
+        "more_tools": "whether `agent_send`, `agent_wait` and `agent_resume` are offered in "
+        "addition to the five",
         "more_keys": "whether a status also has `note` (which budget ended it) and "
         "`tokens_estimated`",
     },
     "delegate": {
         "max_concurrent_subtasks": "tasks of one call at a time; the others wait",
         "max_subtasks_per_request": "tasks of one call at most",
-        "parallel_timeout_secs": "seconds that a task may take in mode parallel",
-        "background_timeout_secs": "seconds that a task may take in mode background",
+        "parallel_timeout_secs": "timeout of a task in mode parallel, in seconds",
+        "background_timeout_secs": "timeout of a task in mode background, in seconds",
         "max_background_groups": "groups of one agent at a time; beyond it a call is refused",
         "hourly_token_budget": "tokens that all sub-agents of the runtime may use in an hour; "
         "null is no limit",
         "allow_nesting": "whether a task may be given `delegate_tasks`",
         "max_depth": "how many levels of sub-agents there may then be",
-        "more_tools": "whether there are `cancel_tasks` and `list_tasks` beside `delegate_tasks`",
-        "task_fields": "fields of a task beyond `task_id`, `prompt`, `context_summary` and `tools`",
+        "more_tools": "whether `cancel_tasks` and `list_tasks` are offered too",
+        "task_fields": "fields of a task besides `task_id`, `prompt`, `context_summary`, `tools`",
     },
     "fanout": {
         "max_tasks": "tasks of one call at most",
-        "timeout_seconds": "seconds that a child may take, from when it is created",
-        "explore_turns": "turns of a child that only looks",
+        "timeout_seconds": "timeout of a child in seconds, from its creation",
+        "explore_turns": "turns of a child that only reads",
         "work_turns": "turns of a child that may write",
-        "grace_turns": "turns after the last, to hand in what there is",
+        "grace_turns": "turns after the last, to submit what it has",
         "attempts": "how often a model call is tried",
         "explore_tools": "tools that explorers get whatever their declared risk",
         "explore_model": "the model of explorers; empty: the parent's",
-        "read_first_files": "files that one task may be handed",
-        "read_first_bytes": "the most that is shown of one of them",
-        "on_restart": "whether a child that a crash interrupted goes on or fails",
-        "task_fields": "fields of a task beside `task` and `cwd`; without `mode` children have "
+        "read_first_files": "files that one task may be given",
+        "read_first_bytes": "the most bytes shown of one of them",
+        "on_restart": "whether a child that a crash interrupted continues or fails",
+        "task_fields": "fields of a task besides `task` and `cwd`; without `mode` children have "
         "all plain tools",
         "aggregate": "whether each call answers with its own results, or the last of a turn with "
         "all of them",
         "while_waiting": "whether a user's message to a parent that waits is kept, or refused as "
         "busy",
-        "strict": "whether a result that is handed in beside other calls fails the child, or is "
-        "asked for again",
+        "strict": "whether a result submitted together with other calls fails the child, or is "
+        "requested again",
     },
     "sessions": {
         "max_concurrent": "sub-agents of all runs at a time; the others wait",
         "tools_allow": "the only tools that children get; null: all",
         "tools_deny": "tools that children do not get, whatever a call says",
-        "default_deny": "the same, beside what a file says in `tools.deny`",
+        "default_deny": "the same, in addition to `tools.deny` of a file",
         "timeout_means": "what `timeoutSeconds` limits: the spawner's wait, or the child's run",
-        "cleanup": "what becomes of a session after its announcement, if the call does not say",
-        "announce": "who is told of an end: the chat that asked, or the session that spawned",
+        "cleanup": "what happens to a session after its announcement, unless the call says so",
+        "announce": "who gets the result: the chat the work came from, or the spawning session",
         "keys": "how session keys look: `subagent:<uuid>`, or `agent:<agent>:subagent:<uuid>`",
         "max_spawn_depth": "how many levels of sessions there may be below the lead, 1 to 5",
-        "max_children_per_agent": "live children of one session, 1 to 20; null is no limit",
+        "max_children_per_agent": "open children of one session, 1 to 20; null is no limit",
         "allow_agents": "agents that `agentId` may name; `*` is any",
         "model": "the model of children; empty: the parent's",
-        "run_timeout_seconds": "seconds that a child may take; 0 is no limit",
-        "control": "whether there is the tool `subagents`: list, wait, steer, kill",
-        "archive_after_minutes": "when an ended session without a thread is put away; 0: never",
+        "run_timeout_seconds": "timeout of a child in seconds; 0 is no limit",
+        "control": "whether the tool `subagents` is offered: list, wait, steer, kill",
+        "archive_after_minutes": "when an ended session without a thread is archived; 0: never",
     },
     "subagent": {
-        "max_depth": "levels of agents, the lead counted, 1 to 10",
+        "max_depth": "levels of agents including the lead, 1 to 10",
         "default_max_turns": "turns of a child that names none, 1 to 100",
-        "output_max_size": "bytes of an output that are shown, at least 1024",
+        "output_max_size": "bytes of an output that are shown, at least 1,024",
         "max_executions": "children that one tree may start; null is no limit",
         "max_total_tokens": "tokens that all children of one tree may use; null is no limit",
         "max_total_time": "seconds from the first child's start; null is no limit",
-        "chat_enabled": "whether a chat has the tools at once, or when a message asks for them; "
-        "null: as `enabled`",
+        "chat_enabled": "whether a chat has the tools from the start, or when a message asks for "
+        "them; null: as `enabled`",
         "model": "the model of children; empty: the parent's",
     },
 }
 _HEAD = """\
-# family settings
+# Family settings
 
 Every setting of every family. In Python: `family("sessions", max_concurrent=4)`; in a file:
-`[families.sessions]`, or the section that the family's document names
-([families.md](../guides/families.md)). `sessions` takes the spelling of its document too:
-`maxConcurrent`, `tools.deny`. A profile is a family with other defaults. This page is written by
-`python -m retinue.tools.families.setting_meanings docs/reference/family_settings.md`; a test
-compares it.
+`[families.sessions]`, or the section that the [system behind the
+family](../guides/families.md#the-systems-behind-the-families) uses. `sessions` also takes that
+system's spelling: `maxConcurrent`, `tools.deny`. A profile is a family with other defaults. This
+page is generated by `make docs`.
 
 | setting of every family | type | default | meaning |
 |---|---|---|---|
@@ -183,8 +179,10 @@ def page() -> str:
                     )
                 )
         for profile, values in profiles.items():
-            told = "; ".join(f"`{key}` = {default_words(value)}" for key, value in values.items())
-            lines += ["", f"`{profile}`: {told or 'the same defaults'}."]
+            values_text = "; ".join(
+                f"`{key}` = {default_words(value)}" for key, value in values.items()
+            )
+            lines += ["", f"`{profile}`: {values_text or 'the same defaults'}."]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -192,7 +190,3 @@ def page() -> str:
 def _row(name: str, about: tuple[Any, Any], text: str, spelled: str = "") -> str:
     also = f" (`{spelled}`)" if spelled and spelled != name else ""
     return f"| `{name}`{also} | {type_words(about[0])} | {default_words(about[1])} | {text} |"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
