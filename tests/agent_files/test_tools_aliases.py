@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from retinue.agent_files.agent_spec import Dialect
-from retinue.agent_files.tool_aliases import ALIASES, CANONICAL, ToolList, resolve, split_names
+from retinue.agent_files.tool_alias_table import ALIASES, CANONICAL
+from retinue.agent_files.tool_aliases import ToolList, resolve, split_names
 from retinue.tools.builtin.builtin_tools import NAMES
 
 

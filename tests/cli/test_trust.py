@@ -272,7 +272,7 @@ def test_every_place_that_a_loader_reads_is_covered() -> None:
     from retinue.agent_files import agents_md as context
     from retinue.agent_files import discovery as find
     from retinue.agent_files import skills
-    from retinue.config import trust_record as trust
+    from retinue.config import trusted_files
 
     read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skills.FOLDERS]
     for path in (
@@ -282,10 +282,10 @@ def test_every_place_that_a_loader_reads_is_covered() -> None:
         ".gemini/settings.json",
         ".codex/config.toml",
     ):
-        assert path in trust.FILES or any(
-            (path + "/").startswith(folder + "/") for folder in trust.FOLDERS
+        assert path in trusted_files.FILES or any(
+            (path + "/").startswith(folder + "/") for folder in trusted_files.FOLDERS
         ), path
-        assert trust.home_of(f"a/b/{path}") == "a/b"
+        assert trusted_files.home_of(f"a/b/{path}") == "a/b"
 
 
 def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retinue.config.layers import read_layer
+from retinue.config.layer_reader import read_layer
 from retinue.config.toml_edit import changed, set_value
 from retinue.errors import ConfigError
 

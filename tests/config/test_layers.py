@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue.config import read_config
-from retinue.config.layers import EffectiveSettings, Kind, read_environment, read_flags, read_layer
+from retinue.config.layer_reader import read_environment, read_flags, read_layer
+from retinue.config.layers import EffectiveSettings, Kind
 from retinue.config.model_config import catalog_of, model_environment, resolved
 from retinue.config.problems import ConfigProblems
 from retinue.config.schema import ModelsSection

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from retinue.config import read_config
-from retinue.config.layers import EffectiveSettings, read_layer
+from retinue.config.layer_reader import read_layer
+from retinue.config.layers import EffectiveSettings
 from retinue.config.toml_edit import changed
 from retinue.errors import ConfigError
 

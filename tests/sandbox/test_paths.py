@@ -17,7 +17,8 @@ from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox import paths
 from retinue.sandbox.file_location import locate, spot
 from retinue.sandbox.open_beneath import kernel_open, open_beneath, walk_open
-from retinue.sandbox.paths import MAX_FILE, AllowedRoots, Root, checked_text
+from retinue.sandbox.path_checks import MAX_FILE, checked_text
+from retinue.sandbox.paths import AllowedRoots, Root
 
 Opener = Callable[[int, str, int], int]
 

@@ -24,13 +24,14 @@ from types import FrameType
 from typing import Any
 
 import retinue
-from retinue.agent_files.skills import FILE, Skill, SkillTool
+from retinue.agent_files.skill_tool import SkillTool
+from retinue.agent_files.skills import FILE, Skill
 from retinue.core.redaction import Redactor
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.errors import RetinueError
-from retinue.sandbox import worktree
+from retinue.sandbox import worktree, worktree_files
 from retinue.sandbox.bounded_read import read_beneath
 from retinue.sandbox.open_directories import OpenDirectory
 from retinue.tools.base import Caller
@@ -270,7 +271,7 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         return worktree._enter(world.sub, "deep/more/made/here")
 
     def plain(_: Caller) -> str:
-        worktree._make_plain(world.sub)
+        worktree_files.make_plain(world.sub)
         return ""
 
     def library(_: Caller) -> str:

@@ -151,7 +151,7 @@ def test_a_cancel_while_git_is_at_work_loses_nothing(
         temporary = tmp_path / "temporary"
         temporary.mkdir()
         monkeypatch.setattr(git_folders, "PLACES", (str(temporary),))
-        monkeypatch.setattr(worktree, "_make_plain", lambda path: None)
+        monkeypatch.setattr(worktree, "make_plain", lambda path: None)
         os.mkfifo(copy / ".gitignore")  # git waits for somebody who writes to it
         work = asyncio.ensure_future(trees.changes("r1", "task"))
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from retinue.errors import RetinueError
-from retinue.sandbox import git_repository as ours
+from retinue.sandbox import git_copy
 from retinue.sandbox.unsandboxed import Unsandboxed
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
@@ -335,7 +335,7 @@ def test_a_copy_holds_what_is_stored_and_the_users_own_list_of_ignored_files_cou
     home.mkdir()
     (home / "ignored").write_text("*.swp\n")
     monkeypatch.setenv("HOME", str(home))
-    ours._ignored.clear()
+    git_copy._ignored.clear()
     top.mkdir()
     git(top, "init", "-q", "-b", "main")
     git(top, "config", "core.autocrlf", "true")
@@ -363,7 +363,7 @@ def test_a_copy_holds_what_is_stored_and_the_users_own_list_of_ignored_files_cou
         await trees.close("r1", "task")
 
     asyncio.run(main())
-    ours._ignored.clear()
+    git_copy._ignored.clear()
     assert not (home / "ran").exists()
     assert git(top, "cat-file", "blob", "retinue/r1:b.txt") == "two\n"
     assert git(top, "worktree", "list").count("\n") == 1

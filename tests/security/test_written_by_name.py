@@ -16,6 +16,7 @@ from retinue.channels.file import JsonLines
 from retinue.core.values import Delivery, Origin
 from retinue.errors import ConfigError, RetinueError
 from retinue.host import answer_file
+from retinue.sandbox import git_copy
 from retinue.sandbox import git_repository as git
 from retinue.testing import call
 from tests.cli.house import house
@@ -137,7 +138,7 @@ def test_the_settings_that_git_is_given_do_not_lie_where_commands_write(
     monkeypatch.setattr(tempfile, "tempdir", str(top))
 
     async def main() -> None:
-        async with git.opened(git.find(str(top))) as ours:
+        async with git.opened(git_copy.find_repository(str(top))) as ours:
             assert not Path(ours.folder).is_relative_to(top)
             assert "a.txt" in await ours.text("ls-files")
 

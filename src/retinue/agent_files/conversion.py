@@ -13,9 +13,10 @@ from retinue.agent import Agent
 from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, hint_at
 from retinue.agent_files.agents_md import AgentsMdFile, compose_instructions
 from retinue.agent_files.permission_rules import permit_rules, spawnable
-from retinue.agent_files.skills import Skill, SkillTool, skills_prompt
+from retinue.agent_files.skill_tool import SkillTool
+from retinue.agent_files.skills import Skill, skills_prompt
 from retinue.agent_files.start_agent_tool import StartAgentTool
-from retinue.agent_files.tool_aliases import AGENT, CANONICAL
+from retinue.agent_files.tool_alias_table import AGENT, CANONICAL
 from retinue.core.values import Capabilities
 from retinue.errors import ConfigError
 from retinue.models.base import Model

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from retinue.agent_files.agent_spec import PermissionMode, Severity, hint_at
-from retinue.agent_files.frontmatter import AgentDocument, Hint, kind_of
+from retinue.agent_files.frontmatter import kind_of
 from retinue.agent_files.tool_aliases import split_names
+from retinue.agent_files.yaml_builder import AgentDocument, Hint
 from retinue.core.values import Budget
 from retinue.formats.durations import seconds
 from retinue.formats.safe_text import clean

@@ -24,7 +24,8 @@ from retinue.agent_files.dialects.cursor import read_cursor
 from retinue.agent_files.dialects.gemini_cli import read_gemini
 from retinue.agent_files.dialects.opencode import read_opencode
 from retinue.agent_files.dialects.spec_reader import SpecReader
-from retinue.agent_files.frontmatter import AgentDocument, read_json, read_markdown, read_toml
+from retinue.agent_files.frontmatter import read_json, read_markdown, read_toml
+from retinue.agent_files.yaml_builder import AgentDocument
 from retinue.sandbox.bounded_read import MAX_BYTES, read_beneath, real, shown
 from retinue.sandbox.regular_file import drain, open_regular
 

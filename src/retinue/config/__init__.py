@@ -49,7 +49,8 @@ def environment_catalog() -> Catalog:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with
     everything that is wrong."""
-    from retinue.config.layers import EffectiveSettings, read_layer
+    from retinue.config.layer_reader import read_layer
+    from retinue.config.layers import EffectiveSettings
 
     settings = EffectiveSettings([read_layer(str(path), "user")]).checked()
     return Config(families=settings.families, path=str(path), value=settings.value)

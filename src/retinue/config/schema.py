@@ -69,8 +69,7 @@ class ModelsSection(Value):
         dict[str, dict[str, Any]],
         About(
             "what models cost (`provider:model`, a pattern of it, or an alias), in dollars for a "
-            "million tokens: "
-            "`input`, `output`, `cache_read`, `cache_write`",
+            "million tokens: `input`, `output`, `cache_read`, `cache_write`",
             scope="user",
             check=checks.price,
         ),

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from retinue.config.config_file import fail, open_document, read_bytes
-from retinue.config.layers import Kind, read_layer
+from retinue.config.layer_reader import read_layer
+from retinue.config.layers import Kind
 from retinue.config.problems import ConfigProblems
 from retinue.errors import ConfigError
 from retinue.formats.toml_positions import KeyPositions, KeySpan, dotted, quoted
@@ -68,8 +69,7 @@ def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file")
     line, _ = places.of(key)
     raise ConfigError(
         f"{dotted(key)} cannot be written into {name}{f' at line {line}' if line else ''} without "
-        "changing something "
-        "else there: change it by hand. The file is as it was."
+        "changing something else there: change it by hand. The file is as it was."
     )
 
 

@@ -145,8 +145,7 @@ def cannot_raise(ledger: Ledger, id: str, add: Amounts) -> str:
         if free is not None and free < more:
             return (
                 f"{written(i, more)} more would be taken from the run above it, which has "
-                f"{written(i, free)} free; "
-                "raise that first"
+                f"{written(i, free)} free; raise that first"
             )
     return ""
 

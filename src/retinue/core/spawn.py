@@ -26,9 +26,8 @@ from retinue.errors import Refused
 from retinue.formats.money import money
 
 UNPRICED = (
-    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model "
-    "that has a price, "
-    "or declare one"
+    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model that "
+    "has a price, or declare one"
 )
 
 

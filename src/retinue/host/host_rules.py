@@ -22,7 +22,8 @@ def rules_of(environ: Mapping[str, str]) -> Rules:
     the command that started us."""
     limits, calls = Limits(depth=64, children=1_000_000, per_call=10_000), Rules().calls_per_turn
     if any(name.startswith("RETINUE_LIMITS_") for name in environ):
-        from retinue.config.layers import EffectiveSettings, read_environment
+        from retinue.config.layer_reader import read_environment
+        from retinue.config.layers import EffectiveSettings
 
         settings = EffectiveSettings([read_environment(environ)])
         limits, calls = (
@@ -37,7 +38,8 @@ def retention_of(environ: Mapping[str, str]) -> Retention:
     has told them."""
     if not any(name.startswith("RETINUE_RETENTION_") for name in environ):
         return Retention()
-    from retinue.config.layers import EffectiveSettings, read_environment
+    from retinue.config.layer_reader import read_environment
+    from retinue.config.layers import EffectiveSettings
 
     settings = EffectiveSettings([read_environment(environ)])
     megabytes = settings.get("retention.size_mb")

@@ -46,7 +46,8 @@ def load(
     """The effective configuration. With `strict` every mistake of every place is raised at once, as
     `ConfigProblems`; without, they are in `problems`. What is not used because it is not trusted is
     told in `notes`."""
-    from retinue.config.layers import EffectiveSettings, read_environment, read_flags, read_layer
+    from retinue.config.layer_reader import read_environment, read_flags, read_layer
+    from retinue.config.layers import EffectiveSettings
 
     layers: list[Layer] = []
     user = user_file(project.environ)
@@ -110,7 +111,7 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     if not os.path.lexists(file):
         return None
     if not file.endswith(".toml"):
-        from retinue.config.layers import read_layer
+        from retinue.config.layer_reader import read_layer
 
         kept = read_layer(file, "user").found.get((section, name))
         return None if kept is None else kept.value
@@ -122,7 +123,7 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
 
 
 def _of_project(project: Project) -> tuple[list[Layer], list[str]]:
-    from retinue.config.layers import read_layer
+    from retinue.config.layer_reader import read_layer
 
     try:
         stands = project.trust.look()

@@ -21,7 +21,7 @@ from retinue.config.user_folders import (
 from retinue.errors import ConfigError
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
-from retinue.sandbox.private_paths import refuse_links
+from retinue.sandbox.store_files import refuse_links
 
 __all__ = [
     "ProjectPaths",

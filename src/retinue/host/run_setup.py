@@ -92,7 +92,8 @@ def tool_names(word: str) -> tuple[str, ...]:
     """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that
     starts others."""
     from retinue.agent_files.agent_spec import hint_at
-    from retinue.agent_files.tool_aliases import AGENT, CANONICAL, resolve
+    from retinue.agent_files.tool_alias_table import AGENT, CANONICAL
+    from retinue.agent_files.tool_aliases import resolve
     from retinue.tools.families.profiles import FAMILIES, family
 
     if word == "*" or word.startswith("mcp__") or "*" in word:

@@ -31,7 +31,6 @@ def _found(shelf: Artifacts, id: str) -> str:
     if not found:
         raise NotFound(
             f"there is no artifact {id} in this store. What no run names any more is deleted with "
-            "the last that did; "
-            "another store is named with --store"
+            "the last that did; another store is named with --store"
         )
     return found[0]

@@ -164,8 +164,7 @@ class LocalModel:
         except Exception as error:
             raise ModelRejected(
                 f"the engine could not load {self.path}: {error} Is the file whole, and is there "
-                "memory for "
-                f"{wanted.n_ctx} tokens?",
+                f"memory for {wanted.n_ctx} tokens?",
                 kind="not_found",
             ) from None
         return server, style_of(facts)

@@ -6,19 +6,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import uuid
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import lru_cache
-from typing import NamedTuple
 
 from retinue.errors import Refused, SandboxMissing
 from retinue.sandbox import protected_paths as protected
 from retinue.sandbox import seccomp
 from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.base import Command, CommandLimits, Guarantee, Sink
+from retinue.sandbox.bwrap_probe import CLOSE, INSTALL, ISOLATE, probe_bwrap
 from retinue.sandbox.kept_aside import KeptAside
 from retinue.sandbox.mount_check import inspect
 from retinue.sandbox.mount_watch import MountWatch
@@ -27,30 +25,6 @@ from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.sandbox.process import ProcessGuard, ProcessTree
 from retinue.sandbox.readonly_paths import ReadonlyPaths, beneath
 from retinue.sandbox.resource_limits import find_groups, is_bound, process_rlimit
-
-OLDEST = (0, 8, 0)
-# Everything that is not about files. A user namespace even for root, so that capabilities mean
-# nothing outside.
-ISOLATE = (
-    *(
-        "--unshare-user",
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-        "--disable-userns",
-    ),
-    *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
-)
-# /proc read-only as a whole: root needs no capability to write most of /proc/sys, and bwrap does
-# not cover that.
-CLOSE = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
-INSTALL = "Install the package bubblewrap."
-ALLOW_NAMESPACES = (
-    "Usually user namespaces are disabled. Allow them (sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0). In a "
-    "container, use a seccomp profile that allows them."
-)
 
 
 class Bwrap:
@@ -243,7 +217,7 @@ def find_sandbox(
     if not found:
         problem = "bubblewrap (bwrap) is not installed or not on PATH"
         raise SandboxMissing(problem, " ".join(filter(None, (INSTALL, refused))))
-    probe = _probe(found)
+    probe = probe_bwrap(found)
     if probe.problem:
         raise SandboxMissing(probe.problem, probe.fix)
     return Bwrap(found, by_fd=probe.by_fd, private=private, aside=aside, readable=readable)
@@ -256,8 +230,7 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
     watching.close()
     notes = [
         f"{path} was replaced by somebody else while the command ran, which took away what kept "
-        "the command from it: "
-        "the command was stopped. Run it again if it is wanted"
+        "the command from it: the command was stopped. Run it again if it is wanted"
         for path in sorted(watching.lost)
     ]
     for path in sorted(watching.written):
@@ -265,57 +238,6 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
     return (*notes, *(note for shield in shields for note in shield.release()))
 
 
-class _Probe(NamedTuple):
-    """Why a program cannot be used, and the fix; or whether it takes directories by descriptor."""
-
-    problem: str = ""
-    fix: str = ""
-    by_fd: bool = False
-
-
-@lru_cache(maxsize=8)
-def _probe(program: str) -> _Probe:
-    try:
-        version = _output(program, "--version").strip()
-        numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:3])
-        if numbers < OLDEST:
-            number = version.removeprefix("bubblewrap ") or "of unknown version"
-            problem = f"bubblewrap {number} is too old: 0.8 or newer is needed"
-            return _Probe(problem, "Install a newer package bubblewrap.")
-        isolate = [
-            *ISOLATE,
-            "--unshare-net",
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-            "--proc",
-            "/proc",
-            *CLOSE[:4],
-        ]
-        _output(program, *isolate, "--", "/bin/sh", "-c", ":")
-        return _Probe(by_fd="--bind-fd" in _output(program, "--help"))
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "output", None) or b""
-        words = said.decode("utf-8", "replace").split() or str(error).split()
-        detail = " ".join(words)[:300]
-        return _Probe(f"bubblewrap cannot create a sandbox ({detail})", ALLOW_NAMESPACES)
-
-
 def _name(tag: str) -> str:
     """What of a tag can stand in the name of a file."""
     return re.sub(r"[^0-9A-Za-z]", "-", tag)[-40:]
-
-
-def _output(*argv: str) -> str:
-    done = subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={},
-        timeout=20,
-        check=True,
-    )
-    return done.stdout.decode("utf-8", "replace")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_beneath import open_beneath
-from retinue.sandbox.paths import MAX_FILE, READ, Root, drain, outside, real_path, regular, strip
+from retinue.sandbox.path_checks import MAX_FILE, READ, drain, outside, regular, strip
+from retinue.sandbox.paths import Root, real_path
 from retinue.sandbox.protected_paths import protected
 
 MAX_HOPS = 8

@@ -143,7 +143,7 @@ def _bwrap() -> str:
 
 
 def _confined(bwrap: str, command: list[str], cwd: str, sees: Iterable[str]) -> Iterator[str]:
-    from retinue.sandbox.bwrap import ISOLATE
+    from retinue.sandbox.bwrap_probe import ISOLATE
     from retinue.sandbox.mounts import SYSTEM
 
     real = sorted({os.path.realpath(path) for path in sees}, key=len)

@@ -31,8 +31,7 @@ SYSTEM = (
 # hold secrets, which root would read.
 ETC_FILES = (
     "passwd group nsswitch.conf hosts host.conf resolv.conf gai.conf ld.so.cache services "
-    "protocols mime.types "
-    "os-release debian_version timezone localtime ssl/openssl.cnf inputrc"
+    "protocols mime.types os-release debian_version timezone localtime ssl/openssl.cnf inputrc"
 )
 ETC_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust", "alternatives")
 # Never given to be written, whole: they belong to the machine or to everybody on it.

@@ -128,9 +128,8 @@ def _translated(error: OSError, path: str) -> Exception:
             return Refused(
                 "path",
                 f"{path}: a link stands in the place of the directory that this run was given, or "
-                "on the way to it, "
-                "and is not followed; nothing was done. Put the directory back, or send another "
-                "run elsewhere.",
+                "on the way to it, and is not followed; nothing was done. Put the directory back, "
+                "or send another run elsewhere.",
             )
         case errno.EACCES | errno.EPERM:
             return Refused("path", f"{path}: the system does not permit it")

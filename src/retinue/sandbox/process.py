@@ -12,14 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from retinue.errors import RetinueError
 from retinue.sandbox.base import CommandExit, CommandLimits, Sink, Why
 from retinue.sandbox.resource_limits import ControlGroup, rlimits
+from retinue.sandbox.tagged_processes import TAG, kill_tagged
 
-TAG = "RETINUE_TOOL"
 # The process that we start. It starts the command, and a watcher that blocks on a pipe whose other
 # end only the runtime holds: when that is closed, however the runtime ended, the watcher kills what
 # has the tag on its command line, until a look finds nothing. bwrap's own death signals are not
@@ -305,7 +304,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
         """A killed process is seen as a zombie or not at all, but one that was forking has left
         another."""
         for _ in range(100):
-            if not sweep(self._tag):
+            if not kill_tagged(self._tag):
                 return
             await asyncio.sleep(0.02)
 
@@ -343,40 +342,6 @@ class ProcessTree(asyncio.SubprocessProtocol):
                 os.close(fd)
         self._inside = self._gate = self._lifeline = None
         return (*notes, *(self._guard.release() if self._guard is not None else ()))
-
-
-def tagged(tag: str) -> list[int]:
-    """Processes with a tag that starts so, in their environment or, as bwrap has it, on their
-    command line."""
-    needles = (f"\0{TAG}={tag}".encode(), f"\0{TAG}\0{tag}".encode())
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            told = b"\0" + _bytes(entry / "environ") + b"\0" + _bytes(entry / "cmdline")
-            if any(needle in told for needle in needles) and not _is_dead(entry):
-                found.append(int(entry.name))
-    return found
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # gone, or another user's
-        return b""
-
-
-def sweep(tag: str) -> list[int]:
-    """Kill every process with that tag; what was found. (A process that cleans its environment is
-    not.)"""
-    found = tagged(tag)
-    for pid in found:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    return found
-
-
-def _is_dead(entry: Path) -> bool:
-    return _bytes(entry / "stat").rpartition(b") ")[2][:1] in (b"", b"Z", b"X")
 
 
 def _free(path: str) -> int:

@@ -52,29 +52,25 @@ FILES = {
 # At the top of a root, which a shell may be given as its home, and in every home directory.
 PROFILES = names(
     ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv "
-    ".zprofile .zlogin .zlogout "
-    ".cshrc .tcshrc .login .logout .kshrc .mkshrc .inputrc .xprofile .xinitrc .xsession "
-    ".xsessionrc .pam_environment "
-    ".gitconfig .hgrc .netrc .pypirc .npmrc .vimrc .exrc .emacs .tmux.conf .screenrc .gdbinit "
-    ".pythonrc"
+    ".zprofile .zlogin .zlogout .cshrc .tcshrc .login .logout .kshrc .mkshrc .inputrc .xprofile "
+    ".xinitrc .xsession .xsessionrc .pam_environment .gitconfig .hgrc .netrc .pypirc .npmrc .vimrc "
+    ".exrc .emacs .tmux.conf .screenrc .gdbinit .pythonrc"
 )
 # In a home directory even when the root is one of these themselves: a task may not choose them as
 # its place of work.
 HOME_DIRECTORIES = names(
     ".ssh .gnupg .aws .kube .docker .config .pki .password-store .emacs.d .vim bin .cargo .rustup "
-    ".npm .nvm "
-    ".yarn .bun .deno .pyenv .rbenv .asdf .sdkman .gem .bundle .conda .ipython .jupyter .gradle "
-    ".m2 .sbt .oh-my-zsh "
-    ".bashrc.d .zsh .zfunc .tmux .vscode-server .mozilla .thunderbird .dbus"
+    ".npm .nvm .yarn .bun .deno .pyenv .rbenv .asdf .sdkman .gem .bundle .conda .ipython .jupyter "
+    ".gradle .m2 .sbt .oh-my-zsh .bashrc.d .zsh .zfunc .tmux .vscode-server .mozilla .thunderbird "
+    ".dbus"
 )
 HOME_PAIRS = {(".local", "bin"), (".local", "lib"), (".local", "share"), (".local", "state")}
 # Names with a dot that a project keeps at its top; in a root that is a home directory all others
 # are protected.
 PROJECT = names(
     ".gitignore .gitattributes .gitkeep .dockerignore .editorconfig .github .gitlab-ci.yml "
-    ".pre-commit-config.yaml "
-    ".python-version .nvmrc .prettierrc .prettierignore .eslintrc .eslintrc.json .coveragerc "
-    ".flake8 .env.example"
+    ".pre-commit-config.yaml .python-version .nvmrc .prettierrc .prettierignore .eslintrc "
+    ".eslintrc.json .coveragerc .flake8 .env.example"
 )
 # File systems that are not files but the kernel itself.
 KERNEL = ("proc", "sys", "dev")

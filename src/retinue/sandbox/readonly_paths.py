@@ -19,9 +19,9 @@ from retinue.sandbox import git_config
 from retinue.sandbox import protected_paths as protected
 from retinue.sandbox.kept_aside import KeptAside, tell
 from retinue.sandbox.open_beneath import open_beneath
-from retinue.sandbox.private_paths import TAILS
 from retinue.sandbox.protected_paths import plain
 from retinue.sandbox.regular_file import read_text
+from retinue.sandbox.store_files import TAILS
 
 # In a git directory that is itself writable, so that one can commit: what makes git run or trust
 # something else.

@@ -8,8 +8,9 @@ import uuid
 
 from retinue.errors import ConfigError
 from retinue.sandbox.base import Command, Guarantee, Sink
-from retinue.sandbox.process import TAG, ProcessTree
+from retinue.sandbox.process import ProcessTree
 from retinue.sandbox.resource_limits import find_groups
+from retinue.sandbox.tagged_processes import TAG
 
 
 class Unsandboxed:

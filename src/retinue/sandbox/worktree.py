@@ -13,24 +13,27 @@ import asyncio
 import contextlib
 import logging
 import os
-import stat
 from pathlib import Path
 
 import msgspec
 
 from retinue.errors import Refused, RetinueError
 from retinue.sandbox import background_removal as removal
-from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.atomic_write import write_file
-from retinue.sandbox.directory_walk import walk_folders
-from retinue.sandbox.git_refs import NEW
-from retinue.sandbox.git_repository import MOST_INDEX, Git, Repository, find, opened
+from retinue.sandbox.git_copy import Repository, find_repository
+from retinue.sandbox.git_repository import Git, opened
 from retinue.sandbox.git_stage import stage
 from retinue.sandbox.open_beneath import make_beneath, open_real
-from retinue.sandbox.private_paths import NOTHING
-from retinue.sandbox.protected_paths import home_directories
-from retinue.sandbox.readonly_paths import beneath
-from retinue.sandbox.regular_file import drain, open_regular, read_small
+from retinue.sandbox.regular_file import read_small
+from retinue.sandbox.worktree_files import (
+    copy_file,
+    forget,
+    is_inside_tree,
+    make_plain,
+    point_to_repository,
+    refuse_secrets,
+    register,
+)
 
 log = logging.getLogger("retinue")
 MOST_DIFF = 8 * 1024 * 1024
@@ -141,10 +144,10 @@ class Worktrees:
 
     async def _plan(self, run: str, source: str) -> _Note:
         try:
-            repository = await asyncio.to_thread(find, source)
+            repository = await asyncio.to_thread(find_repository, source)
             async with opened(repository) as git:
                 base = await git.text("rev-parse", "--verify", "HEAD^{commit}")
-                await _refuse_secrets(git, base)
+                await refuse_secrets(git, base)
         except Refused:
             raise
         except RetinueError as error:
@@ -156,16 +159,21 @@ class Worktrees:
         top = repository.top
         return self._keep(
             run,
-            _Note(repository=top, inside=_inside(source, top), branch=f"retinue/{run}", base=base),
+            _Note(
+                repository=top,
+                inside=is_inside_tree(source, top),
+                branch=f"retinue/{run}",
+                base=base,
+            ),
         )
 
     async def _create(self, run: str, path: Path, note: _Note) -> _Note:
         """Make the copy, or make it again when only half of it is there. What stands there is not
         thrown away."""
-        if note.admin and _point(path, note.admin):
+        if note.admin and point_to_repository(path, note.admin):
             return note
         await removal.remove_soon(path)
-        repository = await asyncio.to_thread(find, note.repository)
+        repository = await asyncio.to_thread(find_repository, note.repository)
         branch = f"refs/heads/{note.branch}"
         async with opened(repository) as git:
             try:
@@ -178,19 +186,19 @@ class Worktrees:
             await git.run(
                 "read-tree", "--reset", "-u", base, index=index, top=str(path), is_long=True
             )
-            admin = await asyncio.to_thread(_register, repository, run, path, branch, index)
+            admin = await asyncio.to_thread(register, repository, run, path, branch, index)
         return self._keep(run, msgspec.structs.replace(note, admin=admin))
 
     async def _record(self, run: str, note: _Note, message: str) -> BranchDiff | None:
         """A commit of everything in the copy on top of where its run has got to, by git's inner
         commands alone."""
         path = self.place(run)
-        await asyncio.to_thread(_make_plain, path)
+        await asyncio.to_thread(make_plain, path)
         copy = Repository(str(path), note.admin, os.path.dirname(os.path.dirname(note.admin)))
         async with opened(copy, given=(note.repository,)) as git:
             index = f"{git.folder}/index"
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(_copy, os.path.join(note.admin, "index"), index)
+                await asyncio.to_thread(copy_file, os.path.join(note.admin, "index"), index)
             head = await git.text("rev-parse", "--verify", "HEAD^{commit}")
             await stage(git, index)
             tree = await git.text("write-tree", index=index)
@@ -206,85 +214,12 @@ class Worktrees:
     async def _remove(self, run: str, note: _Note) -> None:
         await removal.remove_soon(self.place(run))
         if os.path.basename(os.path.dirname(note.admin)) == "worktrees":
-            await asyncio.to_thread(_forget, note.admin)
+            await asyncio.to_thread(forget, note.admin)
         with contextlib.suppress(RetinueError):
-            async with opened(await asyncio.to_thread(find, note.repository)) as git:
+            async with opened(await asyncio.to_thread(find_repository, note.repository)) as git:
                 # Only if nothing was added to it.
                 await git.drop(f"refs/heads/{note.branch}", note.base)
         (self.folder / f"{run}.json").unlink(missing_ok=True)
-
-
-async def _refuse_secrets(git: Git, commit: str) -> None:
-    """In a copy of a home directory its secrets would be files like any other."""
-    top = git.repository.top
-    if not any(beneath(home, (top,)) for home in home_directories()):
-        return
-    for name in (await git.run("ls-tree", "-r", "-z", "--name-only", commit)).split(b"\0"):
-        if why := NOTHING.why(f"{top}/{os.fsdecode(name)}"):
-            raise Refused(
-                "private",
-                f"{top} is a home directory, or holds one, and {os.fsdecode(name)} is in its last "
-                f"commit: {why}. No "
-                "copy was made. Leave the isolation out.",
-            )
-
-
-def _register(repository: Repository, run: str, path: Path, branch: str, index: str) -> str:
-    """What `git worktree add` writes down: where the data of a copy are, and where the copy is.
-    From one open directory to the next: a command may be putting links in their places."""
-    admin = f"{repository.common}/worktrees/{run}"
-    fds = [open_real(repository.common)]
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir("worktrees", dir_fd=fds[0])
-        fds.append(os.open("worktrees", folders.LOOK, dir_fd=fds[0]))
-        folders.remove(run, dir_fd=fds[1])
-        os.mkdir(run, dir_fd=fds[1])
-        fds.append(os.open(run, folders.LOOK, dir_fd=fds[1]))
-        for name, text in (
-            ("gitdir", f"{path}/.git"),
-            ("commondir", "../.."),
-            ("HEAD", f"ref: {branch}"),
-        ):
-            _write(name, os.fsencode(f"{text}\n"), fds[2])
-        _write("index", read_small(index, MOST_INDEX), fds[2])
-        fds.append(open_real(str(path)))
-        _write(".git", os.fsencode(f"gitdir: {admin}\n"), fds[3])
-    except OSError as error:
-        raise RetinueError(
-            f"{admin} cannot be made, or leads out of the repository by a link "
-            f"({error.strerror}); nothing was done"
-        ) from None
-    finally:
-        for fd in fds:
-            os.close(fd)
-    return admin
-
-
-def _forget(admin: str) -> None:
-    """Git's data about a copy goes; what stands in its place behind a link stays."""
-    with contextlib.suppress(OSError):
-        fd = open_real(os.path.dirname(admin))
-        try:
-            folders.remove(os.path.basename(admin), dir_fd=fd)
-        finally:
-            os.close(fd)
-
-
-def _write(name: str, content: bytes, dir_fd: int) -> None:
-    with open(os.open(name, NEW, 0o666, dir_fd=dir_fd), "wb") as file:
-        file.write(content)
-
-
-def _copy(source: str, target: str) -> None:
-    """The time too: git reads a file again if it was changed in the second in which the index was
-    written."""
-    fd = open_regular(source)
-    written = os.fstat(fd).st_mtime_ns
-    data = drain(fd, MOST_INDEX)
-    if len(data) <= MOST_INDEX:
-        Path(target).write_bytes(data)
-        os.utime(target, ns=(written, written))
 
 
 async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
@@ -305,35 +240,6 @@ async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
     )
 
 
-def _make_plain(path: Path) -> None:
-    """A repository inside of the copy becomes a folder like any other; what it knew is kept beside
-    it. What git reads by its name and is no file goes: it would be waited for, and cannot be kept
-    on a branch anyway. From one open directory to the next: a command of the run may still be
-    putting links in their places."""
-    top = open_real(str(path))
-    try:
-        for at, inner, others, fd in walk_folders(top):
-            files = {entry.name for entry in others}
-            for name in {".gitignore", ".gitattributes"} & files:
-                kind = stat.S_IFMT(os.lstat(name, dir_fd=fd).st_mode)
-                if kind not in (stat.S_IFREG, stat.S_IFLNK):
-                    os.unlink(name, dir_fd=fd)
-            if at != "." and ".git" in (*inner, *files):
-                try:
-                    os.rename(".git", "dot-git", src_dir_fd=fd, dst_dir_fd=fd)
-                except OSError as error:
-                    _cannot(error)
-            inner[:] = [f for f in inner if f != ".git"]
-    except OSError as error:
-        _cannot(error)
-    finally:
-        os.close(top)
-
-
-def _cannot(error: OSError) -> None:
-    raise RetinueError(f"the copy cannot be read safely: {error}")
-
-
 def _enter(path: Path, inside: str) -> str:
     """The folder of the copy that stands for the one that the run was sent to. It is made, if it
     has to be, from one open directory to the next, none of them reached by a link."""
@@ -343,8 +249,7 @@ def _enter(path: Path, inside: str) -> str:
     except OSError as error:
         raise RetinueError(
             f"{inside} leads out of the copy of the repository by a link, or is no folder in it "
-            f"({error.strerror}); "
-            "nothing was done there"
+            f"({error.strerror}); nothing was done there"
         ) from None
     finally:
         os.close(top)
@@ -358,23 +263,3 @@ def _is_there(path: Path, note: _Note) -> bool:
         return read_small(path / ".git", 8192) == os.fsencode(f"gitdir: {note.admin}\n")
     except OSError:
         return False
-
-
-def _point(path: Path, admin: str) -> bool:
-    """Have the copy know again where its data is, if both are there."""
-    if not path.is_dir() or not os.path.isdir(admin):
-        return False
-    pointer = path / ".git"
-    if pointer.is_dir() and not pointer.is_symlink():
-        pointer.rename(path / "dot-git")
-    pointer.unlink(missing_ok=True)
-    fd = open_real(str(path))
-    try:
-        _write(".git", os.fsencode(f"gitdir: {admin}\n"), fd)
-    finally:
-        os.close(fd)
-    return True
-
-
-def _inside(source: str, top: str) -> str:
-    return os.path.relpath(os.path.realpath(source), os.path.realpath(top))

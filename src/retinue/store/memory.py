@@ -97,8 +97,7 @@ class MemoryStore(Store):
         if self._epoch != self._data.epoch:
             raise StoreError(
                 f"The store was taken over (epoch {self._data.epoch}, this handle has "
-                f"{self._epoch}), or is not open. "
-                "Nothing of this batch was kept. Open it again."
+                f"{self._epoch}), or is not open. Nothing of this batch was kept. Open it again."
             )
 
     def _check(self, changes: Changes) -> None:

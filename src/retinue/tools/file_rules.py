@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from retinue.core.capabilities import allows
 from retinue.core.permissions import barred_path, denied_tool, patterns_below
-from retinue.sandbox.paths import strip
+from retinue.sandbox.path_checks import strip
 from retinue.tools.base import Caller
 
 READING = ("read", "search")

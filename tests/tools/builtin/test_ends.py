@@ -95,7 +95,7 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patched:
             patched.setattr(os, "killpg", lambda *told: None)
             patched.setattr(transport, "kill", lambda: None)
-            patched.setattr(running, "sweep", lambda tag: [])
+            patched.setattr(running, "kill_tagged", lambda tag: [])
             command.stop("stopped")
             why = (await asyncio.wait_for(command.wait(), SECONDS)).why
         os.killpg(pid, 9)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from retinue.agent_files.agent_spec import AgentSpec
 from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, tool_values
-from retinue.agent_files.tool_aliases import AGENT
+from retinue.agent_files.tool_alias_table import AGENT
 
 KEYS = (
     *(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retinue.agent_files.agent_spec import AgentSpec
 from retinue.agent_files.dialects.spec_reader import SpecReader
-from retinue.agent_files.tool_aliases import READING
+from retinue.agent_files.tool_alias_table import READING
 
 KEYS = ("name", "description", "model", "readonly", "is_background")
 QUIET = ("tools", "color")

@@ -13,7 +13,8 @@ from retinue.agent_files.agent_spec import AgentSpec, hint_at
 from retinue.agent_files.dialects.spec_reader import PATHS, SpecReader, drop_denied
 from retinue.agent_files.fields import EFFORTS, Fields
 from retinue.agent_files.frontmatter import MAX_BYTES, kind_of
-from retinue.agent_files.tool_aliases import AGENT, CANONICAL, SHELL, resolve, written
+from retinue.agent_files.tool_alias_table import AGENT, CANONICAL, SHELL
+from retinue.agent_files.tool_aliases import resolve, written
 
 KEYS = (
     *(

@@ -9,8 +9,9 @@ from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, Dialect, Scope
 from retinue.agent_files.fields import Fields
-from retinue.agent_files.frontmatter import AgentDocument
-from retinue.agent_files.tool_aliases import AGENT, SHELL, Complain, resolve, written
+from retinue.agent_files.tool_alias_table import AGENT, SHELL
+from retinue.agent_files.tool_aliases import Complain, resolve, written
+from retinue.agent_files.yaml_builder import AgentDocument
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,63}")
 PATHS = ("read", "list", "search", "find", "edit", "write")

@@ -32,8 +32,7 @@ def command(
     if recover:
         raise ConfigError(
             f"damaged stores cannot be recovered by this version; {recover} was not made, and "
-            f"{door.places.store} was "
-            "left as it is. Restore a backup: `retinue --store BACKUP ps`."
+            f"{door.places.store} was left as it is. Restore a backup: `retinue --store BACKUP ps`."
         )
     if fix:
         for text in storage.tighten(door):

@@ -174,9 +174,8 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
         out_lines.append(
             f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  "
             f"{words.state_text(state)}  "
-            f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
-            f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn "
-            f"{row.run.turn}"
+            f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  self "
+            f"{_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
             + _cached(row)
             + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
         )

@@ -145,7 +145,7 @@ def _text(seen: ProjectTrust, name: str) -> str | None:
 
 
 def _settings(seen: ProjectTrust) -> Iterator[str]:
-    from retinue.config.layers import read_layer
+    from retinue.config.layer_reader import read_layer
     from retinue.config.toml_edit import literal
     from retinue.formats.toml_positions import dotted
 
@@ -217,7 +217,7 @@ def _command(fields: Any) -> str:
 def _agents(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
     from retinue.agent_files.agent_spec import WIDENING
     from retinue.agent_files.discovery import find_agents
-    from retinue.config.trust_record import home_of
+    from retinue.config.trusted_files import home_of
     from retinue.host.project_paths import config_home
 
     said: set[str] = set()

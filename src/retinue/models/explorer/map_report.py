@@ -92,8 +92,7 @@ def _top(facts: MapFacts, note: str) -> str:
         ]
         lines.append(
             f"{more}{plural(len(tree.files), 'file')}; {plural(len(source), 'source file')}, "
-            f"{kib(total)}: "
-            f"{some(shares, 6)}."
+            f"{kib(total)}: {some(shares, 6)}."
         )
     else:
         kinds = sorted({f.rsplit(".", 1)[-1] for f in tree.files if "." in basename(f)})

@@ -104,9 +104,8 @@ def _job(book: KnownAnswers, intent: Intent) -> Report | None:
         )
     elif not intent.sure:
         note = (
-            "Note: without an LLM only four jobs can be done: map, find, review, compare. The "
-            "task names none of them, "
-            "so this is the map."
+            "Note: without an LLM only four jobs can be done: map, find, review, compare. The task "
+            "names none of them, so this is the map."
         )
     if not any(book.can(t) for t in ("list", "find", "search", "read", "git")) and not book.n_calls:
         report = Report()

@@ -17,7 +17,7 @@ import apsw
 
 from retinue.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew
 from retinue.sandbox.open_beneath import sync_folder
-from retinue.sandbox.private_paths import refuse_links
+from retinue.sandbox.store_files import refuse_links
 from retinue.store.sqlite.migration_steps import STEPS
 from retinue.store.sqlite.sqlite_errors import busy, open_error
 
@@ -53,8 +53,7 @@ class Lock:
                 if not _is_lock(os.fstat(fd)):
                     raise StoreError(
                         f"{name} is there and is no lock of ours. Nothing was changed. Remove it "
-                        "if it is not wanted, "
-                        "or choose another file."
+                        "if it is not wanted, or choose another file."
                     )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Another process may have removed the file in between: then we hold a lock that
@@ -65,9 +64,8 @@ class Lock:
                 pass
             except BlockingIOError as error:
                 raise StoreLocked(
-                    f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
-                    "Stop that process, or talk to it instead of opening its file, or choose "
-                    "another file."
+                    f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. Stop that "
+                    "process, or talk to it instead of opening its file, or choose another file."
                 ) from error
             except OSError as error:
                 raise StoreError(
@@ -189,9 +187,8 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     if home is not None and home != os.stat(path).st_ino and not has_wal:
         raise StoreCorrupt(
             f"{path} is a copy of a database that was in use, without its -wal file: its last "
-            "commits may be missing. "
-            "It was left as it is. Copy both files while nothing runs, or make the copy with the "
-            "backup command."
+            "commits may be missing. It was left as it is. Copy both files while nothing runs, or "
+            "make the copy with the backup command."
         )
     return version
 

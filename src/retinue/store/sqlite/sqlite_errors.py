@@ -42,9 +42,8 @@ def is_undecoded(error: BaseException) -> bool:
 def damaged(path: str, error: BaseException) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} is damaged ({error}). It was left as it is. Restore a backup, or recover what is "
-        "readable into a new "
-        "file; if this is a copy, copy it again together with its -wal file, or make it with the "
-        "backup command."
+        "readable into a new file; if this is a copy, copy it again together with its -wal file, "
+        "or make it with the backup command."
     )
 
 
@@ -97,25 +96,22 @@ def _is_full(path: str) -> bool:
 def moved(path: str) -> StoreError:
     return StoreError(
         f"{path} was moved, deleted or replaced while it was in use. Nothing of this batch was "
-        "kept. "
-        "Put the file and its -wal file back, or start again with another file."
+        "kept. Put the file and its -wal file back, or start again with another file."
     )
 
 
 def cut_off(path: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} or its -wal file was cut while it was in use: it is shorter than what was "
-        "written. Nothing of this "
-        "batch was kept, and nothing more is written. Put the files back as they were, or restore "
-        "a backup."
+        "written. Nothing of this batch was kept, and nothing more is written. Put the files back "
+        "as they were, or restore a backup."
     )
 
 
 def busy(path: str) -> StoreLocked:
     return StoreLocked(
         f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process "
-        "finish or stop it, "
-        "then try again."
+        "finish or stop it, then try again."
     )
 
 

@@ -33,10 +33,8 @@ from retinue.testing.fake_llm.strict_checks import (
 
 FIELDS = words(
     "cache_control container context_management diagnostics inference_geo max_tokens mcp_servers "
-    "messages metadata "
-    "model output_config output_format service_tier speed stop_sequences stream system "
-    "temperature thinking "
-    "tool_choice tools top_k top_p user_profile_id workspace_id"
+    "messages metadata model output_config output_format service_tier speed stop_sequences stream "
+    "system temperature thinking tool_choice tools top_k top_p user_profile_id workspace_id"
 )
 VERSIONS = words("2023-01-01 2023-06-01 2026-10-21")
 NEW_VERSION = "2026-10-21"
@@ -46,8 +44,7 @@ ADAPTIVE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-[5-9])")
 """Models that budget their thinking themselves."""
 TOOL_FIELDS = words(
     "type name description input_schema cache_control strict defer_loading allowed_callers "
-    "input_examples "
-    "eager_input_streaming"
+    "input_examples eager_input_streaming"
 )
 MAX_MARKS = 4
 STOPS: Mapping[Stop, str] = {

@@ -92,11 +92,9 @@ class Turns:
         ):
             raise refuse(
                 f"messages.{self._caller}.content.0.type: Expected `thinking` or "
-                "`redacted_thinking`, but found "
-                f"`{self._first_kind}`. When `thinking` is enabled, a final `assistant` message "
-                "must start with a "
-                "thinking block (preceeding the lastmost set of `tool_use` and `tool_result` "
-                "blocks)."
+                f"`redacted_thinking`, but found `{self._first_kind}`. When `thinking` is enabled, "
+                "a final `assistant` message must start with a thinking block (preceeding the "
+                "lastmost set of `tool_use` and `tool_result` blocks)."
             )
 
     def _role(self, n: int, message: Any, before: str) -> str:
@@ -127,8 +125,7 @@ class Turns:
         if not content:
             raise refuse(
                 f"messages.{n}: all messages must have non-empty content except for the optional "
-                "final assistant "
-                "message"
+                "final assistant message"
             )
         other, foreign = (
             ("user", ONLY_USER) if role == "assistant" else ("assistant", ONLY_ASSISTANT)
@@ -219,8 +216,7 @@ class Turns:
         if call_id in self._answered:
             raise refuse(
                 f"messages.{self._n}: each tool_use must have a single result. Found multiple "
-                "`tool_result` blocks "
-                f"with id: {call_id}"
+                f"`tool_result` blocks with id: {call_id}"
             )
         if call_id not in self._open:
             raise refuse(
@@ -271,10 +267,8 @@ class Turns:
         if self._open:
             raise refuse(
                 f"messages.{self._caller}: `tool_use` ids were found without `tool_result` blocks "
-                "immediately after: "
-                f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding "
-                "`tool_result` block in the "
-                "next message."
+                f"immediately after: {', '.join(self._open)}. Each `tool_use` block must have a "
+                "corresponding `tool_result` block in the next message."
             )
 
     def _text(self, i: int, block: Mapping[str, Any], role: str) -> None:

@@ -21,8 +21,7 @@ GEMINI_BUSY = "The model is overloaded. Please try again later."
 TOO_LONG = "prompt is too long: 208310 tokens > 200000 maximum"
 WINDOW = (
     "This model's maximum context length is 200000 tokens. However, your messages resulted in "
-    "208310 tokens. Please "
-    "reduce the length of the messages."
+    "208310 tokens. Please reduce the length of the messages."
 )
 GEMINI_WINDOW = (
     "The input token count (208310) exceeds the maximum number of tokens allowed (200000)."
@@ -229,8 +228,7 @@ def too_large(scene: FakeRequest) -> FakeError:
 def orphan(scene: FakeRequest) -> FakeError:
     chat = (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to "
-        "each 'tool_call_id'. "
-        "The following tool_call_ids did not have response messages: call_1"
+        "each 'tool_call_id'. The following tool_call_ids did not have response messages: call_1"
     )
     text = (
         chat
@@ -252,8 +250,7 @@ def orphan(scene: FakeRequest) -> FakeError:
             400,
             "INVALID_ARGUMENT",
             "Please ensure that the number of function response parts is equal to the number of "
-            "function call parts of "
-            "the function call turn.",
+            "function call parts of the function call turn.",
         ),
     )
 

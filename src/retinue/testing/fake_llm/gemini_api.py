@@ -27,16 +27,13 @@ from retinue.testing.fake_llm.strict_checks import Memory, bad_schema, is_count,
 
 FIELDS = words(
     "contents systemInstruction tools toolConfig safetySettings generationConfig cachedContent "
-    "serviceTier store model "
-    "labels"
+    "serviceTier store model labels"
 )
 CONFIG = words(
     "audioTimestamp candidateCount enableAffectiveDialog enableEnhancedCivicAnswers "
-    "frequencyPenalty imageConfig "
-    "logprobs maxOutputTokens mediaResolution presencePenalty responseJsonSchema responseLogprobs "
-    "responseMimeType "
-    "responseModalities responseSchema seed speechConfig stopSequences temperature thinkingConfig "
-    "topK topP"
+    "frequencyPenalty imageConfig logprobs maxOutputTokens mediaResolution presencePenalty "
+    "responseJsonSchema responseLogprobs responseMimeType responseModalities responseSchema seed "
+    "speechConfig stopSequences temperature thinkingConfig topK topP"
 )
 TOOL_FIELDS = words(
     "functionDeclarations googleSearch googleSearchRetrieval codeExecution urlContext fileSearch "
@@ -47,9 +44,8 @@ FUNCTION_FIELDS = words(
 )
 SCHEMA_FIELDS = words(
     "type format title description nullable enum items maxItems minItems properties required "
-    "minProperties "
-    "maxProperties minimum maximum minLength maxLength pattern example anyOf propertyOrdering "
-    "default"
+    "minProperties maxProperties minimum maximum minLength maxLength pattern example anyOf "
+    "propertyOrdering default"
 )
 TYPES = words("STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL TYPE_UNSPECIFIED")
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}\Z")
@@ -78,9 +74,8 @@ class GeminiApi:
     def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         if not ask.key:
             text = (
-                "Method doesn't allow unregistered callers (callers without established "
-                "identity). Please use API Key "
-                "or other form of API consumer identity to call this API."
+                "Method doesn't allow unregistered callers (callers without established identity). "
+                "Please use API Key or other form of API consumer identity to call this API."
             )
             raise FakeError(403, "PERMISSION_DENIED", text)
         body = json_object(ask.body)
@@ -208,10 +203,8 @@ def _function(declared: Mapping[str, Any], at: str) -> ToolSchema:
     if not isinstance(name, str) or not NAME.match(name):
         raise refuse(
             f"* GenerateContentRequest.{at}.name: Invalid function name. Must start with a letter "
-            "or an underscore. "
-            "Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or "
-            "dashes (-), with a "
-            "maximum length of 64.\n"
+            "or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), "
+            "colons (:), or dashes (-), with a maximum length of 64.\n"
         )
     if "parameters" in declared and "parametersJsonSchema" in declared:
         raise refuse(

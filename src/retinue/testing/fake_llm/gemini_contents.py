@@ -27,8 +27,7 @@ UNSIGNED = words("skip_thought_signature_validator context_engineering_is_the_wa
 PART = "contents[%d].parts[%d]"
 UNEVEN = (
     "Please ensure that the number of function response parts is equal to the number of function "
-    "call parts of the "
-    "function call turn."
+    "call parts of the function call turn."
 )
 CALL_TURN = (
     "Please ensure that function call turn comes immediately after a user turn or after a "
@@ -39,10 +38,8 @@ RESPONSE_TURN = (
 )
 UNSIGNED_CALL = (
     "Function call is missing a thought_signature in functionCall parts. This is required for "
-    "tools to work correctly, "
-    "and missing thought_signature may lead to degraded model performance. Additional data, "
-    "function call `{name}` , "
-    "position {n}."
+    "tools to work correctly, and missing thought_signature may lead to degraded model "
+    "performance. Additional data, function call `{name}` , position {n}."
 )
 _SNAKE = re.compile(r"_([a-z])")
 

@@ -42,13 +42,10 @@ from retinue.testing.fake_llm.strict_checks import Memory, words
 
 FIELDS = words(
     "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
-    "max_tokens messages "
-    "metadata modalities model moderation n parallel_tool_calls prediction presence_penalty "
-    "prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning_effort response_format "
-    "safety_identifier seed service_tier "
-    "stop store stream stream_options temperature tool_choice tools top_logprobs top_p user "
-    "verbosity "
+    "max_tokens messages metadata modalities model moderation n parallel_tool_calls prediction "
+    "presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention "
+    "reasoning_effort response_format safety_identifier seed service_tier stop store stream "
+    "stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
     "web_search_options"
 )
 USER_FIELDS = words("role content name")
@@ -114,8 +111,7 @@ class OpenAIChatApi:
         if old is not None and REASONS.match(body["model"]):
             text = (
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-                "'max_completion_tokens' "
-                "instead."
+                "'max_completion_tokens' instead."
             )
             raise refuse(text, "max_tokens", "unsupported_parameter")
         return new if old is None else old
@@ -317,8 +313,7 @@ class _Talk:
         if not self._is_called:
             raise refuse(
                 "Invalid parameter: messages with role 'tool' must be a response to a preceeding "
-                "message with "
-                "'tool_calls'.",
+                "message with 'tool_calls'.",
                 f"messages.[{n}].role",
             )
         if call_id not in self._open:
@@ -336,9 +331,8 @@ class _Talk:
         if self._open:
             raise refuse(
                 "An assistant message with 'tool_calls' must be followed by tool messages "
-                "responding to each "
-                f"'tool_call_id'. The following tool_call_ids did not have response messages: "
-                f"{', '.join(self._open)}",
+                "responding to each 'tool_call_id'. The following tool_call_ids did not have "
+                f"response messages: {', '.join(self._open)}",
                 f"messages.[{n}].role",
             )
 

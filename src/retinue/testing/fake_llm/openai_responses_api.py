@@ -43,12 +43,10 @@ from retinue.testing.fake_llm.strict_checks import Memory, words
 
 FIELDS = words(
     "access_programs background context_management conversation image include input instructions "
-    "max_output_tokens "
-    "max_tool_calls metadata model moderation parallel_tool_calls previous_response_id prompt "
-    "prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store "
-    "stream stream_options "
-    "temperature text tool_choice tools top_logprobs top_p truncation user"
+    "max_output_tokens max_tool_calls metadata model moderation parallel_tool_calls "
+    "previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
+    "reasoning safety_identifier service_tier store stream stream_options temperature text "
+    "tool_choice tools top_logprobs top_p truncation user"
 )
 TOOL_FIELDS = words(
     "type name description parameters strict allowed_callers async defer_loading output_schema"

@@ -85,8 +85,7 @@ def read_body(ask: HttpRequest) -> dict[str, Any]:
     if not ask.headers.get("authorization", "").startswith("Bearer "):
         text = (
             "You didn't provide an API key. You need to provide your API key in an Authorization "
-            "header using Bearer "
-            "auth (i.e. Authorization: Bearer YOUR_KEY)."
+            "header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY)."
         )
         raise FakeError(401, "invalid_request_error", text)
     body = json_object(ask.body)
@@ -94,10 +93,9 @@ def read_body(ask: HttpRequest) -> dict[str, Any]:
         "application/json"
     ):
         raise refuse(
-            "We could not parse the JSON body of your request. (HINT: This likely means you "
-            "aren't using your HTTP "
-            "library correctly. The OpenAI API expects a JSON payload, but what was sent was not "
-            "valid JSON.)"
+            "We could not parse the JSON body of your request. (HINT: This likely means you aren't "
+            "using your HTTP library correctly. The OpenAI API expects a JSON payload, but what "
+            "was sent was not valid JSON.)"
         )
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise refuse("you must provide a model parameter")
@@ -146,9 +144,8 @@ def name_field(value: Any, param: str) -> str:
     name = text_field(value, param)
     if not NAME.match(name):
         text = (
-            f"Invalid '{param}': string does not match pattern. Expected a string that matches "
-            "the pattern "
-            "'^[a-zA-Z0-9_-]+$'."
+            f"Invalid '{param}': string does not match pattern. Expected a string that matches the "
+            "pattern '^[a-zA-Z0-9_-]+$'."
         )
         raise refuse(text, param, "invalid_value")
     return too_long(name, MAX_NAME, param)
@@ -158,8 +155,7 @@ def too_long(value: str, most: int, param: str) -> str:
     if len(value) > most:
         text = (
             f"Invalid '{param}': string too long. Expected a string with maximum length {most}, "
-            "but got a string with "
-            f"length {len(value)} instead."
+            f"but got a string with length {len(value)} instead."
         )
         raise refuse(text, param, "string_above_max_length")
     return value
@@ -230,8 +226,7 @@ def _loose(schema: Any, at: tuple[str, ...], is_strict: bool) -> str:
         if absent := [name for name in parts if name not in schema.get("required", [])]:
             return (
                 f"In context={at}, 'required' is required to be supplied and to be an array "
-                "including every key in "
-                f"properties. Missing '{absent[0]}'."
+                f"including every key in properties. Missing '{absent[0]}'."
             )
     for name, part in parts.items():
         if problem := _loose(part, (*at, "properties", name), is_strict):

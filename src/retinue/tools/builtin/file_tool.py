@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import reveal
-from retinue.sandbox.paths import AllowedRoots, Root, real_path, strip
+from retinue.sandbox.path_checks import strip
+from retinue.sandbox.paths import AllowedRoots, Root, real_path
 from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred, hidden

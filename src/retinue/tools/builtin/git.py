@@ -17,7 +17,8 @@ from retinue.core.values import Restart
 from retinue.errors import Refused, RetinueError
 from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import clean
-from retinue.sandbox.git_repository import find, opened, program
+from retinue.sandbox.git_copy import find_repository
+from retinue.sandbox.git_repository import opened, program
 from retinue.sandbox.readonly_paths import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import git_cuts
@@ -123,7 +124,7 @@ class GitTool(Builtin[GitArguments]):
         try:
             line = argv(args.args, lambda words: guarded(words, caller))
             with self._processes.command(caller, line, "", may_write=False) as command:
-                repository = await asyncio.to_thread(find, command.cwd)
+                repository = await asyncio.to_thread(find_repository, command.cwd)
                 if not beneath(repository.top, command.read):
                     raise Refused(
                         "git",

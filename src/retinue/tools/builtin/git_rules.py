@@ -7,8 +7,9 @@ import os
 import re
 
 from retinue.errors import Refused
-from retinue.sandbox.private_paths import NOTHING, SECRETS
+from retinue.sandbox.private_paths import NOTHING
 from retinue.sandbox.protected_paths import home_directories
+from retinue.sandbox.secret_places import SECRETS
 from retinue.tools.base import Caller
 from retinue.tools.file_rules import READING, barred, hidden_patterns
 

@@ -20,7 +20,7 @@ import msgspec
 from retinue.formats.globs import alternatives
 from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.open_beneath import open_beneath
-from retinue.sandbox.paths import MAX_FILE, READ
+from retinue.sandbox.path_checks import MAX_FILE, READ
 from retinue.sandbox.process_end import end, ended
 from retinue.tools.builtin.search_match import MatchLine, Piece, Query, RipgrepMessage, SearchResult
 

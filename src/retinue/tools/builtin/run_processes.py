@@ -21,11 +21,12 @@ from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.kept_aside import untold
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
 from retinue.sandbox.open_directories import OpenDirectory
-from retinue.sandbox.paths import real_path, strip
+from retinue.sandbox.path_checks import strip
+from retinue.sandbox.paths import real_path
 from retinue.sandbox.private_paths import Private
-from retinue.sandbox.process import sweep
 from retinue.sandbox.readonly_paths import beneath
 from retinue.sandbox.resource_limits import find_groups
+from retinue.sandbox.tagged_processes import kill_tagged
 from retinue.tools.base import Caller
 from retinue.tools.builtin.command_record import CommandRecord, CommandStart, forget_old
 from retinue.tools.builtin.live_command import LiveCommand
@@ -164,7 +165,7 @@ class Processes:
 
     def forsake(self, spool: CommandRecord) -> None:
         """Before a call is answered for after a restart: nothing of it may still run."""
-        sweep(f"{self._mark}:{spool.id}")
+        kill_tagged(f"{self._mark}:{spool.id}")
 
     def has(self, run: str) -> bool:
         """Whether a run has left something running."""
@@ -193,7 +194,7 @@ class Processes:
         if not self._is_swept:
             # What an earlier runtime on this state left behind dies before anything new is started.
             self._is_swept = True
-            sweep(f"{self._mark}:")
+            kill_tagged(f"{self._mark}:")
             find_groups().sweep()
             forget_old(self._folder, KEEP_SECONDS)
             self._untold = tuple(_late(path, kept) for path, kept in untold(self._aside))

@@ -14,7 +14,8 @@ from retinue.formats.globs import BadGlob, Globs
 from retinue.formats.safe_text import clean
 from retinue.sandbox.directory_walk import Patience, walk_directory
 from retinue.sandbox.gitignore import chain
-from retinue.sandbox.paths import Root, real_path, strip
+from retinue.sandbox.path_checks import strip
+from retinue.sandbox.paths import Root, real_path
 from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
 from retinue.tools.builtin.file_tool import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from retinue.formats.fair_cut import clip
-from retinue.sandbox.paths import strip
+from retinue.sandbox.path_checks import strip
 from retinue.tools.base import Caller
 from retinue.tools.families.base import CallComplaint
 

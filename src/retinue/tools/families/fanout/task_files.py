@@ -10,7 +10,8 @@ import os
 from retinue.core.ids import digest
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_directories import OpenDirectory
-from retinue.sandbox.paths import Root, checked_text, real_path, strip
+from retinue.sandbox.path_checks import checked_text, strip
+from retinue.sandbox.paths import Root, real_path
 from retinue.tools.base import Caller
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.child_directory import inside

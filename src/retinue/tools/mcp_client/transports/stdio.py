@@ -16,7 +16,7 @@ from typing import Any
 from retinue.core.redaction import Redactor
 from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
-from retinue.sandbox.paths import strip
+from retinue.sandbox.path_checks import strip
 from retinue.sandbox.process_end import end, ended
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode, guess_id
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
