@@ -166,4 +166,4 @@ def test_a_page_is_written_in_plain_words(page: Path) -> None:
     if page in GENERATED and text == prose(page):
         return  # its words are those of the code
     words = OLD_WORDS.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", text))
-    assert words == [] or page.name == "family_proofs.md"
+    assert words == []
