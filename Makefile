@@ -65,7 +65,7 @@ crash: N ?= 10000
 crash: $(READY) ## N kills of a real process, each followed by a recovery (N=10000)
 	@$(PY) -m tests.crash.main --kills $(N)
 
-faults: $(READY) ## every fault of a provider, in every dialect; then what SDKs send and read, 20 times as much as in the tests
+faults: $(READY) ## every fault of a provider, in every API format; then what SDKs send and read, 20 times as much as in the tests
 	@$(PY) -m tests.models.faults_main
 	@RETINUE_REPEATS=20 $(PY) -m pytest -q -n $(WORKERS) tests/models -k "sdk or cut or damaged"
 
