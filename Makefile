@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack bench
+.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ faults: $(READY) ## every fault of a provider, in every API format; then what SD
 
 attack: $(READY) ## the attack cases with and without root, 12,000 schedules of swaps and 100,000 policy trees each
 	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 RETINUE_REPEATS=20 $(PY) -m tests.security.main
+
+api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients of one stream
+	@$(PY) -m pip install -q -c constraints.txt -e '.[api]'
+	@$(PY) -m tests.host.fuzz_main
+	@$(PY) -m tests.host.streams 500 200
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

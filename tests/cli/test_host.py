@@ -193,7 +193,7 @@ def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_p
         key = Path(f"{home.socket}.key").read_text()
         assert post(home.socket, "/api/v1/dance", {}, key)[0] == 404
         status, told = post(home.socket, "/api/v1/wait", {"runs": 7}, key)
-        assert status == 422 and "could not read this request" in told["detail"]
+        assert status == 400 and "could not read this request" in told["detail"]
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(home.socket))
             line.sendall(b'{"hello":1}\n\n')

@@ -145,7 +145,7 @@ def test_the_log_of_requests_has_no_secrets(api: Served, caplog: pytest.LogCaptu
         if len(lines) == 2:
             break
         time.sleep(0.05)
-    assert len(lines) == 2 and "GET /api/v1/runs/r1 422" in lines[0]
+    assert len(lines) == 2 and "GET /api/v1/runs/r1 400" in lines[0]
     assert not any(secret in line for line in lines for secret in ("secret", ADMIN))
 
 

@@ -150,12 +150,14 @@ def test_a_problem_has_the_words_of_the_exception() -> None:
             "about": "",
         }
         wrong: list[tuple[Any, int]] = [
-            ({}, 422),
-            ({"task": 7}, 422),
-            ({"task": ""}, 422),
-            ({"task": "x", "nonsense": 1}, 422),
+            ({}, 400),
+            ({"task": 7}, 400),
+            ({"task": ""}, 400),
+            ({"task": "x", "nonsense": 1}, 400),
             ({"task": "x", "agent": "nobody"}, 404),
-            ({"task": "x", "terms": {"budget": {"tokens": -1}}}, 422),
+            ({"task": "x", "terms": {"budget": {"tokens": -1}}}, 400),
+            ({"task": "x", "terms": {"rules": ["perhaps: this"]}}, 422),
+            ({"task": "x", "terms": {"mode": "whatever"}}, 422),
         ]
         for body, status in wrong:
             reply = api.post("/runs", body)

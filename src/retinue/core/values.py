@@ -6,9 +6,10 @@ sums stay exact."""
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import msgspec
+from msgspec import Meta
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -112,11 +113,11 @@ class Budget(Value):
     parallel. `on_limit`, for the others: `land` takes one last turn, which was kept back, `ask`
     waits for a person's answer, `stop` ends at once."""
 
-    tokens: int | None = None
-    usd: float | None = None
-    turns: int | None = None
-    calls: int | None = None
-    seconds: float | None = None
+    tokens: Annotated[int, Meta(ge=0)] | None = None
+    usd: Annotated[float, Meta(ge=0)] | None = None
+    turns: Annotated[int, Meta(ge=0)] | None = None
+    calls: Annotated[int, Meta(ge=0)] | None = None
+    seconds: Annotated[float, Meta(ge=0)] | None = None
     on_limit: OnLimit = "land"
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
 from retinue.host.operations import OPERATIONS, PREFIX, Operation
 from retinue.host.problem_documents import MEDIA, HttpProblem, ProblemDocument, problem_of
-from retinue.host.requests import ShowRequest, WatchRequest
+from retinue.host.requests import Position, ShowRequest, WatchRequest
 from retinue.host.server_events import ServerEvent, encode
 
 log = logging.getLogger("retinue.host")
@@ -62,6 +63,8 @@ class OperationEndpoint:
         op, who = self._op, identity_of(request)
         who.need(op.scope, "This request")
         value = await _read(request, op)
+        if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
+            value = replace(value, after=_last_event_id(request))
         named = getattr(value, "runs", None) or [getattr(value, "run", "")]
         await self._host.check_visible(filter(None, named), who)
         method = getattr(self._host, op.name)
@@ -129,16 +132,27 @@ async def _read(request: Request, op: Operation) -> Any:
         data = await _body(request)
     else:
         data = dict(request.query_params)
-        if op.name == "watch" and "last-event-id" in request.headers:
-            data["after"] = request.headers["last-event-id"]
     for name in op.path_fields:
         if name in data:
-            raise HttpProblem(422, f"{name} is part of the path. Leave it out of the request.")
+            raise HttpProblem(400, f"{name} is part of the path. Leave it out of the request.")
         data[name] = request.path_params[name]
+    is_strict = op.method == "POST"
     try:
-        return msgspec.convert(data, op.request, strict=op.method == "POST")
+        try:
+            return msgspec.convert(data, op.request, strict=is_strict)
+        except msgspec.ValidationError:
+            return msgspec.convert(_with_integers(data), op.request, strict=is_strict)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
-        raise HttpProblem(422, f"The host could not read this request ({error}).") from None
+        raise HttpProblem(400, f"The host could not read this request ({error}).") from None
+
+
+def _with_integers(data: Any) -> Any:
+    """The same with 2 for 2.0, which is an integer in JSON."""
+    if isinstance(data, dict):
+        return {name: _with_integers(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_with_integers(value) for value in data]
+    return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -158,10 +172,17 @@ async def _body(request: Request) -> dict[str, Any]:
     return data
 
 
+def _last_event_id(request: Request) -> int:
+    try:
+        return msgspec.convert(request.headers["last-event-id"], Position, strict=False)
+    except msgspec.ValidationError:
+        raise HttpProblem(400, "Last-Event-ID is not one of the ids of this stream.") from None
+
+
 def _idempotency_key(request: Request) -> str:
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_LIMIT:
-        raise HttpProblem(422, f"Idempotency-Key is longer than {KEY_LIMIT} characters.")
+        raise HttpProblem(400, f"Idempotency-Key is longer than {KEY_LIMIT} characters.")
     return key
 
 

@@ -12,9 +12,11 @@ from retinue import __version__
 from retinue.host.operations import OPERATIONS, PREFIX, Operation
 from retinue.host.problem_documents import MEDIA, ProblemDocument
 
+INTERNAL = ("plan", "env")
+"""Fields that only a command of the same version sends."""
 REF = "#/components/schemas/{name}"
 PROBLEMS = {
-    "400": "The request cannot be read.",
+    "400": "The request is not what is described here.",
     "401": "The token is missing or wrong.",
     "403": "The token lacks a scope, or the request comes from another site.",
     "404": "Not found, or not visible to this token.",
@@ -23,7 +25,7 @@ PROBLEMS = {
     "413": "The body is too large.",
     "415": "The body is not JSON.",
     "421": "Not a name of this host.",
-    "422": "The request or the configuration is wrong.",
+    "422": "The request can be read, but not be carried out as it is: an unknown model, a rule.",
     "429": "Too many requests.",
     "500": "The host failed.",
     "502": "The provider failed.",
@@ -42,7 +44,7 @@ def description() -> dict[str, Any]:
     """The whole document."""
     components = dict(_components())
     paths: dict[str, Any] = {}
-    for op in OPERATIONS:
+    for op in _public():
         paths.setdefault(PREFIX + op.path, {})[op.method.lower()] = _operation(op, components)
     return {
         "openapi": "3.1.0",
@@ -55,15 +57,19 @@ def description() -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted(components.items())),
+            "schemas": _reachable(paths, components),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
+def _public() -> Iterator[Operation]:
+    return (op for op in OPERATIONS if not op.is_internal)
+
+
 def _types() -> Iterator[Any]:
     yield ProblemDocument
-    for op in OPERATIONS:
+    for op in _public():
         yield op.request
         if op.reply is not None:
             yield op.reply
@@ -100,7 +106,7 @@ def _operation(op: Operation, components: dict[str, Any]) -> dict[str, Any]:
     if op.name == "watch":
         out["description"] += f"\n\n{WATCH_NOTE}"
     if op.method == "POST":
-        components[_name(op.request)] = _without_path_fields(op, schema)
+        components[_name(op.request)] = _body_schema(op, schema)
         required = bool(components[_name(op.request)].get("required"))
         content = {"application/json": {"schema": {"$ref": REF.format(name=_name(op.request))}}}
         out["requestBody"] = {"required": required, "content": content}
@@ -109,9 +115,23 @@ def _operation(op: Operation, components: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _without_path_fields(op: Operation, schema: dict[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in schema["properties"].items() if k not in op.path_fields}
-    required = [name for name in schema.get("required", ()) if name not in op.path_fields]
+def _reachable(paths: Any, components: dict[str, Any]) -> dict[str, Any]:
+    """The types that something refers to."""
+    found: set[str] = set()
+    todo = [msgspec.json.encode(paths).decode()]
+    while todo:
+        text = todo.pop()
+        for name in components.keys() - found:
+            if f'"{REF.format(name=name)}"' in text:
+                found.add(name)
+                todo.append(msgspec.json.encode(components[name]).decode())
+    return {name: components[name] for name in sorted(found)}
+
+
+def _body_schema(op: Operation, schema: dict[str, Any]) -> dict[str, Any]:
+    hidden = {*op.path_fields, *INTERNAL}
+    kept = {k: v for k, v in schema["properties"].items() if k not in hidden}
+    required = [name for name in schema.get("required", ()) if name not in hidden]
     return {**schema, "properties": kept, "required": required}
 
 
@@ -143,7 +163,15 @@ def _responses(op: Operation) -> dict[str, Any]:
         schema = {"$ref": REF.format(name=_name(op.reply))}
     elif op.is_stream:
         refs = {name: {"$ref": REF.format(name=_name(kind))} for name, kind in op.events.items()}
-        schema = {"type": "string", "x-events": refs}
+        schema = {
+            "type": "object",
+            "properties": {
+                "event": {"enum": list(op.events)},
+                "data": {"type": "string", "contentMediaType": "application/json"},
+                "id": {"type": "string"},
+            },
+            "x-events": refs,
+        }
     out[str(op.status)] = {"description": "Done.", "content": {media: {"schema": schema}}}
     if op.name == "watch":
         out["204"] = {"description": "The run has ended and there is nothing new."}

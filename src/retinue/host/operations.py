@@ -25,7 +25,8 @@ class Operation:
     """`name` is the method of `Host` that carries it out. `reply` is the type of its JSON, or of
     the events of a stream by their names; a text or bytes have a `media` type instead.
     `ends_with_client`: who goes away does not want it any more; everything else that was asked for
-    is done."""
+    is done. `is_internal`: between a command and its host, and no part of what is described to
+    others."""
 
     name: str
     method: Literal["GET", "POST", "DELETE"]
@@ -38,6 +39,7 @@ class Operation:
     media: str = "application/json"
     events: dict[str, Any] = field(default_factory=dict)
     ends_with_client: bool = False
+    is_internal: bool = False
 
     @property
     def path_fields(self) -> tuple[str, ...]:
@@ -245,7 +247,14 @@ def _looking() -> tuple[Operation, ...]:
 def _hosting() -> tuple[Operation, ...]:
     return (
         Operation(
-            "hello", "POST", "/host/hello", requests.HelloRequest, replies.Hello, "admin", "host"
+            "hello",
+            "POST",
+            "/host/hello",
+            requests.HelloRequest,
+            replies.Hello,
+            "admin",
+            "host",
+            is_internal=True,
         ),
         Operation(
             "stop", "POST", "/host/stop", requests.StopRequest, replies.EmptyReply, "admin", "host"
@@ -258,6 +267,7 @@ def _hosting() -> tuple[Operation, ...]:
             replies.ServerList,
             "admin",
             "project",
+            is_internal=True,
         ),
         Operation(
             "backup",

@@ -60,8 +60,10 @@ class HelloRequest(HostRequest):
 
 class StartRequest(HostRequest):
     """Start a run: of the `agent` and `model` named, or of those that the project's configuration
-    names. A `plan` says everything itself; `env` are then the values of the variables that its
-    servers name, which are used and never stored."""
+    names."""
+
+    # A command sends a plan, which says everything itself; `env` are then the values of the
+    # variables that its servers name, which are used and never stored.
 
     task: Task
     agent: str = ""
@@ -280,7 +282,7 @@ class RedeliverRequest(HostRequest):
 class BackupRequest(HostRequest):
     """Copy the store to a new file on the host's machine."""
 
-    path: Annotated[str, Meta(min_length=1)]
+    path: Annotated[str, Meta(pattern="^/")]
 
 
 class CompactRequest(HostRequest):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from retinue.agent import Agent
 from retinue.core.capabilities import narrow
 from retinue.core.values import Budget, Capabilities
+from retinue.errors import ConfigError
 from retinue.host.requests import RunTerms
 from retinue.store.base import Row
 
@@ -82,4 +83,7 @@ def _access(terms: RunTerms, held: Capabilities) -> Capabilities:
         changes["tools"] = tuple(sorted(terms.tools))
     if terms.read:
         changes |= {"read": tuple(sorted(terms.read)), "write": tuple(sorted(terms.read))}
-    return replace(held, **changes) if changes else held
+    try:
+        return replace(held, **changes) if changes else held
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from None
