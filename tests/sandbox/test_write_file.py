@@ -115,6 +115,13 @@ def test_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "a") == 0o755
 
 
+def test_a_folder_that_cannot_be_made_is_named_by_its_whole_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as error:
+        make_folder(str(tmp_path / "file" / "inner"))
+    assert error.value.filename == str(tmp_path / "file" / "inner")
+
+
 def test_a_folder_of_ours_may_lie_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

@@ -29,7 +29,6 @@ class Encoded:
     __slots__ = (
         "_loose_size",
         "chunks",
-        "conversation",
         "firsts",
         "loose",
         "n",
@@ -40,9 +39,8 @@ class Encoded:
         "starts",
     )
 
-    def __init__(self, conversation: Conversation) -> None:
-        self.conversation = conversation
-        self.n = conversation.base_length
+    def __init__(self, n: int) -> None:
+        self.n = n
         self.starts: list[int] = []
         self.sizes: list[int] = []
         self.chunks: list[bytes] = []
@@ -53,11 +51,21 @@ class Encoded:
         self.opening = b""
         self.shared: dict[tuple[int, int], bytes] = {}
 
-    def pieces(self, start: int, stop: int, encode: Encode) -> list[bytes]:
-        open_at = self._take(stop, encode) if self.n < stop else None
+    @property
+    def size(self) -> int:
+        return sum(map(len, (*self.chunks, *self.shared.values()))) + self._loose_size
+
+    def pieces(
+        self, conversation: Conversation, start: int, stop: int, encode: Encode
+    ) -> list[bytes]:
+        """The conversation is not kept here: in a circle both would live until the garbage is
+        collected."""
+        open_at = self._take(conversation, stop, encode) if self.n < stop else None
         if self.n <= stop and self.starts and start <= self.starts[0]:
             out = self.chunks + self.loose
-            return out if open_at is None else [*out, self._open(open_at, stop, encode)]
+            return (
+                out if open_at is None else [*out, self._open(conversation, open_at, stop, encode)]
+            )
         first, last = bisect_left(self.starts, start), bisect_left(self.starts, stop)
         if last > first and (self.starts[last] if last < len(self.starts) else self.n) > stop:
             # Asked for up to the middle of a unit: what is behind that is not shown.
@@ -70,18 +78,17 @@ class Encoded:
         else:
             out = self.chunks[self._cut(first) : self._cut(last)]
         if open_at is not None and open_at >= start:
-            out.append(self._open(open_at, stop, encode))
+            out.append(self._open(conversation, open_at, stop, encode))
         return out
 
-    def _open(self, start: int, stop: int, encode: Encode) -> bytes:
+    def _open(self, conversation: Conversation, start: int, stop: int, encode: Encode) -> bytes:
         """A unit to which more can be added, as it is shown now."""
-        base = self.conversation.base_length
-        unit = self.conversation.own[start - base : stop - base]
-        return encode(self.conversation.settled(start, unit))
+        base = conversation.base_length
+        unit = conversation.own[start - base : stop - base]
+        return encode(conversation.settled(start, unit))
 
-    def _take(self, stop: int, encode: Encode) -> int | None:
+    def _take(self, conversation: Conversation, stop: int, encode: Encode) -> int | None:
         """Write what is new and can be kept. Returns where a unit begins that is still open."""
-        conversation = self.conversation
         own, base = conversation.own, conversation.base_length
         at, last, length = self.n - base, stop - base, len(own)
         while at < last:

@@ -23,6 +23,9 @@ MISSING = (
 LEFT_OUT = User(text="(The beginning of this conversation was left out.)", kind="nudge")
 """Providers take no conversation that begins with a reply."""
 MOST_SHARED = 4
+MOST_WAYS, SMALL = 8, 4 << 20
+"""In so many ways a conversation is kept as it was written, and in one if that is not small: each
+picture that a provider refuses makes a new way, and each keeps all the other pictures."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Ids of calls that every dialect takes."""
 OUR_ID = "call_r"
@@ -153,7 +156,7 @@ class Conversation:
             shared = self.base.prefix(dialect, start, min(stop, self.base_length), encode)
             out += [shared] if shared else []
         if stop > self.base_length:
-            out += self.of_dialect(dialect).pieces(start, stop, encode)
+            out += self.of_dialect(dialect).pieces(self, start, stop, encode)
         return out
 
     def prefix(self, dialect: str, start: int, stop: int, encode: Encode) -> bytes:
@@ -161,18 +164,30 @@ class Conversation:
         shared, key = self.of_dialect(dialect).shared, (start, stop)
         found = shared.get(key)
         if found is None:
-            if len(shared) >= MOST_SHARED:
+            if len(shared) >= MOST_SHARED or sum(map(len, shared.values())) > SMALL:
                 del shared[next(iter(shared))]
             found = shared[key] = b",".join(self.encode(dialect, start, stop, encode))
         return found
 
     def of_dialect(self, dialect: str) -> Encoded:
-        if self.encoded is None:
-            self.encoded = {}
-        mine = self.encoded.get(dialect)
+        kept = self.encoded
+        if kept is None:
+            kept = self.encoded = {}
+        mine = kept.get(dialect)
         if mine is None:
-            mine = self.encoded[dialect] = Encoded(self)
+            if len(kept) >= MOST_WAYS or sum(other.size for other in kept.values()) > SMALL:
+                kept.clear()  # what was written is written again, byte for byte, if it is needed
+            mine = kept[dialect] = Encoded(self.base_length)
         return mine
+
+    def picture_bytes(self, start: int) -> int:
+        """Of all pictures from a place on, in base64."""
+        return sum(
+            len(image.data)
+            for message in self.read(start, len(self))
+            if not isinstance(message, Assistant)
+            for image in message.images
+        )
 
 
 def as_history(messages: Sequence[Message]) -> History:

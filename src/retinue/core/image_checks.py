@@ -15,6 +15,13 @@ from retinue.core.values import Value
 
 MAX_BYTES = 20 << 20
 MAX_SIDE = 16_384
+MOST_SHOWN = 50_000_000
+"""Bytes of pictures, in base64, that a model is shown at a time. No provider takes a larger request,
+and each of them is in memory as it came and as it was written."""
+FULL = (
+    f"the conversation shows {MOST_SHOWN // 1_000_000} MB of pictures already, and no provider takes "
+    "more in one request. Let a sub-agent look at it"
+)
 
 
 class Looks(Value):
@@ -60,15 +67,18 @@ def look_at(data: bytes) -> Looks:
     return Looks(n_bytes=len(data), wrong="it is neither PNG, JPEG, GIF nor WebP")
 
 
-def taken_in(text: str, images: tuple[Image, ...]) -> tuple[str, tuple[Image, ...]]:
+def taken_in(
+    text: str, images: tuple[Image, ...], room: int = MOST_SHOWN
+) -> tuple[str, tuple[Image, ...]]:
     """A text and its pictures as they come from a tool: each picture under its real kind, or words
-    in its place."""
+    in its place. `room` is for how many bytes of them, in base64, the conversation has room."""
     kept = []
     for image in images:
         looks = look(image)
-        if looks.wrong:
-            text = f"{text}\n{in_words(image, looks.wrong)}".lstrip("\n")
+        if wrong := looks.wrong or (FULL if len(image.data) > room else ""):
+            text = f"{text}\n{in_words(image, wrong)}".lstrip("\n")
         else:
+            room -= len(image.data)
             kept.append(
                 image
                 if image.media_type == looks.media_type

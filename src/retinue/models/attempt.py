@@ -93,9 +93,12 @@ class Attempt(Struct):
                 pool.give(connection)
         except Exception as error:
             told = self._translated(error, times)
-            if told is None:
-                raise
-            raise told from None
+            try:
+                if told is None:
+                    raise
+                raise told from None
+            finally:
+                del told  # or it would be in its own traceback, with the body
         return with_cost(reply, self.asked)
 
     def _plain(self, connection: ProviderConnection) -> Reply | None:

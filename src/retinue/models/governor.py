@@ -50,6 +50,11 @@ def loop_seconds() -> float:
         return time.monotonic()
 
 
+def _bare(error: ModelUnavailable) -> ModelUnavailable:
+    """The same without a traceback, in which the request is with all its pictures."""
+    return ModelUnavailable(str(error), kind=error.kind, after_seconds=error.after_seconds)
+
+
 @dataclass(eq=False)
 class Governor:
     """The gate of one account and model, on the `terms` that were set. `seconds` is the clock; a
@@ -347,9 +352,9 @@ class Governor:
                 self._limited(turn, error)
             if isinstance(error, ModelUnavailable) and error.kind in REFUSALS:
                 self.is_sure = self.refusal is not None or error.kind == "quota"
-                self.refusal = error
+                self.refusal = _bare(error)
                 if self.is_sure:
-                    self._keep_out(error)
+                    self._keep_out(self.refusal)
         self._left(turn)
 
     def _is_refused(self) -> bool:

@@ -158,7 +158,10 @@ class HttpModel:
                     reply = await self._send(request, cure, emit)
                     break
                 except ModelError as error:
-                    request = self._cured(request, error, cure)
+                    another = self._cured(request, error, cure)
+                    if another is None:
+                        raise
+                    request = another
         except ModelError as error:
             error.usage, error.sent = progress.usage, progress.sent
             raise
@@ -175,8 +178,8 @@ class HttpModel:
             reply = replace(reply, usage=spent, model=(model or self.model)[:MAX_NAME])
         return reply
 
-    def _cured(self, request: Request, error: ModelError, cure: Cure) -> Request:
-        """The request to send instead of one that was refused; the error, when there is none."""
+    def _cured(self, request: Request, error: ModelError, cure: Cure) -> Request | None:
+        """The request to send instead of one that was refused, if there is one."""
         assert isinstance(request.messages, History)
         if self._outgoing.cure(request.messages, error, cure):
             log.warning(
@@ -187,7 +190,7 @@ class HttpModel:
             return request
         if error.kind != "invalid_request" or cure.is_sent_anew or not ORPHAN.search(str(error)):
             self._outgoing.forget(cure)
-            raise error
+            return None
         # It cannot be, for what is sent is made valid. If it is all the same, nothing that was kept
         # is trusted.
         cure.is_sent_anew = True
@@ -247,9 +250,14 @@ class HttpModel:
         except BaseException as error:
             told = self._told(error, turn, request)
             turn.end(told)
-            if told is error:
-                raise
-            raise told from None
+            try:
+                if told is error:
+                    raise
+                raise told from None
+            finally:
+                # An exception that is in a frame of its own traceback lives until the garbage is
+                # collected, and with it the body: gigabytes of pictures are few objects.
+                del told
         turn.end()
         if warm is None:
             self.warmth.counted(reply.usage)

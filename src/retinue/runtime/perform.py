@@ -83,11 +83,14 @@ class Performer:
         self.window = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = OpenDirectories()
-        self._tool_events = ToolEvents(engine, tools, self._texts, self.outbox, home)
+        self._tool_events = ToolEvents(
+            engine, tools, self._texts, self.outbox, self.conversations, home
+        )
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
         self.conversations.drop(id)
+        self._tool_events.over(id)
         self._progress.pop(id, None)
         self._stop(id)
         self.holdings.over(id)

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from retinue.core.effects import CallTool
 from retinue.core.events import Asked, Ordered, RunEvent, Submitted, ToolReturned
 from retinue.core.ids import moment
-from retinue.core.image_checks import taken_in
+from retinue.core.image_checks import MOST_SHOWN, taken_in
+from retinue.core.messages import Image
 from retinue.core.spec import Order, Orders, Spec
 from retinue.core.values import Work, checked
 from retinue.errors import RetinueError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
+from retinue.runtime.conversations import Conversations
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.tool_runner import ToolRunner
@@ -34,10 +36,18 @@ class ToolEvents:
     either."""
 
     def __init__(
-        self, engine: Engine, tools: ToolRunner, texts: Texts, outbox: Outbox, home: str
+        self,
+        engine: Engine,
+        tools: ToolRunner,
+        texts: Texts,
+        outbox: Outbox,
+        conversations: Conversations,
+        home: str,
     ) -> None:
         self._engine, self._tools, self._home = engine, tools, home
-        self._texts, self._outbox = texts, outbox
+        self._texts, self._outbox, self._conversations = texts, outbox, conversations
+        self._shown: dict[str, tuple[int, int]] = {}
+        """Of runs that were shown pictures: in which turn, and bytes of them then."""
 
     async def of(self, effect: CallTool, returned: Returned) -> RunEvent:
         where: Any = {
@@ -49,7 +59,7 @@ class ToolEvents:
         match returned:
             case Answer(text=text, error=error, images=images):
                 if not is_plain(returned):
-                    text, images = taken_in(clean(text), checked(returned).images)
+                    text, images = await self._pictures(effect, checked(returned))
                 text, spilled = clean(text), None
                 if not self._texts.fits(text):
                     text = self._texts.whole(text)
@@ -76,6 +86,25 @@ class ToolEvents:
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
+
+    async def _pictures(self, effect: CallTool, answer: Answer) -> tuple[str, tuple[Image, ...]]:
+        """The calls of one turn come back one by one, and are in the conversation some time
+        later."""
+        run = self._engine.trees.run(effect.run)
+        spec = self._engine.trees.spec(effect.run)
+        if run is None or spec is None or not answer.images:
+            return taken_in(clean(answer.text), answer.images)
+        conversation = await self._conversations.of(spec, run.length)
+        if self._shown.get(effect.run, (-1, 0))[0] != effect.turn:
+            self._shown[effect.run] = (effect.turn, conversation.picture_bytes(run.start))
+        n_bytes = self._shown[effect.run][1]
+        text, images = taken_in(clean(answer.text), answer.images, MOST_SHOWN - n_bytes)
+        n_bytes += sum(len(image.data) for image in images)
+        self._shown[effect.run] = (effect.turn, n_bytes)
+        return text, images
+
+    def over(self, run: str) -> None:
+        self._shown.pop(run, None)
 
     async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
         """Where children are sent is told without links, so that the core can compare it; and where

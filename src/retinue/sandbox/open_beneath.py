@@ -87,8 +87,13 @@ def make_real(path: str, mode: int = 0o777, *, durable: bool = False) -> int:
 def make_folder(path: str) -> None:
     """A folder of ours and those above it that are missing, durable and for their owner alone. One
     that is there is left as it is."""
-    if not os.path.isdir(path):
+    if os.path.isdir(path):
+        return
+    try:
         os.close(make_real(os.path.realpath(path), 0o700, durable=True))
+    except OSError as error:
+        error.filename = path  # not the name in an open folder that it was told by
+        raise
 
 
 def sync_folder(folder: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
