@@ -3,8 +3,8 @@ nothing else."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -90,8 +90,11 @@ def tells_parents_later() -> None:
 
     async def commit_in_two(self: SqliteStore, changes: Changes) -> int:
         posted = changes.posted
-        seq = await commit(self, replace(changes, posted={}))
-        return await commit(self, Changes(posted=posted)) if posted else seq
+        seq = await commit(self, msgspec.structs.replace(changes, posted={}))
+        if not posted:
+            return seq
+        await asyncio.sleep(0.01)
+        return await commit(self, Changes(posted=posted))
 
     SqliteStore.commit = commit_in_two  # type: ignore[method-assign]
 

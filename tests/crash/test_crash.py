@@ -55,6 +55,8 @@ def test_nothing_is_lost_or_repeated_at_any_named_point(tmp_path: Path) -> None:
     assert all(counted["points"][point] >= 5 for point in POINTS)
 
 
+FOUND_AT = {"acts_before_it_records": "tool-start"}
+"""Where a process has to die so that a bug is found soon."""
 FOUND_AS = {
     "repeats_unsafe_calls": "unsafe_reruns",
     "acts_before_it_records": "broken",
@@ -89,6 +91,8 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
         "2",
         "--plant",
         bug,
+        "--point",
+        FOUND_AT.get(bug, ""),
     )
     assert not counted["ok"]
     assert counted[kind] > 0, said
