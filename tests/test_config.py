@@ -125,7 +125,7 @@ MISTAKES = [
     (
         "[sub_agents]\nallowed_models = { anthropic = ['*'], openai = ['b'], gemini = ['c'] }\n",
         2,
-        "`*` is not taken",
+        "`*` is not supported",
     ),
 ]
 
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_parsed_is_refused_in_one_sentence(
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no configuration file .*nowhere\.toml"):
+    with pytest.raises(ConfigError, match=r"Configuration file .*nowhere\.toml"):
         read_config(tmp_path / "nowhere.toml")
 
 

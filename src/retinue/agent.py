@@ -45,7 +45,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         if not self.name.strip():
-            raise ConfigError("an agent needs a name")
+            raise ConfigError("An agent needs a name.")
         check_once(f"agent {self.name!r}", self.families)
 
     @property
@@ -153,7 +153,7 @@ class Agent:
             if known is agent:
                 continue
             if known is not None:
-                raise ConfigError(f"two different agents are named {agent.name!r}")
+                raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
             seen[agent.name] = agent
             todo.extend(agent.staff)
             todo.extend(agent.helpers)
@@ -165,11 +165,13 @@ def _as_tool(thing: Tool | Callable[..., Any]) -> Tool:
         return cast(Tool, thing)
     if callable(thing):
         return FunctionTool(thing)
-    raise ConfigError(f"{thing!r} is neither a tool nor a function")
+    raise ConfigError(f"{thing!r} is neither a tool nor a function.")
 
 
 def _not_here(name: str) -> Tool:
-    raise ConfigError(f"the built-in tool {name!r} is made by a runtime: register the agent there")
+    raise ConfigError(
+        f"The built-in tool {name!r} is created by a runtime. Register the agent there."
+    )
 
 
 def guard_of(tool: Tool) -> Guard:

@@ -73,7 +73,7 @@ class Retinue(Steps):
         try:
             rules, retention = checked(rules or Rules()), checked(retention or Retention())
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"the rules are wrong: {error}") from None
+            raise ConfigError(f"Invalid limits: {error}") from None
         if not rules.salt:
             rules = msgspec.structs.replace(rules, salt=clock.chance())
         opened = _open(store)
@@ -189,22 +189,22 @@ class Retinue(Steps):
             order, base = await self._fork_of(row, task, agent, None, options)
             return self._pricing.tags(order, self._clock.now(), n, row, base)
         if agent is None:
-            raise ConfigError("a price tag needs an agent, or a run to fork")
+            raise ConfigError("A price tag needs an agent, or a run to fork.")
         await self.take_up(agent)
         return self._pricing.tags(self._crew.order(agent, task, options), self._clock.now(), n)
 
-    async def resume(self, run: str, task: str = "Go on.", **options: Any) -> str:
+    async def resume(self, run: str, task: str = "Continue.", **options: Any) -> str:
         """Go on in the conversation of a run that has ended: a new run, the same messages."""
         row = await self._row(run)
         if not isinstance(row.run.state, Ended):
-            raise Refused("open", f"run {run} has not ended; send it a message instead")
+            raise Refused("open", f"Run {run} has not ended. Send it a message instead.")
         agent = self._crew.find(row.spec.order.agent)
         await self.take_up(agent)
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
         if await self._store.messages(base.conversation, base.length, base.length + 1):
             raise Refused(
                 "conversation",
-                f"run {run} has been resumed before; resume the last run, or fork this one",
+                f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
         order = self._crew.order(agent, task, options)
         return await self._request(
@@ -227,7 +227,8 @@ class Retinue(Steps):
         if row is None:
             return await self._request(event)
         if (row.spec.order.agent, row.spec.order.task) != (event.order.agent, event.order.task):
-            raise Refused("key", f"this key has started another task before, in run {event.id}")
+            used = f"This key was already used for a different task (run {event.id})."
+            raise Refused("key", f"{used} Use a new key.")
         return event.id
 
     async def _request(self, event: Requested) -> str:
@@ -271,7 +272,7 @@ class Retinue(Steps):
         self._engine.check(run)
         tree = self._engine.trees.of(run)
         why = (
-            f"{run!r} is not a live run that you may write to"
+            f"{run!r} is not an open run that you can send to."
             if tree is None
             else cannot_write(tree, "", run)
         )
@@ -320,17 +321,17 @@ class Retinue(Steps):
         """Whether a live run may call a tool, and which rule says so."""
         tree = self._engine.trees.of(run)
         if tree is None:
-            raise NotFound(f"no live run {run!r}")
+            raise NotFound(f"No open run {run!r}. It may have ended.")
         return tree.explain(run, tool, args, self._clock.now())
 
     async def narrow(self, run: str, access: Capabilities) -> None:
         """Take capabilities away from a live run and everything below it."""
         if self._engine.trees.run(run) is None:
-            raise NotFound(f"no live run {run!r}")
+            raise NotFound(f"No open run {run!r}. It may have ended.")
         try:
             event = Narrowed(access=real_paths(checked(access)))
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"the capabilities are wrong: {error}") from None
+            raise ConfigError(f"Invalid capabilities: {error}") from None
         await self._tell(run, event)
 
     # watching runs

@@ -30,7 +30,8 @@ def run_sync(
     it has started."""
     if asyncio._get_running_loop() is not None:
         raise RetinueError(
-            "run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead"
+            "run_sync cannot be used inside an event loop. Use `await "
+            "Retinue(...).run(...)` instead."
         )
 
     async def main() -> Outcome:

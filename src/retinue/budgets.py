@@ -77,7 +77,7 @@ class Budgets(Housekeeping):
         the first answer to it. Whoever waits there goes on. What a child's limit gets more is taken
         from its parent's, or `Refused` says how much there is."""
         if not all(math.isfinite(amount) for amount in (tokens, usd, turns, calls, seconds)):
-            raise ConfigError("a limit is raised by a finite amount; nothing was changed")
+            raise ConfigError("A limit is raised by a finite amount. Nothing was changed.")
         add = (int(tokens), round(usd * NANOS_PER_USD), int(turns), int(calls))
         return await self._change(
             run, LimitChanged(add=add, more_ms=round(seconds * 1000), question=question, by=by)
@@ -88,7 +88,7 @@ class Budgets(Housekeeping):
         answer takes its last turn; with `ask`, a person is asked at the next limit."""
         if on_limit not in ("land", "ask", "stop"):
             raise ConfigError(
-                f"on_limit is land, ask or stop, not {on_limit!r}; nothing was changed"
+                f"on_limit must be land, ask or stop, not {on_limit!r}. Nothing was changed."
             )
         return await self._change(run, LimitChanged(then=on_limit, by=by))
 
@@ -98,7 +98,8 @@ class Budgets(Housekeeping):
         if tree is None:
             await self._row(run)
             raise Refused(
-                "budget", f"run {run} has ended, and so has its budget; resume it with a new one"
+                "budget",
+                f"Run {run} has ended, so its budget cannot be changed. Resume it with a new one.",
             )
         if why := cannot_change(tree, run, event):
             raise Refused("budget", why)

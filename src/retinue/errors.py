@@ -147,9 +147,9 @@ class HostSilent(HostGone):
 
     def __init__(self, pid: int) -> None:
         super().__init__(
-            f"the host of this project{f' (process {pid})' if pid else ''} does not answer. What "
-            "is on record is kept: "
-            "`retinue stop` ends it, and `retinue resume` goes on with its runs."
+            f"The host of this project{f' (process {pid})' if pid else ''} does not "
+            "respond. Recorded work is safe. Run `retinue stop` to stop it, then "
+            "`retinue resume` to continue its runs."
         )
         self.pid = pid
 

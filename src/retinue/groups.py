@@ -60,7 +60,7 @@ class Groups(Budgets):
         one = next((g for g in reversed(known) if g.id == group), None)
         if one is None:
             there = ", ".join(g.id for g in known) or "none"
-            raise NotFound(f"run {run} has started no group {group!r}; there is: {there}")
+            raise NotFound(f"Run {run} has no group {group!r}. Its groups: {there}")
         await self._end([m.id for m in one.members if not await self._has_ended(m.id)], reason, by)
         return next(g for g in await self.groups(one.run) if g.id == group)
 
@@ -98,7 +98,7 @@ class Groups(Budgets):
             return False
         row = await self._store.row(id)
         if row is None and self._engine.trees.run(id) is None:
-            raise NotFound(f"no run {id!r}")
+            raise NotFound(f"Run {id!r} not found.")
         return row is not None and isinstance(row.run.state, Ended)
 
     async def _ended_state(self, id: str) -> str:

@@ -57,7 +57,7 @@ class Housekeeping:
             return Row(spec, run)
         row = await self._store.row(id)
         if row is None:
-            raise NotFound(f"no run {id!r}")
+            raise NotFound(f"Run {id!r} not found.")
         return row
 
     async def _tell(self, run: str, event: AnyEvent) -> None:
@@ -76,9 +76,13 @@ class Housekeeping:
     async def _forget(self, root: str) -> None:
         row = await self._row(root)
         if row.spec.parent:
-            raise Refused("root", f"{root} is not a root; forget {row.spec.root} instead")
+            raise Refused(
+                "root",
+                f"{root} is a sub-agent. Call `forget()` on its root run, {row.spec.root}, "
+                "instead.",
+            )
         if self._is_live(root):
-            raise Refused("open", f"{root} has open runs; cancel it first")
+            raise Refused("open", f"{root} has open runs. Cancel it first.")
         await self._tell("", Forgotten(root=root))
 
     def _is_live(self, root: str) -> bool:
@@ -139,10 +143,10 @@ class Housekeeping:
             try:
                 n = await self.tidy_up()
             except RetinueError as error:
-                log.warning("what is not to be kept could not be forgotten: %s", error)
+                log.warning("cannot delete runs beyond the retention limits: %s", error)
             else:
                 if n:
-                    log.info("forgot %d trees that are not to be kept", n)
+                    log.info("deleted %d runs beyond the retention limits", n)
             await asyncio.sleep(self._retention.every_seconds)
 
     async def compact(self, *, progress: Progress | None = None) -> Compacted:

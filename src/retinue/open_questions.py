@@ -148,9 +148,7 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     for asked in found if id else ():
         if asked.id == id:
             return asked
-    raise NotFound(
-        f"nothing is asked by the name {name!r}; it may have been answered by somebody else"
-    )
+    raise NotFound(f"No open question {name!r}. It may already have been answered.")
 
 
 def _named(trees: Trees, name: str) -> str:
@@ -164,7 +162,10 @@ def _named(trees: Trees, name: str) -> str:
     }
     found = sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
     if len(found) > 1:
-        raise Refused("question", f"{name!r} is not enough: it may be {', '.join(found)}")
+        raise Refused(
+            "question",
+            f"{name!r} matches several questions: {', '.join(found)}. Use more of the id.",
+        )
     return found[0] if found else ""
 
 
@@ -174,7 +175,8 @@ def decision(
     if q.kind == "budget":
         if always:
             raise Refused(
-                "question", f"{q.label} asks about its limit; add as much to it as it may need"
+                "question",
+                f"{q.label} asks about its limit. Add to the limit, or allow or deny the question.",
             )
         add = [amount or 0 for amount in limits_of(q.suggested)] if allow else [0, 0, 0, 0]
         told = (add[0], add[1], add[2], add[3])
@@ -182,7 +184,7 @@ def decision(
             add=told, then="" if allow else "land", question=q.id, by=by, reason=reason
         )
     if q.kind != "permission":
-        raise Refused("question", f"{q.label} asks for a text: {clip(q.text, 200)}")
+        raise Refused("question", f"{q.label} expects a text answer: {clip(q.text, 200)}")
     return Decided(
         question=q.id,
         turn=q.turn,
@@ -200,7 +202,9 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
     as it has one."""
     if id := _named(trees, name):
         if id not in trees.index.questions:
-            raise Refused("question", "it is asked about a limit: add to it, or decide about it")
+            raise Refused(
+                "question", "This question is about a limit. Add to the limit, or use `decide()`."
+            )
         run = trees.run(trees.index.questions[id])
         asked = next((q for q in questions_of(run) if q.id == id), None)
     else:
@@ -211,11 +215,13 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
         asked = everything[0] if everything else None
     if run is None or asked is None:
         raise Refused(
-            "question", f"{name} is not asking anything; it may have been answered by somebody else"
+            "question", f"{name} has no open question. It may already have been answered."
         )
     if asked.kind == "permission":
         raise Refused(
-            "question", f"run {run.id} needs a yes or a no to {asked.tool}: decide about it"
+            "question",
+            f"Run {run.id} is waiting for permission to call {asked.tool}. Use `decide()` "
+            "to allow or deny it.",
         )
     return run.id, Answered(turn=run.turn, index=asked.index, call_id=asked.call_id, text=text)
 
@@ -223,7 +229,7 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
 def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
     """A run is no name for one of the things that it asks."""
     listed = "; ".join(f"{id} ({one_line(text, 80)})" for id, text in questions)
-    return f"run {run} asks {len(questions)} things; answer one of them by its id: {listed}"
+    return f"Run {run} has {len(questions)} open questions. Answer one by its id: {listed}"
 
 
 def canonical(call: Call, guard: Guard) -> str:
@@ -236,9 +242,7 @@ def canonical(call: Call, guard: Guard) -> str:
     host = permits.host_of(url) if isinstance(url, str) else ""
     looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
     is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
-    name = reveal(call.name, keep="") + (
-        "" if is_plain else f" (the host is {reveal(host, keep='')})"
-    )
+    name = reveal(call.name, keep="") + ("" if is_plain else f" (host: {reveal(host, keep='')})")
     return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
 
 

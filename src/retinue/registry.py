@@ -54,13 +54,13 @@ class Registry:
         models = dict(self.models)
         for member in crew:
             if self.agents.get(member.name, member) is not member:
-                raise ConfigError(f"two different agents are named {member.name!r}")
+                raise ConfigError(f"Two different agents are named {member.name!r}. Rename one.")
             if (
                 not isinstance(member.model, str)
                 and models.setdefault(member.model_name, member.model) is not member.model
             ):
                 raise ConfigError(
-                    f"two different models are named {member.model_name!r}: give one another name"
+                    f"Two different models are named {member.model_name!r}. Rename one."
                 )
         boxes = Toolbox()
         for member in crew:
@@ -118,15 +118,15 @@ class Registry:
             check_rules(order.access)
             return replace(order, access=real_paths(order.access))
         except Refused as error:
-            raise ConfigError(f"an option of the run is wrong: {error}") from None
+            raise ConfigError(f"Invalid run option: {error}") from None
         except TypeError as error:
             known = ", ".join(Order.__struct_fields__)
-            raise ConfigError(f"{error}; the options of a run are: {known}") from None
+            raise ConfigError(f"{error}. Options of a run: {known}") from None
         except ValueError as error:
-            raise ConfigError(f"an option of the run is wrong: {error}") from None
+            raise ConfigError(f"Invalid run option: {error}") from None
 
     def find(self, name: str) -> Agent:
         agent = self.agents.get(name)
         if agent is None:
-            raise NotFound(f"agent {name!r} is not known to this program; register it first")
+            raise NotFound(f"Unknown agent {name!r}. Register it first.")
         return agent

@@ -97,7 +97,7 @@ class Steps(Groups):
         store = self._store
         top = await store.row(run)
         if top is None:
-            raise NotFound(f"no run {run!r}")
+            raise NotFound(f"Run {run!r} not found.")
         rows, todo = [], [top]
         while todo:
             row = todo.pop(0)

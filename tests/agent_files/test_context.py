@@ -115,7 +115,7 @@ def test_no_file_can_end_its_own_quotation(tmp_path: Path) -> None:
     told = compose_instructions("Base.", loaded_files(root / 'a"><b', root, trusted=True))
     new = told.split("<advice-")[1][:12]
     assert told.count(f"</advice-{new}>") == 2
-    assert told.startswith("Base.\n\nThe files below belong to the project. They are advice")
+    assert told.startswith("Base.\n\nThese project files contain guidance")
     assert 'a???b/AGENTS.md"' in told
 
 
@@ -132,7 +132,7 @@ def test_a_link_out_of_the_project_is_named_and_not_read(tmp_path: Path) -> None
     (root / "sub/AGENTS.md").mkdir()
     (file,) = loaded_files(root / "sub", root, trusted=True)
     assert (file.text, file.bytes) == ("", 0)
-    assert "leads out of" in file.note
+    assert "outside of" in file.note
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
@@ -141,7 +141,7 @@ def test_a_link_to_another_kind_of_file_is_not_read(tmp_path: Path, name: str) -
         (tmp_path / secret).write_text("canary")
         (tmp_path / name).symlink_to(secret)
         (file,) = loaded_files(tmp_path, tmp_path, trusted=True)
-        assert file.text == "" and f"it is a link to {secret}" in file.note
+        assert file.text == "" and f"a link to {secret}" in file.note
         (tmp_path / name).unlink()
 
 

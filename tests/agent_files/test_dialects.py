@@ -42,7 +42,7 @@ def test_tools_of_a_wrong_type_break_the_agent_instead_of_giving_it_everything(
 def test_a_list_of_tools_that_resolves_to_nothing_is_an_error(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, agent("a", "tools: [Raed, Frobnicate]"))
     assert said(spec.complaints, "error") == [
-        (4, "tools resolves to nothing: none of Raed, Frobnicate is a tool here")
+        (4, "tools resolves to no tool: none of Raed, Frobnicate is a tool here")
     ]
     assert len(said(spec.complaints, "warning")) == 2
 
@@ -78,27 +78,27 @@ def test_unknown_keys_are_kept_and_reported_with_what_was_probably_meant(tmp_pat
     [
         (
             "maxTurns: many",
-            "maxTurns must be a whole number from 1 on, not a text ('many'); it was left out",
+            "maxTurns must be a whole number of at least 1, not a text ('many'); it is ignored",
         ),
         (
             "maxTurns: 0",
-            "maxTurns must be a whole number from 1 on, not a number (0); it was left out",
+            "maxTurns must be a whole number of at least 1, not a number (0); it is ignored",
         ),
         (
             "maxTurns: true",
-            "maxTurns must be a whole number from 1 on, not yes or no (True); it was left out",
+            "maxTurns must be a whole number of at least 1, not yes or no (True); it is ignored",
         ),
         (
             "background: maybe",
-            "background must be true or false, not a text ('maybe'); it was left out",
+            "background must be true or false, not a text ('maybe'); it is ignored",
         ),
-        ("model: [1]", "model must be a text, not a list; it was left out"),
+        ("model: [1]", "model must be a text, not a list; it is ignored"),
         (
             "mcpServers: 7",
-            "mcpServers must be names of servers, or servers by name, not a number (7); it was "
-            "left out",
+            "mcpServers must be names of servers, or servers by name, not a number (7); "
+            "it is ignored",
         ),
-        ("isolation: container", "isolation is 'container', which is none of worktree"),
+        ("isolation: container", "isolation is 'container', which is not one of worktree"),
     ],
 )
 def test_a_value_of_a_wrong_type_is_left_out_and_named_with_its_line(
@@ -137,7 +137,7 @@ def test_a_name_that_cannot_be_one_is_made_one(tmp_path: Path) -> None:
 def test_without_a_name_the_file_names_the_agent(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "---\ndescription: d\n---\nDo.", name="helper.md")
     assert spec.name == "helper"
-    assert said(spec.complaints) == [(0, "name is missing; it goes by its file, 'helper'")]
+    assert said(spec.complaints) == [(0, "name is missing; the file name 'helper' is used")]
 
 
 @pytest.mark.parametrize("dialect", ["claude", "gemini"])
@@ -147,7 +147,7 @@ def test_where_names_are_needed_a_text_without_front_matter_is_no_agent(
     (tmp_path / "notes.md").write_text("# Notes\n")
     specs, complaints = Loader("project", tmp_path).file(tmp_path / "notes.md", dialect, "notes")
     assert specs == []
-    assert said(complaints) == [(1, "there is no front matter, so it is not an agent")]
+    assert said(complaints) == [(1, "no front matter, so it is not an agent")]
 
 
 def test_our_own_may_be_a_text_alone(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_prompt_may_be_a_file_beneath_the_project_and_no_other(tmp_path: Path)
     assert specs["good"].instructions == "First. Be kind."
     for name in ("up", "root", "link"):
         assert specs[name].broken
-        assert "leads out of" in specs[name].complaints[0].message
+        assert "outside of" in specs[name].complaints[0].message
         assert "secret" not in specs[name].instructions
     assert specs["env"].instructions == "{env:HOME}"
 
@@ -277,7 +277,7 @@ def test_codex_needs_three_keys(tmp_path: Path) -> None:
     assert [m for _, m in said(spec.complaints)] == [
         "name is missing",
         "developer_instructions is missing",
-        "description is missing: nobody can tell when to use this agent",
+        "description is missing, so models cannot tell when to use this agent",
     ]
 
 

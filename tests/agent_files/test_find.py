@@ -164,9 +164,8 @@ def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_le
     assert spec.rules == ("ask: shell(git *)",)
     assert spec.tools == ("shell", "shell_output", "shell_stop", "read")
     assert spec.complaints[-1].message == (
-        "the project is not trusted, so this was left out: the permission mode bypassPermissions; "
-        "the MCP servers own; "
-        "hooks; permissions, which ask now"
+        "the project is not trusted, so this is ignored: permission mode "
+        "bypassPermissions; the MCP servers own; hooks; permissions, which now ask"
     )
     trusted = find_agents(root, trusted=True).agents["risky"]
     assert trusted.permission_mode == "bypassPermissions"
@@ -201,9 +200,9 @@ def test_links_out_of_the_project_are_not_followed(tmp_path: Path) -> None:
     library = find_agents(root)
     assert set(library.agents) == {"ok", "inside"}
     messages = sorted(f"{os.path.basename(c.path)}: {c.message}" for c in library.complaints)
-    assert messages[0] == "agents: it leads out of the project; it was not read"
-    assert messages[1].startswith("file.md: not read: it leads out of")
-    assert messages[2] == "folder: a link to a folder; it was not followed"
+    assert messages[0] == "agents: outside the project; not read"
+    assert messages[1].startswith("file.md: not read: outside of")
+    assert messages[2] == "folder: a link to a folder; not followed"
     assert messages[3].startswith("loop.md: not read")
     assert messages[4] == "pipe.md: not read: it is not a regular file"
 
@@ -237,11 +236,11 @@ def test_a_link_that_is_put_there_in_between_is_refused(
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("nowhere.md", "there is no such file, and it is not JSON either"),
+        ("nowhere.md", "file not found, and it is not JSON either"),
         ("{", "the file is not valid JSON"),
         ('{"a": 3}', "a must be an object"),
-        ("x" * 5000, "there is no such file"),
-        ("a\0b", "there is no such file"),
+        ("x" * 5000, "not found"),
+        ("a\0b", "not found"),
         ({"a": object()}, "not valid JSON"),
     ],
 )
@@ -290,7 +289,7 @@ def test_a_folder_that_is_not_in_the_project_is_its_own(tmp_path: Path) -> None:
     here = project(tmp_path / "a", {".claude/agents/x.md": agent("x")})
     library = find_agents(here, project_root=project(tmp_path / "b", {}))
     assert set(library.agents) == {"x"}
-    assert "is not beneath the project" in library.complaints[0].message
+    assert "is outside the project" in library.complaints[0].message
 
 
 def test_names_of_files_need_not_be_text(tmp_path: Path) -> None:

@@ -31,23 +31,23 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
         ".claude/agents/d.md:1: note: a is not used: "
         + str(root / ".retinue/agents/a.md")
         + " comes before it",
-        ".claude/agents/e.md:1: warning: there is no MCP server 'githb' (did you mean 'github'?)",
-        ".claude/agents/e.md:1: note: e: without effect: mcp_servers (githb)",
+        ".claude/agents/e.md:1: warning: unknown MCP server 'githb' (did you mean 'github'?)",
+        ".claude/agents/e.md:1: note: e: not supported: mcp_servers (githb)",
         ".retinue/agents/a.md:1: warning: it may start 'reviewr', which is not there (did you "
         "mean 'reviewer'?)",
-        ".retinue/agents/a.md:1: warning: there is no skill 'retinu' (did you mean 'retinue'?)",
-        ".retinue/agents/a.md:4: warning: there is no tool 'Raed'; it was left out (did you mean "
-        "'read'?)",
+        ".retinue/agents/a.md:1: warning: unknown skill 'retinu' (did you mean 'retinue'?)",
+        ".retinue/agents/a.md:4: warning: unknown tool 'Raed'; it is ignored (did you "
+        "mean 'read'?)",
         ".retinue/agents/b.md:1: warning: reviewer has no instructions",
-        ".retinue/agents/c.md:1: error: the front matter that begins here has no end (close it "
-        "with a line of ---)",
+        ".retinue/agents/c.md:1: error: the front matter that starts here is not closed "
+        "(close it with a line of ---)",
         "1 error, 5 warnings, 2 notes",
     ]
 
 
 def test_a_library_without_faults_gets_one_line(tmp_path: Path) -> None:
     root = project(tmp_path, {".retinue/agents/a.md": agent("a")})
-    assert render_lint(lint(find_agents(root))) == ["Nothing to complain about."]
+    assert render_lint(lint(find_agents(root))) == ["No problems found."]
 
 
 def test_list_shows_file_dialect_and_what_is_shadowed_or_broken(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_list_shows_file_dialect_and_what_is_shadowed_or_broken(tmp_path: Path) 
         "a          retinue   fast     read, search, find, edit,...  .retinue/agents/a.md",
         "far (off)  gemini    inherit  inherit                       .gemini/agents/far.md",
         "oc         opencode  inherit  inherit, not shell, shell...  opencode.json [oc]",
-        "broken: bad (.gemini/agents/bad.md): tools resolves to nothing: none of x is a tool here",
+        "broken: bad (.gemini/agents/bad.md): tools resolves to no tool: none of x is a tool here",
         "shadowed: a (.claude/agents/a.md) by .retinue/agents/a.md",
     ]
-    assert render_list(find_agents(project(tmp_path / "empty", {}))) == ["No agents were found."]
+    assert render_list(find_agents(project(tmp_path / "empty", {}))) == ["No agents found."]
 
 
 def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
@@ -95,14 +95,14 @@ def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
         "a",
         "  file:            .retinue/agents/a.md (retinue, project)",
         "  description:     the agent a",
-        "  model:           that of whoever starts it",
+        "  model:           inherited from the agent that starts it",
         "  tools:           read, shell, shell_output, shell_stop, agent",
         "  rules:           allow: shell(git *)",
         "  may start:       b",
         "  limits:          3 turns, 0.5 usd in all",
         "  flags:           background",
-        "  without effect:  odd",
-        "  warning:         the key 'odd' is not known; it was kept and has no effect",
+        "  not supported:   odd",
+        "  warning:         unknown key 'odd'; it was kept and is ignored",
         "",
         "instructions, about 6 tokens:",
         "",
@@ -110,7 +110,9 @@ def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
         "",
         "  Line two.",
     ]
-    assert render_show(library, "aa") == ["There is no agent 'aa'. See: retinue agents list"]
+    assert render_show(library, "aa") == [
+        ("Unknown agent 'aa'. Run `retinue agents list` to list them.")
+    ]
 
 
 def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:

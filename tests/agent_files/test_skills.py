@@ -89,7 +89,7 @@ def test_the_name_follows_the_rules_or_the_skill_is_broken(
     [
         ("---\nname: s\n---\nx", "error", "description is missing"),
         ("---\ndescription: d\n---\nx", "error", "name is missing"),
-        ("---\nname: other\ndescription: d\n---\nx", "warning", "is not that of its folder"),
+        ("---\nname: other\ndescription: d\n---\nx", "warning", "differs from its folder"),
         (
             f"---\nname: s\ndescription: {'d' * 1025}\n---\nx",
             "warning",
@@ -113,17 +113,17 @@ def test_the_name_follows_the_rules_or_the_skill_is_broken(
         (
             "---\nname: s\ndescription: d\nalowed-tools: x\n---\nx",
             "warning",
-            "the key 'alowed-tools' is not known",
+            "unknown key 'alowed-tools'",
         ),
         (
             "---\nname: s\ndescription: d\nallowed-tools: Frob\n---\nx",
             "warning",
-            "there is no tool 'Frob'",
+            "unknown tool 'Frob'",
         ),
-        ("---\nname: s\ndescription: d\n---\n", "warning", "there is nothing below"),
+        ("---\nname: s\ndescription: d\n---\n", "warning", "no text below"),
         ("---\nname: s\ndescription: d\n---\n" + "x\n" * 600, "note", "the text has 600 lines"),
-        ("no front matter", "error", "there is no front matter"),
-        ("---\nname: [\n---\nx", "error", "not valid YAML"),
+        ("no front matter", "error", "no front matter"),
+        ("---\nname: [\n---\nx", "error", "invalid YAML"),
     ],
 )
 def test_what_is_against_the_rules_is_said(
@@ -167,7 +167,7 @@ def test_a_project_that_is_not_trusted_offers_no_skills(tmp_path: Path) -> None:
     skill(root / ".claude/skills")
     found = find_skills(root)
     assert set(found.skills) == {"retinue"}
-    assert found.complaints[0].message == "the project is not trusted, so its skills were left out"
+    assert found.complaints[0].message == "the project is not trusted, so its skills are ignored"
 
 
 def test_a_skill_that_is_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_skill_that_is_a_link_out_of_the_project_is_not_read(tmp_path: Path) -
     (root / ".claude/skills/pdf-tools").symlink_to(tmp_path / "out/pdf-tools")
     found = find_skills(root, trusted=True, shipped=False)
     assert found.skills == {}
-    assert "leads out of the project" in found.complaints[0].message
+    assert "outside the project" in found.complaints[0].message
 
 
 def test_at_the_start_an_agent_is_told_names_and_purposes_only(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_bytes_that_are_no_text_are_an_error_with_their_size(tmp_path: Path) -> 
 def test_an_unknown_skill_is_answered_with_those_there_are(tmp_path: Path) -> None:
     answer = call(SkillTool([skill(tmp_path)]), name="pdf-tool")
     assert answer == Answer(
-        text="There is no skill 'pdf-tool'; did you mean 'pdf-tools'? there is: pdf-tools.",
+        text="Unknown skill 'pdf-tool'; did you mean 'pdf-tools'? known: pdf-tools.",
         error=True,
     )
     assert call(SkillTool([]), nam="x").error

@@ -111,12 +111,10 @@ def test_spaces_separate_where_there_is_no_comma() -> None:
 
 def test_an_unknown_name_is_left_out_with_a_suggestion() -> None:
     assert resolved("Raed, Frobnicate")[1] == [
-        "warning: there is no tool 'Raed'; it was left out did you mean 'read'?",
-        "warning: there is no tool 'Frobnicate'; it was left out",
+        "warning: unknown tool 'Raed'; it is ignored did you mean 'read'?",
+        "warning: unknown tool 'Frobnicate'; it is ignored",
     ]
-    assert resolved("ExitPlanMode")[1] == [
-        "note: there is no tool like 'ExitPlanMode' here; it was left out"
-    ]
+    assert resolved("ExitPlanMode")[1] == ["note: no tool like 'ExitPlanMode' here; it is ignored"]
 
 
 def test_tools_of_the_program_are_known_too() -> None:
@@ -129,7 +127,7 @@ def test_tools_of_the_program_are_known_too() -> None:
 def test_a_million_commas_do_not_take_long() -> None:
     found, complaints = resolved("a," * 500_000)
     assert found.names == ()
-    assert complaints[0] == "warning: 500000 tools are named; the first 500 were read"
+    assert complaints[0] == "warning: 500000 tools are named; only the first 500 were read"
 
 
 @pytest.mark.parametrize("text", ["github server/x", "git\nhub/x", "(/)", "/"])

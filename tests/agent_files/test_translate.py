@@ -99,7 +99,7 @@ def test_the_lead_may_start_everybody_though_its_file_says_nothing(tmp_path: Pat
     assert [s.name for s in made["a"].staff] == ["b", "c"]
     assert made["b"].staff == []
     assert to_agents(found, lead="c")["c"].staff == []
-    with pytest.raises(ConfigError, match="there is no agent 'd'; there is: a, b, c"):
+    with pytest.raises(ConfigError, match="Unknown agent 'd'; known: a, b, c"):
         to_agents(found, lead="d")
 
 
@@ -136,7 +136,7 @@ def test_a_lead_delegates_to_agents_from_files(tmp_path: Path) -> None:
     assert outcome.state == "completed"
     assert seen == ["2+3"]
     assert "It is 5." in outcome.text
-    assert "There is no agent 'adr' that you can start. did you mean 'adder'?" in outcome.text
+    assert "Unknown agent 'adr'. did you mean 'adder'?" in outcome.text
 
 
 def test_one_that_works_in_the_background_is_not_waited_for(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_one_that_works_in_the_background_is_not_waited_for(tmp_path: Path) -> N
         found, default_model=Scripted(talk, name="script"), tools={"think": add_nothing}
     )
     outcome = run_sync(made["lead"], "Go.")
-    assert "slow works in the background as run " in outcome.text
+    assert "slow is running in the background as " in outcome.text
 
 
 @tool(name="think")

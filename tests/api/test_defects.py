@@ -42,7 +42,7 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
         async with home.open() as retinue:
             lead = await retinue.spawn(lead_of(bad, 2, name="lead of bad"), "Go.")
             others = [await retinue.spawn(good, f"{n}") for n in range(3)]
-            with pytest.raises(Defect, match=r"KeyError: 'planted'.*other trees go on"):
+            with pytest.raises(Defect, match=r"KeyError: 'planted'.*other runs continue"):
                 await retinue.wait(lead)
             for run in others:
                 outcome = (await retinue.wait(run))[run]

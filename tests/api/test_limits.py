@@ -134,12 +134,13 @@ async def test_what_cannot_be_paid_is_not_begun(budget: Budget, stop: str) -> No
     [
         (
             Budget(tokens=500),
-            "one turn needs up to 9,{n} tokens (1,{n} of prompt, 8,000 of reply); {has} 500 left",
+            "one turn needs up to 9,{n} tokens (1,{n} for the prompt, 8,000 for the "
+            "reply); {has} 500 left",
         ),
         (
             Budget(usd=0.005),
-            "one turn needs up to $0.05 (1,{n} of prompt, 8,000 of reply, in tokens); {has} $0.01 "
-            "left",
+            "one turn needs up to $0.05 (1,{n} for the prompt, 8,000 for the reply, in "
+            "tokens); {has} $0.01 left",
         ),
         (Budget(turns=0), "one more turn is needed; {has} 0 left"),
     ],
@@ -195,7 +196,7 @@ async def test_calls_beyond_the_budget_of_calls_are_refused_one_by_one() -> None
         outcome = await retinue.run(one, "Go.", budget=Budget(calls=3))
         results = (await retinue.messages(outcome.id))[2:7]
     assert (
-        sorted("the budget of tool calls is spent" in m.text for m in results)
+        sorted("the budget for tool calls is spent" in m.text for m in results)
         == [False] * 3 + [True] * 2
     )
     assert outcome.tree_calls == 3
@@ -290,7 +291,7 @@ async def test_limits_on_depth_and_children_are_told_to_the_model() -> None:
         clock=VirtualClock(), rules=Rules(limits=Limits(depth=1, children=4))
     ) as retinue:
         assert (
-            "the depth limit is reached (current depth: 1, max: 1)"
+            "the depth limit is reached (current depth: 1, limit: 1)"
             in (await retinue.run(top, "Go.")).text
         )
         assert "5 more were asked for (max 4)" in (await retinue.run(wide, "Go.")).text
@@ -397,4 +398,6 @@ async def test_equal_failures_in_a_row_stop_the_spawning() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(lead, "Go.")
     assert len(outcome.children) == 5
-    assert "5 children in a row failed alike (auth: bad key); try again in 60 s" in told[-1]
+    assert (
+        "The last 5 children failed with the same error (auth: bad key). Try again in 60 s."
+    ) in told[-1]

@@ -88,7 +88,7 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
         outcome = (await retinue.wait(run))[run]
         assert outcome is not None and (outcome.state, outcome.text) == ("completed", "found it")
         assert (await retinue.budget(run)).spent.tokens == outcome.tree_tokens <= 8_000
-        with pytest.raises(Refused, match="has ended, and so has its budget"):
+        with pytest.raises(Refused, match="has ended, so its budget cannot be changed"):
             await retinue.add_budget(run, tokens=1)
 
 
@@ -122,9 +122,9 @@ async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answ
     async with Home("memory", tmp_path).open(rules=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         first = await parked(retinue, run)
-        with pytest.raises(Refused, match="asked about a limit"):
+        with pytest.raises(Refused, match="about a limit"):
             await retinue.answer(first.id, "more")
-        with pytest.raises(Refused, match="add as much to it as it may need"):
+        with pytest.raises(Refused, match="Add to the limit"):
             await retinue.decide(first.id, True, always=True)
         await retinue.decide(first.id[:8], True)
         assert (await retinue.budget(run)).limit.tokens == 6_000

@@ -18,7 +18,7 @@ from retinue.models.base import Request
 from retinue.testing import call
 from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time
 
-LINE = "2 of 3 helpers never returned: b (failed: invalid_request), a (timed out)"
+LINE = "2 of 3 sub-agents never returned: b (failed: invalid_request), a (timed out)"
 
 
 def three(**options: Any) -> Agent:
@@ -38,7 +38,7 @@ def three(**options: Any) -> Agent:
         return (
             call("hire", tasks=["a", "b", "c"])
             if request.turn == 0
-            else f"{HEAD}0 of 3 helpers never returned."
+            else f"{HEAD}0 of 3 sub-agents never returned."
         )
 
     between = agent("middle", middle, tools=[labelled(helper)], staff=[helper])
@@ -75,7 +75,7 @@ async def test_an_outcome_tells_on_all_levels_who_never_returned(kind: str, tmp_
     assert (outcome.helpers.n_started, outcome.helpers.n_lost) == (4, 2)
     assert [one.state for one in outcome.helpers.lost] == ["failed", "timed_out"]
     said = [m.text for m in messages if isinstance(m, User) and m.kind == "note"]
-    assert said == [f"{HEAD}Behind the result of middle: {LINE}."], (
+    assert said == [f"{HEAD}About the result of middle: {LINE}."], (
         "what the middle one wrote is a result"
     )
 
@@ -106,5 +106,5 @@ async def test_the_channel_is_told_beside_the_text(tmp_path: Path) -> None:
         told = await heard.sent.get()
     assert told.text == "All is well."
     assert told.note.startswith(
-        f"{HEAD}Behind this result: 2 of 4 helpers never returned: middle > b (failed: "
+        f"{HEAD}About this result: 2 of 4 sub-agents never returned: middle > b (failed: "
     )

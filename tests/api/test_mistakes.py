@@ -210,7 +210,7 @@ async def test_a_runtime_that_is_not_open_says_so() -> None:
 def test_a_runtime_that_could_not_start_lets_go_of_its_store(tmp_path: Path) -> None:
     async def main() -> None:
         twice = [agent("one", ["x"]), Agent("one", model=Scripted(["y"], name="other"))]
-        with pytest.raises(ConfigError, match="two different agents"):
+        with pytest.raises(ConfigError, match="Two different agents"):
             async with Retinue(tmp_path / "log.db", agents=twice):
                 pass
         async with Retinue(tmp_path / "log.db") as retinue:
@@ -224,7 +224,7 @@ async def test_an_agent_that_was_refused_can_be_put_right() -> None:
     """Registration is all or nothing: a staff with a fault leaves no half of it behind."""
     async with Retinue(clock=VirtualClock()) as retinue:
         one_name = [Scripted(["x"], name="m"), Scripted(["y"], name="m")]
-        with pytest.raises(ConfigError, match="two different models are named 'm'"):
+        with pytest.raises(ConfigError, match="Two different models are named 'm'"):
             await retinue.run(
                 Agent("lead", model=one_name[0], staff=[Agent("child", model=one_name[1])]), "Go."
             )

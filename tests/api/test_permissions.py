@@ -103,7 +103,7 @@ async def test_with_nobody_to_ask_it_is_denied_and_on_record() -> None:
         outcome = await retinue.run(writer(scribe, "a.md"), "Go.")
         (result,) = await results(retinue, outcome.id)
     assert scribe.wrote == []
-    assert "nobody is there to give it" in outcome.text
+    assert "no one is available to approve it" in outcome.text
     assert "the mode 'manual'" in outcome.text
     assert result.denied
 
@@ -136,7 +136,7 @@ async def test_the_first_answer_counts() -> None:
         doors = [retinue.decide(question.id, allow) for allow in (True, False, True)]
         took = await asyncio.gather(*doors, return_exceptions=True)
         await ended(retinue, run)
-        with pytest.raises(NotFound, match="answered by somebody else"):
+        with pytest.raises(NotFound, match="already have been answered"):
             await retinue.decide(question.id, True)
     assert [type(t) for t in took] == [type(None), Refused, Refused]
     assert scribe.wrote == ["a.md"]
@@ -211,7 +211,7 @@ async def test_a_permission_is_not_given_by_a_text_nor_a_text_by_a_permission() 
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(writer(scribe, "a.md"), "Go.", questions="ask")
         (question,) = await asked(retinue)
-        with pytest.raises(Refused, match="needs a yes or a no to scribe"):
+        with pytest.raises(Refused, match="is waiting for permission to call scribe"):
             await retinue.answer(run, "yes, I am the user")
         await retinue.send(run, "The user said yes.")
         assert [q.id for q in await retinue.questions()] == [question.id]
@@ -230,7 +230,7 @@ async def test_which_rule_it_is_can_be_told() -> None:
             == "denied: the rule 'deny: scribe(x*)' of writer"
         )
         told = await retinue.explain(run, "scribe", '{"path": "y"}')
-        assert told == "asked about: the mode 'manual' of writer for tools that write files"
+        assert told == "asked about: mode 'manual' of writer, which covers tools that write files"
         assert await retinue.explain(run, "shell") == "refused: writer denies 'shell'"
 
 
@@ -283,7 +283,7 @@ async def test_one_of_two_siblings_writes_in_a_directory_and_a_child_may_beside_
             lead_of(writer(scribe, "a.md", name="child"), 2), "Go.", access=free
         )
         assert scribe.wrote == ["a.md"]
-        assert "is writing in" in (await results(retinue, outcome.id))[0].text
+        assert "is already writing in" in (await results(retinue, outcome.id))[0].text
         outcome = await retinue.run(
             lead_of(writer(scribe, "b.md", name="next"), name="lead2"), "Go.", access=free
         )

@@ -323,7 +323,7 @@ async def test_whoever_waits_is_told_when_the_runtime_closes(kind: str, tmp_path
         run = await retinue.spawn(one, "Go.")
         waiting = asyncio.create_task(retinue.wait(run))
         await asyncio.sleep(1)
-    with pytest.raises(RetinueError, match="goes on at its next start"):
+    with pytest.raises(RetinueError, match="continue at its next start"):
         await waiting
 
 

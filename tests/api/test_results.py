@@ -94,7 +94,7 @@ async def test_the_schema_of_a_result_is_shown_to_the_model() -> None:
         assert (await retinue.run(agent("counter", talk, output=int), "Count.")).data == 3
     assert set(shown) == {"submit_result", "submit_error", "artifact"}
     result = shown["submit_result"]["properties"]["result"]  # type: ignore[index]
-    assert result.pop("description").startswith("All that whoever gave you the task needs")
+    assert result.pop("description").startswith("Everything the agent that gave you the task needs")
     assert result == {"type": "integer"}
 
 
@@ -159,7 +159,7 @@ def pager(whole: list[str]) -> Scripted:
             return call("artifact", id=id)
         page, note = last(request).rsplit("\n[bytes ", 1)
         whole.append(page)
-        more = re.search(r"go on with offset (\d+)", note)
+        more = re.search("continue with offset (\\d+)", note)
         return call("artifact", id=id, offset=int(more[1])) if more else "read it all"
 
     return Scripted(script, name="lead")
@@ -246,7 +246,7 @@ async def test_an_artifact_that_does_not_exist_is_a_result_for_the_model() -> No
         results = (await retinue.messages(outcome.id))[2:5]
     assert outcome.text == "ok"
     assert [m.error for m in results] == [True] * 3  # type: ignore[union-attr]
-    assert "there is no artifact" in results[0].text
+    assert "not found" in results[0].text
 
 
 @tool
@@ -270,7 +270,7 @@ def written(args: str) -> Call:
         (call("divide", a=1, c=2), "Invalid parameters: Object contains unknown field `c`"),
         (written('{"a": 1'), "the arguments are not valid JSON"),
         (written("[1]"), "the arguments must be a JSON object"),
-        (written('{"a":1,"a":2}'), "the same key stands twice"),
+        (written('{"a":1,"a":2}'), "duplicate key"),
         (written('{"a": NaN}'), "NaN is not a JSON number"),
     ],
 )

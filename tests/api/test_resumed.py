@@ -124,7 +124,7 @@ async def test_a_run_that_goes_on_ends_nobody_elses_children(tmp_path: Path) -> 
         assert (await retinue.tree(target[0])).state == "thinking"
         await ended(retinue, second)
         assert any(
-            "not a run that you may write to or end" in m.text
+            "not a run that you can send to or cancel" in m.text
             for m in await retinue.messages(second)
         )
 

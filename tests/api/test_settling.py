@@ -219,7 +219,7 @@ def test_run_sync_takes_agents_so_that_what_an_earlier_process_left_goes_on() ->
 
 
 def test_run_sync_says_which_options_there_are() -> None:
-    with pytest.raises(RetinueError, match="the options of a run are"):
+    with pytest.raises(RetinueError, match="Options of a run"):
         run_sync(agent("one", ["x"]), "Go.", chanels={})
 
 

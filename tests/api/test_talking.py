@@ -99,7 +99,7 @@ async def test_steering_lets_joined_children_go_on_and_report_later() -> None:
 async def test_nobody_can_write_to_a_run_that_has_ended_or_never_was() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", ["x"]), "Go.")
-        with pytest.raises(Refused, match="not a live run"):
+        with pytest.raises(Refused, match="not an open run"):
             await retinue.send(outcome.id, "Hello?")
         with pytest.raises(NotFound):
             await retinue.send("nobody", "Hello?")
@@ -224,17 +224,19 @@ async def test_a_question_waits_for_its_answer() -> None:
                     break
         assert (questions, (await retinue.tree(run)).state) == (["Red?", "Round?"], "asking")
         red, round_ = (q.id for q in await retinue.questions())
-        with pytest.raises(Refused, match=rf"asks 2 things.*{red} \(Red\?\); {round_} \(Round\?\)"):
+        with pytest.raises(
+            Refused, match=rf"has 2 open questions.*{red} \(Red\?\); {round_} \(Round\?\)"
+        ):
             await retinue.answer(run, "yes")
         await retinue.answer(round_, "no")
-        with pytest.raises(Refused, match="is not asking anything"):
+        with pytest.raises(Refused, match="has no open question"):
             await retinue.answer(round_, "yes")
         await retinue.answer(run, "yes")
         assert (await ended(retinue, run)).text == "thanks"
         said = {m.call_id: m.text for m in await retinue.messages(run) if isinstance(m, Result)}
         assert list(said.values()) == ["no", "yes"] and sorted(said) == list(reversed(said))
         for gone in (run, red, round_, red[:6]):
-            with pytest.raises(Refused, match="is not asking anything"):
+            with pytest.raises(Refused, match="has no open question"):
                 await retinue.answer(gone, "yes")
         assert retinue._engine.trees.index.questions == {}
 
@@ -385,7 +387,7 @@ async def test_a_cancel_reaches_those_whom_an_ended_run_has_left_behind() -> Non
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead, "Go.", orphans="keep")
         assert (await ended(retinue, run)).ok
-        with pytest.raises(Refused, match="cancel it first"):
+        with pytest.raises(Refused, match="Cancel it first"):
             await retinue.forget(run)
         assert await retinue.cancel(run) == "completed"
         outcomes = [await retinue.outcome(c.id) for c in (await retinue.tree(run)).children]

@@ -127,7 +127,7 @@ async def test_a_store_that_is_gone_stops_the_runtime_and_everybody_is_told() ->
         with pytest.raises(StoreError, match="the disk was pulled out"):
             await asyncio.wait_for(waiting, 60)
         assert "the disk was pulled out" in retinue.trouble
-        with pytest.raises(StoreError, match="the runtime has stopped"):
+        with pytest.raises(StoreError, match="The runtime has stopped"):
             await asyncio.wait_for(retinue.spawn(one, "Go."), 60)
         with pytest.raises(StoreError):
             await asyncio.wait_for(retinue.wait(run), 60)
@@ -344,7 +344,7 @@ async def test_a_key_that_started_another_task_is_refused() -> None:
         run = await retinue.spawn(one, "Go.", key="k")
         await retinue.wait(run)
         assert await retinue.spawn(one, "Go.", key="k") == run
-        with pytest.raises(Refused, match="another task"):
+        with pytest.raises(Refused, match="different task"):
             await retinue.spawn(one, "Go elsewhere.", key="k")
 
 

@@ -132,7 +132,7 @@ async def test_by_default_it_is_standard_error_as_it_is_at_the_time(
     try:
         await channel.send(delivery("second"))
         sys.stderr = None  # type: ignore[assignment]
-        with pytest.raises(RetinueError, match="give Console a stream"):
+        with pytest.raises(RetinueError, match="Pass a stream to Console"):
             await channel.send(delivery("third"))
     finally:
         sys.stderr = old

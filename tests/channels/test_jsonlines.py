@@ -275,8 +275,8 @@ async def test_a_path_that_cannot_be_appended_to_raises(tmp_path: Path, kind: st
         case _:
             path.write_text("")
             path = path / "out.jsonl"
-    why = "is not a regular file" if kind == "fifo" else "cannot be appended to"
-    with pytest.raises(RetinueError, match=rf"out\.jsonl {why}"):
+    why = r"out\.jsonl is not a regular file" if kind == "fifo" else r"append to .*out\.jsonl"
+    with pytest.raises(RetinueError, match=why):
         await JsonLines(path).send(delivery())
 
 
@@ -371,7 +371,7 @@ async def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(
         fcntl.flock(holder, fcntl.LOCK_EX)
         monkeypatch.setattr(file, "LOCK_SECONDS", 0.1)
         began = time.monotonic()
-        with pytest.raises(RetinueError, match="held by another process"):
+        with pytest.raises(RetinueError, match="locked by another process"):
             await channel.send(delivery())
         assert time.monotonic() - began >= 0.1
         monkeypatch.setattr(file, "LOCK_SECONDS", 30.0)

@@ -173,19 +173,19 @@ async def test_an_origin_whose_channel_does_not_exist_is_refused_before_anybody_
     async with Retinue(clock=VirtualClock(), channels={"file": Flaky(), "log": Flaky()}) as retinue:
         for start in (retinue.run, retinue.spawn):
             with pytest.raises(
-                Refused, match="no channel 'hook' here; there is: file, log"
+                Refused, match=r"Unknown channel 'hook'. Known: file, log"
             ) as refused:
                 await start(one, "Go.", origin=ADA)
             assert refused.value.limit == "channel"
         assert await retinue.list() == []
         run = await retinue.spawn(one, "Go.", origin=Origin(channel="file"))
         await retinue.settle(run)
-        with pytest.raises(Refused, match="no channel 'hook'"):
+        with pytest.raises(Refused, match="Unknown channel 'hook'"):
             await retinue.resume(run, origin=ADA)
-        with pytest.raises(Refused, match="no channel 'hook'"):
+        with pytest.raises(Refused, match="Unknown channel 'hook'"):
             await retinue.fork(run, "Go on.", origin=ADA)
     async with Retinue(clock=VirtualClock()) as retinue:
-        with pytest.raises(Refused, match="no channel 'hook' here; there is: none"):
+        with pytest.raises(Refused, match=r"Unknown channel 'hook'. Known: none"):
             await retinue.run(agent("two", ["x"], options={"origin": ADA}), "Go.")
         assert (await retinue.run(one, "Go.", origin=Origin(user="ada"))).ok, (
             "who names no channel needs none"
@@ -207,5 +207,5 @@ async def test_a_tool_cannot_send_its_children_to_a_channel_that_does_not_exist(
     lead = agent("lead", script, tools=[hire], staff=[child])
     async with Retinue(clock=VirtualClock(), channels={"log": Flaky()}) as retinue:
         outcome = await retinue.run(lead, "Go.")
-    assert "no channel 'hook' here; there is: log" in outcome.text
+    assert "Unknown channel 'hook'. Known: log" in outcome.text
     assert not outcome.children

@@ -182,7 +182,7 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
         changed = home.run("run", "hello")
         assert (
             "blanks" not in json.loads(changed.stdout)["system"]
-            and "has changed since" in changed.stderr
+            and "have changed since" in changed.stderr
         )
 
 
@@ -199,7 +199,7 @@ def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
         (("--agents", "[]"), "--agents"),
         (("--agents", '{"critic": 1}'), "critic"),
         (("--agents", "missing.json"), "no such file"),
-        (("--agent", "scrib"), "did you mean 'scribe'"),
+        (("--agent", "scrib"), "Did you mean 'scribe'"),
         (("--agent", "broken"), "cannot be used"),
         (("--agent", "ghost"), "disabled"),
     ],

@@ -42,11 +42,11 @@ def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:
     with house(tmp_path, lambda q: "Done.") as home:
         home.ok("run", "Nothing.")
         for id, word in (
-            ("0" * 64, "there is no artifact"),
-            ("latest", "is not the id"),
-            ("../../etc", "is not the id"),
+            ("0" * 64, "not found in this store"),
+            ("latest", "is not an artifact id"),
+            ("../../etc", "is not an artifact id"),
         ):
             done = home.run("artifact", id)
             (line,) = done.stderr.splitlines()
             assert (done.returncode, done.stdout) == (2, "") and word in line
-    assert "there is no artifact" in House(tmp_path / "empty").run("artifact", "0" * 64).stderr
+    assert "there are no artifacts" in House(tmp_path / "empty").run("artifact", "0" * 64).stderr

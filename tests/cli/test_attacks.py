@@ -98,7 +98,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
             timeout=SECONDS,
         )
         if command:
-            one_line(done, 2, "directory", "is gone")
+            one_line(done, 2, "directory", "no longer exists")
         else:
             assert done.returncode == 0, done
 
@@ -155,7 +155,7 @@ def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("show", "\udcff"), "no run '\\udcff'"),
+        (("show", "\udcff"), "Run '\\udcff' not found"),
         (("run", "--model", "m\udcff", "x"), "m\\udcff"),
         (("run", "-n", "\udcff", "x"), "not valid UTF-8"),
     ],
@@ -204,9 +204,9 @@ def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
         one_line(
             home.run("run", "--input-format", "stream-json", input="nonsense\n"),
             2,
-            "line 1 of stdin",
+            "Line 1 of stdin",
         )
-        one_line(home.run("run", "--input-format", "stream-json", input=""), 2, "no message")
+        one_line(home.run("run", "--input-format", "stream-json", input=""), 2, "No message")
         one_line(home.run("run", "--input-format", "stream-json", "x", input=""), 2, "stdin")
         assert home.run("run", "-p", "--color", "always", "hello").stdout == "HELLO\n"
 
@@ -219,7 +219,7 @@ def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
         assert waited.returncode == 4 and f"retinue approve {id}" in waited.stderr
         text = home.ok("tools", "explain", "Write", "--run", id, "--args", '{"path": "x"}')
         assert "manual" in text
-        one_line(home.run("approve", id, "perhaps"), 2, "say y, always or no")
+        one_line(home.run("approve", id, "perhaps"), 2, "Answer y, always or no")
         home.ok("approve", id, "no", "not", "there")
         home.ok("wait", id)
         assert not (home.project / "x").exists()
@@ -227,7 +227,7 @@ def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
-    assert "no tool 'Bsh'" in one_line(
+    assert "Unknown tool 'Bsh'" in one_line(
         House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2
     )
 

@@ -51,12 +51,12 @@ def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
         )
         for text in (
             "/steer",
-            "nobody yet",
+            "No agents yet.",
             "0 tokens, $0.00",
             "✓ main",
-            "no command /nonsense",
-            "/c can mean /cancel or /cost",
-            "write /send RUN TEXT",
+            "Unknown command /nonsense",
+            "/c matches /cancel and /cost",
+            "Use /send RUN TEXT.",
         ):
             assert text in done.stderr, text
 
@@ -75,9 +75,9 @@ def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
         done = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
         assert done.returncode == 0 and done.stdout.endswith(": fine\n")
         for text in (
-            "say something first",
+            "Send a message first",
             "nowhere",
-            "the model returned no text. The conversation goes on",
+            "the model returned no text. The conversation continues",
         ):
             assert text in done.stderr
         assert home.run("chat", "--max-budget-usd", "-1", input="x\n").returncode == 2
@@ -143,7 +143,7 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
         assert gate.reached.wait(SECONDS)
         screen.until("● running")
         screen.keys("b")
-        screen.until("goes on in the background")
+        screen.until("continues in the background")
         screen.until("1 in the background")
         screen.type("half a sent")
         gate.opened.set()
@@ -194,11 +194,11 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         assert gate.reached.wait(SECONDS)
         screen.until("● running")
         screen.keys("C-c")
-        screen.until("goes on from here", is_asking)
+        screen.until("continues from here", is_asking)
         screen.keys("Up")
         screen.until(lambda text: text.count("> wait") == 2)
         screen.keys("C-c")
-        screen.until("Ctrl-C again leaves, and")
+        screen.until("Press Ctrl-C again")
         screen.keys("C-c")
         assert screen.code() == 130
         kept = Path(f"{home.store}.plans/chat.history")
@@ -248,7 +248,7 @@ def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the
         )
         done = home.run("chat", input=said)
         assert (done.returncode, done.stdout) == (0, "off\non\non\noff\non\n")
-        assert "sub-agents are off" in done.stderr
+        assert "Sub-agents are off" in done.stderr
         assert home.run("run", "-q", "hello").stdout == "on\n", "a run is no chat"
         config.write_text(OFF.replace("false", "true"))
         assert home.run("chat", "-q", input="hello\n").stdout == "on\n"

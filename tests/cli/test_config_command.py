@@ -75,7 +75,7 @@ def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: Ho
     done = home.run("config")
     assert done.returncode == 0
     assert 'mode = "manual"' in done.stdout
-    assert ".retinue/config.toml" in done.stderr and "run `retinue trust`" in done.stderr
+    assert ".retinue/config.toml" in done.stderr and "Run `retinue trust`" in done.stderr
 
 
 def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
@@ -139,30 +139,30 @@ def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -
 
 def test_a_value_for_the_project_counts_once_it_is_trusted(home: House) -> None:
     done = home.run("config", "set", "limits.depth", "2", "--project")
-    assert done.returncode == 0 and "it does not count yet" in done.stderr
+    assert done.returncode == 0 and "This value has no effect yet" in done.stderr
     assert home.ok("config", "get", "limits.depth") == "8"
     home.ok("trust", "--yes")
     assert home.ok("config", "get", "limits.depth") == "2"
     done = home.run("config", "set", "limits.depth", "3", "--project")
-    assert "has changed since it was trusted (changed: .retinue/config.toml)" in done.stderr
+    assert "have changed since you trusted it (changed: .retinue/config.toml)" in done.stderr
     assert home.ok("config", "get", "limits.depth") == "8"
 
 
 WRONG = [
-    (("get", "limts.depth"), "there is no setting 'limts.depth'. Did you mean 'limits.depth'?"),
+    (("get", "limts.depth"), "Unknown setting 'limts.depth'. Did you mean 'limits.depth'?"),
     (("get", "a b"), "is not a key"),
     (("get", "models.aliases.nobody"), "is not set"),
     (("set", "models.default", "anthropc:x"), "Did you mean 'anthropic'?"),
     (("set", "models.default", "nonsense"), "Unknown model 'nonsense'"),
     (("set", "models.default", "ofline/explorer"), "Did you mean 'offline/explorer'?"),
     (("set", "models.keys.openai", SECRET), "the name of an environment variable"),
-    (("set", "models.keys", "X"), "say which, as in models.keys.NAME"),
+    (("set", "models.keys", "X"), "models.keys needs a name: models.keys.NAME"),
     (("set", "models.keys.opnai", "X"), "Did you mean 'openai'?"),
     (("set", "permissions.mode", "atuo"), "Did you mean 'auto'?"),
-    (("set", "limits.depth", "deep"), "must be a whole number, not 'deep'"),
+    (("set", "limits.depth", "deep"), "Expected a whole number, not 'deep'"),
     (("set", "limits.depth", "99"), "at most 64"),
     (("set", "output.color", "allways"), "Did you mean 'always'?"),
-    (("set", "sandbox.unsafe_bare", "true", "--project"), "in your own file only"),
+    (("set", "sandbox.unsafe_bare", "true", "--project"), "can only be set in your user config"),
     (("set", "mcp_servers.x", "y"), "by hand"),
     (("set", "limits.depth"), "Missing argument"),
     (("sett", "x"), "No such command 'sett'"),
@@ -241,7 +241,7 @@ def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> Non
     (home.project / ".retinue").mkdir()
     (home.project / ".retinue" / "config.toml").symlink_to(mine)
     done = home.run("config", "set", "permissions.mode", "auto", "--project")
-    assert done.returncode == 2 and "leads out of the project" in done.stderr
+    assert done.returncode == 2 and "is outside the project" in done.stderr
     assert mine.read_text() == "[limits]\ndepth = 1\n"
 
 

@@ -57,7 +57,9 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
             shown = house.run("show").stdout
             provider = SPEAKS[dialect][0].partition(":")[0]
             what = (
-                f"account of {provider} spent" if fault == "F2b" else f"key of {provider} refused"
+                f"account of {provider} has no credit"
+                if fault == "F2b"
+                else f"API key of {provider} rejected"
             )
             assert what in shown and what in listed
             assert OLD not in listed + shown + told.stderr + told.stdout
@@ -110,7 +112,7 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
             house.ok("stop", env=env)
             (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
             assert row["state"] == "paused" and row["waits_for"].startswith(
-                "auth: key of openai-chat refused"
+                "auth: API key of openai-chat rejected"
             )
             told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Back."), told.stderr
@@ -136,7 +138,7 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
                 "run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env
             )
             assert told.returncode == 6, told.stderr
-            assert "key of openai-chat refused" in house.run("ps").stdout
+            assert "API key of openai-chat rejected" in house.run("ps").stdout
             told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "All parts are here."), told.stderr
         finally:

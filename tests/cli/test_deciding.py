@@ -37,7 +37,7 @@ def test_a_mark_and_enter_decide_and_nothing_less_does() -> None:
     assert made.press("enter", 1.0) is None, "nothing is marked"
     assert made.press("y", 2.0) is None and made.marked == 0
     assert made.press("enter", 2.0 + MARK_SECONDS / 2) is None, "the same movement of a hand"
-    assert "↵ allows this once" in shown(made, 3.0)
+    assert "↵ to allow it once" in shown(made, 3.0)
     assert made.press("enter", 3.0) == "y"
 
 
@@ -113,7 +113,7 @@ def test_a_call_must_have_been_seen_to_its_end_before_it_can_be_allowed() -> Non
     made = decision("\n".join(f"line {n}" for n in range(50)))
     for key in ("y", "A", "1"):
         made.press(key, 1.0)
-        assert made.marked is None and "Read it to its end first" in shown(made, 1.0)
+        assert made.marked is None and "Read to the end first" in shown(made, 1.0)
     made.press("n", 1.1)
     assert made.marked == 2, "a no needs no reading"
     for n in range(20):
@@ -149,7 +149,7 @@ def test_what_was_never_on_the_screen_cannot_be_permitted() -> None:
     for width in (*range(10, 40), 80):
         for height in range(1, 24):
             made = Decision(
-                "main 123456 wants to make this call:", body, PERMISSION, lambda key: None
+                "main 123456 needs permission for this call:", body, PERMISSION, lambda key: None
             )
             seen = "\n".join(line.plain for line in made.frame(width, height, 0.0))
             made.drawn(0.0)
@@ -191,26 +191,26 @@ def test_stray_keys_in_top_permit_nothing_and_the_filter_is_seen(tmp_path: Path)
         screen.keys("Escape")
         screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
         screen.keys("f")
-        screen.until("any words; ↵ keeps it")
+        screen.until("any text; ↵ keep")
         screen.type("flay")
-        shown_now = screen.until(lambda text: "flay" in text and "asks: May write" not in text)
+        shown_now = screen.until(lambda text: "flay" in text and "asks: Edit note.txt" not in text)
         assert "Allow this call" not in shown_now, "what is typed is the filter"
         screen.keys("Escape")
-        screen.until("asks: May write")
+        screen.until("asks: Edit note.txt")
         assert is_asking(home) and not (home.project / "note.txt").exists()
 
         screen.keys("a")
         shown_now = screen.until("Choose, then press ↵", "path: note.txt", "echo step 0")
         assert "step 59" not in shown_now
         screen.keys("y")
-        screen.until("Read it to its end first")
+        screen.until("Read to the end first")
         for _ in range(4):
             screen.keys("PPage")
         for _ in range(6):
             screen.keys("NPage")
         screen.until("rm -rf \\u202e/everything")
         screen.keys("y")
-        screen.until("↵ allows this once")
+        screen.until("↵ to allow it once")
         screen.keys("Enter")
         home.ok("wait", id)
         assert (home.project / "note.txt").read_text() == SCRIPT
@@ -228,7 +228,7 @@ def test_stray_keys_in_the_live_view_permit_and_cancel_nothing(tmp_path: Path) -
         screen.until("lines 1 to")
         screen.until("Choose, then press ↵")
         assert is_asking(home) and not (home.project / "note.txt").exists()
-        confirm(screen, "n", "denies it")
+        confirm(screen, "n", "to deny it")
         assert screen.code() == 0 and not (home.project / "note.txt").exists()
 
 
@@ -240,7 +240,7 @@ def test_what_was_typed_before_trust_asks_does_not_count(tmp_path: Path) -> None
         screen.until("[y/N] ")
         screen.type("y\nrm -rf x\n")  # a paste of several lines
         assert screen.ended() == 1
-        assert "nothing was trusted" in screen.text
+        assert "Nothing was trusted" in screen.text
     assert home.run("trust", "--check").returncode == 1
     with tty(home.env, home.project, "trust") as screen:
         screen.until("[y/N] ")
@@ -257,15 +257,15 @@ def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path
         ) as screen,
     ):
         screen.type("y\ny\n")
-        screen.until("no, or no and why: ")
+        screen.until("or a reason to deny: ")
         assert "rm -rf \\u202e/everything" in screen.text, "the whole of it was shown before"
         start = len(screen.raw)
         screen.type("\n")
-        screen.until("no, or no and why: ", start)
+        screen.until("or a reason to deny: ", start)
         assert is_asking(home)
         start = len(screen.raw)
         screen.type("y\ny\n")
-        screen.until("no, or no and why: ", start)
+        screen.until("or a reason to deny: ", start)
         assert is_asking(home)
         screen.type("y\n")
         assert screen.ended() == 0

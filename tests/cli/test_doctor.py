@@ -55,7 +55,7 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: House) ->
     code, found = findings(home, "--offline")
     assert code == 0
     (model,) = found["model"]
-    assert model["state"] == "degraded" and "export ANTHROPIC_API_KEY" in model["fix"]
+    assert model["state"] == "degraded" and "set ANTHROPIC_API_KEY" in model["fix"]
     assert set(found) >= {
         "python",
         "libraries",
@@ -127,9 +127,11 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
         server.server_close()
     up, down = sorted(found["providers"], key=lambda c: c["state"], reverse=True)
     assert (up["state"], down["state"]) == ("ok", "degraded")
-    assert "openai, openai-chat: OPENAI_API_KEY is set" in up["text"] and "answers in" in up["text"]
     assert (
-        "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not answer" in down["text"]
+        "openai, openai-chat: OPENAI_API_KEY is set" in up["text"] and "responds in" in up["text"]
+    )
+    assert (
+        "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not respond" in down["text"]
     )
     assert code == 0
     assert heard and SECRET not in json.dumps([found, heard])
@@ -211,7 +213,7 @@ def test_the_store_is_checked_without_being_touched(home: House) -> None:
     before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
     code, found = findings(home, "--offline")
     assert code == 0
-    assert "hash chain and structure whole, 0 open runs" in found["store"][0]["text"]
+    assert "hash chain and structure OK, 0 open runs" in found["store"][0]["text"]
     assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
 
 
@@ -222,7 +224,10 @@ def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
     db.close()
     code, found = findings(home, "--offline")
     assert code == 1
-    assert found["store"][0]["text"] == "The body of event 2 of the store is not what was written."
+    assert (
+        found["store"][0]["text"]
+        == "The body of event 2 of the store was changed after it was written."
+    )
     assert "backup" in found["store"][0]["fix"]
 
 
@@ -236,12 +241,12 @@ def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
         (lambda f: f.write_bytes(f.read_bytes()[:8192]), ""),
         (
             lambda f: apsw.Connection(str(f)).execute("pragma user_version = 99"),
-            "this program knows",
+            "this version supports",
         ),
         (lambda f: apsw.Connection(str(f)).execute("pragma application_id = 7"), "another program"),
         (
             lambda f: (f.unlink(), Path(f"{f}-wal").write_bytes(b"x")),
-            "is missing, but its -wal file is there",
+            "is missing, but its -wal file exists",
         ),
     ],
 )
@@ -279,7 +284,7 @@ def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
     assert found["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
     home.run("stop")
     _, found = findings(home, "--offline")
-    assert "none is running" in found["host"][0]["text"]
+    assert "no host is running" in found["host"][0]["text"]
 
 
 def test_another_program_that_holds_the_store_is_named(home: House) -> None:
@@ -287,9 +292,8 @@ def test_another_program_that_holds_the_store_is_named(home: House) -> None:
     Path(f"{store}.lock").write_text(f"{os.getpid()}\n")
     _, found = findings(home, "--offline")
     assert found["host"][0]["state"] == "degraded"
-    assert (
-        f"process {os.getpid()} holds the store, but is no host of it" in found["host"][0]["text"]
-    )
+    text = f"the store is locked by another program: process {os.getpid()} ("
+    assert text in found["host"][0]["text"]
     Path(f"{store}.lock").write_text("\n")
 
 
@@ -327,7 +331,7 @@ def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_ins
 def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> None:
     done = home.run("doctor", "--recover", "out.db")
     assert done.returncode == 2
-    assert "out.db was not made" in done.stderr and "Restore a backup" in done.stderr
+    assert "out.db was not created" in done.stderr and "Use a backup" in done.stderr
     assert not (home.project / "out.db").exists()
 
 

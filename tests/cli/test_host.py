@@ -173,8 +173,8 @@ def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
         home.ok("run", "--bg", "one")
         home.ok("run", "--bg", "two", cwd=other)
         done = home.run("stop", "--all", cwd=tmp_path)
-        assert done.stderr.count("stopped host") == 2
-        assert "no host is running" in home.run("stop").stderr
+        assert done.stderr.count("Stopped host") == 2
+        assert "No host is running" in home.run("stop").stderr
 
 
 def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_a_command_writes_to_a_terminal_can_be_seen(
 ) -> None:
     with tty({**home.env, "NO_COLOR": "1"}, home.project, *arguments) as screen:
         screen.ended()
-        assert "defect of retinue" not in screen.text
+        assert "Internal error" not in screen.text
         check(screen.text, is_line=arguments[0] != "attach")
         if (
             arguments[0] in ("logs", "export", "show")
@@ -156,7 +156,7 @@ def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
         env, home.project, "run", "--family", "none", "-n", TYPED, f"Ask {TYPED}", size=(100, 40)
     ) as screen:
         if term == "dumb":
-            screen.until("no, or no and why:")
+            screen.until("or a reason to deny:")
             assert (
                 "\\u202e" in screen.text
                 and "\\x9b" not in screen.text
@@ -169,7 +169,7 @@ def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
             screen.until("Choose, then press")
             assert "\\u202e" in screen.text and "\\x1b[99;98H" in screen.text
             screen.type("n")
-            screen.until("denies it")
+            screen.until("to deny it")
             screen.type("\r")
         screen.ended()
         check(screen.text, is_line=False)
@@ -277,7 +277,7 @@ def test_nothing_foreign_begins_a_line_of_ours(forger: House, arguments: tuple[s
     """A name of two lines would say on the second whatever it likes, in our words."""
     with tty({**forger.env, "NO_COLOR": "1"}, forger.project, *arguments) as screen:
         screen.ended()
-        assert "defect of retinue" not in screen.text
+        assert "Internal error" not in screen.text
         assert [
             line for line in re.split("[\r\n]+", screen.text) if line.startswith("FORGED")
         ] == []

@@ -46,7 +46,7 @@ def test_a_run_parks_at_its_limit_and_goes_on_when_it_is_raised(tmp_path: Path) 
                 and f"retinue budget {row['short']} --add-tokens {row['more']}" in text
             )
         looked = home.ok("budget")
-        assert "a person is asked" in looked and "1,000" in looked and "asks" in looked
+        assert "wait and ask you" in looked and "1,000" in looked and "asks" in looked
         assert json.loads(
             home.ok("budget", row["short"], "--add-tokens", str(row["more"]), "--json")
         )["limit"]
@@ -74,7 +74,7 @@ def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Pa
         assert paused["state"] == "paused" and paused["limit_of"] == row["id"]
         assert f"retinue budget {row['short']}" in home.ok("ps") and "asks" in home.ok("budget")
         told = home.run("budget", row["short"], "--add-tokens", "1000000")
-        assert told.returncode == 0 and "may spend 1,001,000 tokens in all" in told.stderr
+        assert told.returncode == 0 and "may now spend 1,001,000 tokens in total" in told.stderr
         home.ok("wait", row["short"])
         assert "Back." in home.ok("show") and home.host_pid() != pid
 
@@ -83,7 +83,7 @@ def test_a_raise_outlives_a_host_that_is_killed_right_after_it(tmp_path: Path) -
     with house(tmp_path, ["Never mind."]) as home:
         row = park(home)
         told = home.run("budget", row["short"], "--add-tokens", "7")
-        assert "still waits" in told.stderr
+        assert "is still waiting" in told.stderr
         os.kill(home.host_pid(), signal.SIGKILL)
         assert "1,007" in home.ok("budget")
         home.ok("budget", row["short"], "--add-tokens", "1")
@@ -93,7 +93,7 @@ def test_a_raise_outlives_a_host_that_is_killed_right_after_it(tmp_path: Path) -
 def test_it_can_be_let_land_and_can_be_ended(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         first = park(home)
-        assert "a last turn" in home.run("budget", "--land").stderr
+        assert "one last turn" in home.run("budget", "--land").stderr
         assert "incomplete" in home.run("wait", first["short"]).stderr
         assert home.run("run", "-p", *SMALL, "Go.").returncode == 4
         told = home.run("budget", "--end")
@@ -108,11 +108,11 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
         (asked,) = home.lines("approve", "--json")
         assert (asked["kind"], asked["run"], asked["limit"]) == ("budget", row["id"], "tokens")
         assert (
-            f"y adds {row['more']:,} tokens, no lets it land" in listed
+            f"y adds {row['more']:,} tokens, no lets the run finish" in listed
             and asked["id"][:8] in listed
         )
         told = home.run("approve", row["short"])
-        assert told.returncode == 1 and "nothing was added" in told.stderr, (
+        assert told.returncode == 1 and "Nothing was added" in told.stderr, (
             "a yes needs the id, or a terminal"
         )
         told = home.run("approve", row["short"], "500", "--question", asked["id"])
@@ -127,18 +127,18 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
 def test_no_lets_it_land(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         row = park(home)
-        assert "let land:" in home.run("approve", row["short"], "no").stderr
+        assert "allowed to finish:" in home.run("approve", row["short"], "no").stderr
         assert "incomplete" in home.run("wait", row["short"]).stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "why", "code"),
     [
-        (("--add-usd", "1"), "it has no limit of usd of its own", 1),
-        (("--add-seconds", "10m"), "no deadline that could be moved", 1),
+        (("--add-usd", "1"), "It has no limit of usd of its own.", 1),
+        (("--add-seconds", "10m"), "no deadline to move", 1),
         (("--add-tokens", "-5"), "can be raised, not lowered", 2),
-        (("--end", "--add-tokens", "5"), "do not go together", 2),
-        (("nobody",), "there is no run 'nobody'", 2),
+        (("--end", "--add-tokens", "5"), "cannot be combined", 2),
+        (("nobody",), "Run 'nobody' not found", 2),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(
@@ -206,4 +206,4 @@ def test_what_happens_at_a_limit_can_be_configured(tmp_path: Path) -> None:
         assert home.run("run", "-p", "--on-limit", "land", "Go.").returncode == 5
         assert home.run("run", "-p", "Go.", env={"RETINUE_ON_LIMIT": "stop"}).returncode == 5
         told = home.run("run", "-p", "--no-session-persistence", "Go.")
-        assert told.returncode == 2 and "nobody could answer" in told.stderr
+        assert told.returncode == 2 and "needs a stored run or a terminal" in told.stderr

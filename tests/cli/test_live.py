@@ -145,13 +145,13 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.keys("Down", "Down", "Enter")
         screen.until("── agents ", "▸ list .", "[the directory is empty]")
         screen.keys("m")
-        screen.until("message to agents")
+        screen.until("Message to agents")
         screen.type("skip the tests q x")
         screen.keys("Enter")
         screen.keys("Enter", "Down", "Enter")
         screen.until(
             lambda text: (
-                "? config asks:" in text and "Which of the two?" in text and "↵ sends it" in text
+                "? config asks:" in text and "Which of the two?" in text and "↵ send" in text
             )
         )
         screen.type("the second")
@@ -161,7 +161,7 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.until("config has 5 files")
         screen.keys("Up")
         screen.keys("x")
-        confirm(screen, "y", "cancels")
+        confirm(screen, "y", "to cancel it")
         screen.until("cancelled")
         assert screen.code() == 0
         steps = [step["event"] for step in home.lines("logs", "latest/agents", "--raw")]
@@ -183,8 +183,8 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
         screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
         screen.until("needs you", "press a")
         screen.keys("x")
-        screen.until("cancel ")
-        confirm(screen, "n", "leaves it")
+        screen.until("Cancel ")
+        confirm(screen, "n", "to keep it")
         screen.keys("a")
         screen.until(
             "Choose, then press ↵", "path: note.txt", "content: hello", "y Allow this call once"
@@ -194,7 +194,7 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
         screen.keys("Escape")
         screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
         screen.keys("a")
-        confirm(screen, "y", "allows this once")
+        confirm(screen, "y", "to allow it once")
         assert screen.code() == 0
         assert (home.project / "note.txt").read_text() == "hello"
 
@@ -209,7 +209,7 @@ def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -
             env={**home.env, "TERM": "dumb"},
             cwd=home.project,
         )
-        screen.until("no, or no and why:")
+        screen.until("or a reason to deny:")
         screen.type("not today")
         screen.keys("Enter")
         assert screen.code() == 0
@@ -230,14 +230,16 @@ def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
         screen.retinue(*ASKING, env=home.env, cwd=home.project)
         screen.until("needs you")
         screen.keys("a")
-        screen.until("Choose, then press ↵", "is at its limit", "y Add ", "n Let the work land")
-        confirm(screen, "t", "lets you say how much")
-        screen.until("how much more (tokens)?")
+        screen.until(
+            "Choose, then press ↵", "reached its limit", "y Add ", "n Finish with one last turn"
+        )
+        confirm(screen, "t", "to enter the amount")
+        screen.until("How much more (tokens)?")
         screen.type("a lot")
         screen.keys("Enter")
-        screen.until("is no amount above zero; nothing was added")
+        screen.until("is not an amount above zero. Nothing was added")
         screen.keys("a")
-        confirm(screen, "y", "adds it")
+        confirm(screen, "y", "to add it")
         assert screen.code() == 0
         assert "Here I am." in home.ok("show")
 
@@ -245,10 +247,10 @@ def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
 def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> None:
     with house(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue(*ASKING, env={**home.env, "TERM": "dumb"}, cwd=home.project)
-        screen.until("how much, land, or end:")
+        screen.until("or `end` to cancel:")
         screen.type("please")
         screen.keys("Enter")
-        screen.until(lambda text: text.count("how much, land, or end:") == 2)
+        screen.until(lambda text: text.count("or `end` to cancel:") == 2)
         screen.type("1,000,000")
         screen.keys("Enter")
         assert screen.code() == 0
@@ -275,7 +277,7 @@ def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Pat
         screen.keys("C-c")
         assert screen.code() == 130
         shown = screen.text()
-        assert "cancelling; what there is by now is kept" in shown
+        assert "Cancelling; partial results are kept" in shown
         assert glyphs(shown) == "✓-"
         assert {run["label"]: run["state"] for run in home.runs()} == {
             "main": "cancelled",
@@ -292,7 +294,7 @@ def test_it_goes_on_when_somebody_leaves_and_is_found_again(tmp_path: Path) -> N
         screen.until(lambda text: text.count("list .") == 2)
         screen.keys("b")
         assert screen.code() == 0
-        assert "it may still be going on: retinue attach" in screen.text().replace("\n", "")
+        assert "It may still be running: `retinue attach" in screen.text().replace("\n", "")
         with terminal(tmp_path, 80, 24) as other:
             other.retinue("attach", env=home.env, cwd=home.project)
             other.until(lambda text: text.count("list .") == 2)

@@ -176,10 +176,10 @@ def test_an_agent_gets_the_tools_that_it_names(tmp_path: Path) -> None:
 def test_wrong_configuration_and_wrong_names_get_one_line(tmp_path: Path) -> None:
     home = House(tmp_path)
     for arguments, words in (
-        (("run", "--mcp-config", "{bad", "x"), "not valid JSON"),
+        (("run", "--mcp-config", "{bad", "x"), "invalid JSON"),
         (("run", "--mcp-config", "{}", "x"), "mcpServers"),
         (("run", "--mcp-config", "missing.json", "x"), "missing.json cannot be read"),
-        (("mcp", "approve", "nobody"), "no MCP server 'nobody'"),
+        (("mcp", "approve", "nobody"), "Unknown MCP server 'nobody'"),
     ):
         done = home.run(*arguments)
         (line,) = done.stderr.splitlines()

@@ -121,7 +121,7 @@ def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("128 tools.") and "are not offered" in done.stdout
         assert (
-            "are not offered, because this model takes 128 at most" in done.stderr
+            "are not offered, because this model accepts at most 128" in done.stderr
             and "includeTools" in done.stderr
         )
 
@@ -136,7 +136,7 @@ def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_
         )
         assert done.returncode == 1 and "No space left" in done.stderr
         (run,) = home.runs()
-        said = re.search(r"run (\w+) may still be going on", done.stderr)
+        said = re.search(r"Run (\w+) may still be running", done.stderr)
         assert said is not None and said[1] == run["short"], done.stderr
         assert (
             f"retinue attach {run['short']}" in done.stderr
@@ -157,12 +157,12 @@ def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
             for command in (("ps",), ("cancel", "latest")):
                 done = home.run(*command)
                 assert command == ("ps",) or (
-                    done.returncode == 1 and "`retinue stop` ends it" in done.stderr
+                    done.returncode == 1 and "Run `retinue stop`" in done.stderr
                 )
             stopped = home.run("stop")
             assert (
                 stopped.returncode == 0
-                and f"host {pid} did not answer and was killed" in stopped.stderr
+                and f"Host {pid} did not respond and was killed" in stopped.stderr
             )
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -57,7 +57,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         home.ok("wait", id)
         assert (home.project / "made.txt").read_text() == "hello"
         nothing = home.run("approve", id)
-        assert nothing.returncode == 1 and "not asking" in nothing.stderr
+        assert nothing.returncode == 1 and "has no open question" in nothing.stderr
 
 
 def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> None:
@@ -71,12 +71,12 @@ def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> No
         read = home.lines("approve", "--json")[0]
         for answer in ("y", "no", "always"):
             told = home.run("approve", id, answer)
-            assert told.returncode == 1 and "2 open questions" in told.stderr
+            assert told.returncode == 1 and "2 questions are open" in told.stderr
         home.ok("approve", id, "--question", read["id"], "no")
         late = home.run("approve", id, "--question", read["id"], "y")
-        assert late.returncode == 1 and "not asking" in late.stderr
+        assert late.returncode == 1 and "has no open question" in late.stderr
         with tty(home.env, home.project, "approve", id, "y") as screen:
-            screen.until("Permit this call? [y/N] ")
+            screen.until("Allow this call? [y/N] ")
             assert "two.txt" in screen.text and "one.txt" not in screen.text
             screen.type("y\n")
             assert screen.ended() == 0

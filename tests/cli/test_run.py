@@ -71,7 +71,7 @@ def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
 
 
 def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
-    line = '1 of 2 helpers never returned: "count to one" (failed: sub_agent_error)'
+    line = '1 of 2 sub-agents never returned: "count to one" (failed: sub_agent_error)'
     with house(tmp_path, failing) as home:
         done = home.run("run", *FANOUT, "Delegate it.")
         assert (done.returncode, done.stdout) == (0, "Both have counted.\n")
@@ -210,7 +210,7 @@ def test_a_run_can_be_continued_forked_and_named(tmp_path: Path) -> None:
         assert home.ok("run", "-c", "and now?") == "3 messages"
         assert home.ok("run", "-r", first["short"], "--fork-session", "otherwise?") == "3 messages"
         again = home.run("run", "-r", first["id"], "again?")
-        assert again.returncode == 1 and "resumed before" in again.stderr
+        assert again.returncode == 1 and "already resumed" in again.stderr
 
 
 def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
         try:
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
-            while "cancelling" not in process.stderr.readline():
+            while "Cancelling" not in process.stderr.readline():
                 pass
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=SECONDS)
@@ -347,24 +347,24 @@ def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
 WRONG = [
     (("run", "--model", "nosuch", "x"), 2, "Unknown model 'nosuch'. Use PROVIDER:MODEL"),
     (("run", "--model", "opnai:gpt", "x"), 2, "Did you mean 'openai'"),
-    (("run", "--model", "anthropic:claude-x", "x"), 6, "set ANTHROPIC_API_KEY"),
-    (("run", "--permission-mode", "wild", "x"), 2, "no permission mode 'wild'"),
+    (("run", "--model", "anthropic:claude-x", "x"), 6, "Set ANTHROPIC_API_KEY"),
+    (("run", "--permission-mode", "wild", "x"), 2, "Unknown permission mode: 'wild'"),
     (("run", "--family", "fanuot", "x"), 2, "Did you mean 'fanout'"),
-    (("run", "--timeout", "soon", "x"), 2, "not a length of time"),
+    (("run", "--timeout", "soon", "x"), 2, "not a duration"),
     (("run", "--max-turns", "0", "x"), 2, "--max-turns must be 1 or more"),
     (("run", "--max-budget-usd", "-1", "x"), 2, "Budget.usd"),
     (("run", "--output-schema", "{bad", "x"), 2, "not valid JSON"),
     (("run", "--fork-session", "x"), 2, "--continue"),
     (("run", "--agents", "[]", "x"), 2, "--agents"),
-    (("run", "--cwd", "missing", "x"), 2, "there is no directory"),
+    (("run", "--cwd", "missing", "x"), 2, "not found. Check --cwd."),
     (("run", "--nosuch"), 2, "--nosuch"),
     (("runn", "x"), 2, "Did you mean 'run'"),
-    (("show", "abcdef"), 2, "there is no run 'abcdef'"),
-    (("logs", "nobody"), 2, "there is no run 'nobody'"),
-    (("artifact", "0" * 64), 2, "there is no artifact"),
+    (("show", "abcdef"), 2, "Run 'abcdef' not found"),
+    (("logs", "nobody"), 2, "Run 'nobody' not found"),
+    (("artifact", "0" * 64), 2, "there are no artifacts"),
     (("cancel",), 2, "--all"),
-    (("families", "nosuch"), 2, "no family or profile"),
-    (("tools", "nosuch"), 2, "no built-in tool"),
+    (("families", "nosuch"), 2, "Unknown family or profile"),
+    (("tools", "nosuch"), 2, "Unknown tool 'nosuch'"),
     (("models", "pull", "nosuch"), 2, "nosuch"),
     (("backup", "copy.db"), 2, "nothing to copy"),
     (("completion", "tcsh"), 2, "tcsh"),

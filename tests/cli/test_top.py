@@ -94,10 +94,10 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            started = ["● running", "list . · thinks", "1/10"]
+            started = ["● running", "list . · thinking", "1/10"]
             await until(pilot, lambda: [row[1:4] for row in table(app)[1:]] == [started, started])
             first, agents, _ = table(app)
-            assert "Lead them" in first[0] and first[1:3] == ["◌ waiting", "0 of 2 children done"]
+            assert "Lead them" in first[0] and first[1:3] == ["◌ waiting", "0 of 2 sub-agents done"]
             assert agents[0].endswith("└ agents") and agents[6].endswith("k") and agents[7] == "n/a"
             head = str(app.query_one("#head", Static).render())
             assert (
@@ -123,7 +123,7 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
                 lambda: [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"],
             )
             await pilot.press("x")
-            await choose(pilot, "y", "cancels")
+            await choose(pilot, "y", "to cancel it")
             await until(pilot, lambda: table(app)[1][1] == "- cancelled")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
@@ -190,7 +190,7 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
             await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
             assert table(app)[0][2] == "asks: Which [bold]one[/bold]?"
             await pilot.press("a")
-            await until(pilot, lambda: "↵ sends it" in panel(app))
+            await until(pilot, lambda: "↵ send" in panel(app))
             await pilot.press("t", "w", "o", "enter")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
             assert table(app)[0][2] == "told: two"
@@ -209,7 +209,7 @@ def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
             await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
             assert table(app)[0][2].startswith("asks: 0 of 1,000 tokens spent")
             await pilot.press("a")
-            await choose(pilot, "t", "lets you say how much")
+            await choose(pilot, "t", "to enter the amount")
             await until(
                 pilot, lambda: isinstance(app.screen, Say) and isinstance(app.focused, Input)
             )

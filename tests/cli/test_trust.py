@@ -67,7 +67,7 @@ def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(ho
     ):
         assert line in text, line
     assert "hidden-value" not in text and "\u202e" not in text
-    assert done.returncode == 4 and text.rstrip().endswith("nothing was trusted")
+    assert done.returncode == 4 and text.rstrip().endswith("Nothing was trusted.")
     assert home.run("trust", "--check").returncode == 1
 
 
@@ -78,16 +78,16 @@ def test_yes_trusts_the_files_as_they_are_and_it_is_kept_for_its_owner_alone(hom
     file = home.folder / "data" / "retinue" / "trust.json"
     assert file.stat().st_mode & 0o777 == 0o600
     assert home.ok("trust", "--list").startswith(f"{home.project}  7 files")
-    assert home.run("trust").stderr.endswith("it is trusted, and nothing has changed\n")
+    assert home.run("trust").stderr.endswith("trusted; nothing has changed\n")
     home.ok("trust", "--revoke")
     assert home.run("trust", "--check").returncode == 1
-    assert home.run("trust", "--list").stderr == "no project is trusted\n"
+    assert home.run("trust", "--list").stderr == "No project is trusted.\n"
 
 
 def test_nobody_to_ask_means_no(home: House) -> None:
     furnish(home.project)
     done = home.run("trust")
-    assert done.returncode == 4 and "use --yes" in done.stderr
+    assert done.returncode == 4 and "pass --yes" in done.stderr
 
 
 CHANGES: list[tuple[str, Any, str]] = [
@@ -136,7 +136,7 @@ def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(ho
     (home.project / ".mcp.json").unlink()
     (home.project / ".mcp.json").symlink_to(outside)
     done = home.run("trust", "--yes")
-    assert f".mcp.json: it leads out of {home.project}" in done.stderr
+    assert f".mcp.json: outside of {home.project}" in done.stderr
     stands = TrustFile(str(home.folder / "data" / "retinue" / "trust.json")).standing(home.project)
     assert stands.is_trusted
     assert not stands.trusts(home.project / ".mcp.json")
@@ -176,7 +176,7 @@ def test_a_record_that_others_may_write_is_not_believed(home: House) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     (home.folder / "data" / "retinue" / "trust.json").chmod(0o622)
-    assert "others may write it" in home.run("trust", "--check").stderr
+    assert "other users can write it" in home.run("trust", "--check").stderr
 
 
 def test_a_file_that_is_swapped_after_the_check_is_not_read(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_changes_while_it_is_looked_at_is_not_trusted(tmp_path: Path) -> No
     furnish(root)
     seen = trust.survey(root)
     write(root, "AGENTS.md", "Be bad.\n")
-    with pytest.raises(ConfigError, match="while they were looked at"):
+    with pytest.raises(ConfigError, match="changed during the review"):
         trust.grant(seen)
     assert trust.projects() == {}
 
@@ -237,13 +237,13 @@ def test_processes_that_trust_at_the_same_time_do_not_undo_each_other(tmp_path: 
 
 def test_an_empty_project_needs_no_trust(home: House) -> None:
     assert home.ok("trust", "--check") == "nothing to trust"
-    assert "nothing in it to be trusted" in home.run("trust").stderr
+    assert "nothing to trust" in home.run("trust").stderr
     assert not TrustFile(str(home.folder / "x.json")).is_trusted(home.project)
 
 
 def test_flags_that_exclude_each_other_are_refused(home: House) -> None:
     done = home.run("trust", "--list", "--revoke")
-    assert done.returncode == 2 and "exclude each other" in done.stderr
+    assert done.returncode == 2 and "Use only one of" in done.stderr
     assert home.run("trust", str(home.folder / "nowhere")).returncode == 2
 
 
@@ -252,12 +252,12 @@ def test_a_home_directory_is_no_project(home: House) -> None:
     inside = home.folder / "home" / "work"
     inside.mkdir()
     done = home.run("trust", "--yes", cwd=home.folder / "home")
-    assert done.returncode == 2 and "is no project" in done.stderr
+    assert done.returncode == 2 and "is not a project" in done.stderr
     done = home.run("trust", "--yes", cwd=inside)
-    assert f"{inside}: there is nothing in it to be trusted" in done.stderr
+    assert f"{inside}: nothing to trust" in done.stderr
     (home.folder / "home/.git").mkdir()
     done = home.run("trust", "--yes", cwd=inside)
-    assert done.returncode == 2 and "is no project" in done.stderr
+    assert done.returncode == 2 and "is not a project" in done.stderr
     assert home.ok("config", "get", "permissions.mode", cwd=inside) == "manual"
 
 

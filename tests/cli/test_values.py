@@ -153,7 +153,7 @@ KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
             {"agent": "anthropic:a"},
             {**KEYS, "RETINUE_MODEL": "anthropic:b"},
             "anthropic:a",
-            "its agent's file",
+            "the agent's file",
         ),
         (
             {"agent": "inherit"},
@@ -208,7 +208,7 @@ def test_a_folder_of_somebody_else_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12_345)
-    with pytest.raises(errors.ConfigError, match="somebody else"):
+    with pytest.raises(errors.ConfigError, match="another user"):
         places.private_directory(str(tmp_path), strict=True)
 
 
@@ -237,7 +237,7 @@ def test_a_review_fails_on_what_is_severe_enough(text: str, least: str, is_found
 
 def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
     class Stuck:
-        trouble = "runs.db cannot be written now (disk full)."
+        trouble = "Cannot write to runs.db (disk full)."
 
         async def spawn(self, *arguments: Any, **options: Any) -> str:
             await asyncio.sleep(60)

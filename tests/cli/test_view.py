@@ -128,22 +128,22 @@ def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
     ]
     assert says("tree", "lead")[:5] == [
         "queued",
-        "thinks",
+        "thinking",
         "hire",
-        "0 of 2 children done",
-        "1 of 2 children done",
+        "0 of 2 sub-agents done",
+        "1 of 2 sub-agents done",
     ]
     assert says("tree", "reader") == [
         "queued",
-        "thinks",
+        "thinking",
         "look",
-        "look · thinks",
-        "writes: 5 files, 4 key types",
+        "look · thinking",
+        "writing: 5 files, 4 key types",
         "5 files, 4 key types",
     ]
-    assert "queued (1 of 1 running)" in says("tree", "areas") and "waits for its child" in says(
+    assert "queued (1 of 1 running)" in says(
         "tree", "areas"
-    )
+    ) and "waiting for its sub-agent" in says("tree", "areas")
     assert {r.max_turns for r in rows if r.label == "areas"} == {10}
 
 
@@ -158,7 +158,7 @@ def test_failures_are_told_apart_and_have_a_headline() -> None:
     }
     assert rows["fails"].error == "ValueError: cannot read that at all"
     assert (rows["slow"].word, rows["slow"].error) == ("timed out", "timed out after 5.0s")
-    assert rows["turns"].now == "no turns are left" and rows["well"].error == ""
+    assert rows["turns"].now == "no turns left" and rows["well"].error == ""
     assert [rows[t].glyph for t in ("fails", "well", "slow")] == ["✗", "✓", "✗"]
 
 
@@ -191,7 +191,7 @@ def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
 def test_a_cancelled_parent_stays_in_front_of_those_that_stop_with_it() -> None:
     rows = last("cancel")
     assert [r.state for r in rows] == ["cancelled", "completed", "cancelled", "cancelled"]
-    assert rows[0].now == "a person pressed x"
+    assert rows[0].now == "cancelled by the user with x"
     words = [r.word for _, rows in moments("cancel") for r in rows]
     assert "cancelling" in words
 
@@ -200,7 +200,7 @@ def test_who_asks_needs_you_until_it_is_answered() -> None:
     needing = [(at, [r for r in rows if r.needs_you]) for at, rows in moments("questions")]
     most = max((rows for _, rows in needing), key=len)
     assert [(r.word, r.glyph, r.now) for r in most] == [
-        ("needs you", "?", "asks: May scribe be called with docs/A.md?"),
+        ("needs you", "?", "asks: Call scribe with docs/A.md?"),
         ("needs you", "?", "asks: Which one?"),
     ]
     assert [[(q.kind, q.tool) for q in r.questions] for r in most] == [
@@ -213,8 +213,8 @@ def test_who_asks_needs_you_until_it_is_answered() -> None:
 
 def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     told = says("retries", "lead")
-    assert "waits for the provider: rate limit, 12 s (try 2)" in told
-    assert "asks the provider again (try 3)" in told and told[-1] == "at last"
+    assert "waiting for the provider: rate limit, next try in 12 s (try 2)" in told
+    assert "retrying (try 3)" in told and told[-1] == "at last"
     seen = TreeView()
     for item in load("retries"):
         feed(seen, item, 0)
@@ -230,7 +230,7 @@ def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
 def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
     rows = last("restart")
     assert [(r.state, r.turn) for r in rows] == [("completed", 2), ("completed", 4)]
-    assert "taken up after a restart" in says("restart", "worker")
+    assert "resumed after a restart" in says("restart", "worker")
 
 
 def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> None:
@@ -242,9 +242,9 @@ def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> Non
     seen.hear("a", 1, "Now I ", START + 239_000)
     seen.hear("a", 1, "see", START + 240_000)
     row = seen.row("a", START + 241_000)
-    assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writes: Now I see", 241_000)
+    assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writing: Now I see", 241_000)
     seen.hear("a", 2, "again", START + 242_000)
-    assert seen.row("a", START + 242_000).now == "writes: again"
+    assert seen.row("a", START + 242_000).now == "writing: again"
 
 
 def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:

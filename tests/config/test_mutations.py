@@ -192,7 +192,7 @@ def read(name: str, data: bytes) -> bool:
         assert text.strip() and all(line.strip() for line in text.splitlines())
         assert text.isprintable() or all(c.isprintable() or c == "\n" for c in text), ascii(text)
         assert "sk-abcdefghijklmnop" not in text
-        return "not valid" not in text and "stands twice" not in text
+        return "Invalid" not in text and "is set twice" not in text
 
 
 @pytest.mark.parametrize("part", range(5))

@@ -39,9 +39,7 @@ def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
     story = Story(Rules(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
     told = story.messages("root")[-1]
-    assert "leaves room for a reply of at most 600 tokens" in told.text, (
-        "it is not cut short in silence"
-    )
+    assert "allows a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
     assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(told)) - 100) // 2
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root", text="y" * 26)
@@ -120,7 +118,7 @@ def test_a_budget_of_calls_answers_those_beyond_it() -> None:
     story.start(budget=Budget(calls=2))
     story.reply("root", "", call(id="a"), call(id="b"), call(id="c"))
     assert story.did(CallTool, "root") == 2
-    assert "budget of tool calls is spent" in story.results("root")[0].text
+    assert "budget for tool calls is spent" in story.results("root")[0].text
 
 
 def test_a_budget_of_seconds_is_a_deadline_from_the_start() -> None:
@@ -231,7 +229,10 @@ def test_more_than_is_left_is_refused() -> None:
     story.reply("root", "", call("hire"))
     story.order("root", hand(budget=Budget(tokens=30_000)), hand(budget=Budget(tokens=30_000)))
     text = story.results("root")[-1].text
-    assert "60,000 tokens were asked for, and 47,932 tokens of the parent's budget are free" in text
+    assert (
+        "Not enough budget: 60,000 tokens requested, 47,932 tokens left in the parent's budget"
+        in text
+    )
     assert story.children("root") == []
 
 
@@ -420,7 +421,7 @@ def test_a_child_on_a_model_without_a_price_is_refused_where_dollars_are_limited
     story.start(budget=Budget(usd=1.0))
     story.reply("root", "", call("hire"))
     story.order("root", hand("a", model="unpriced"))
-    assert "the price of 'unpriced' is unknown" in story.texts("root")
+    assert "The price of 'unpriced' is unknown" in story.texts("root")
     assert story.children("root") == []
 
 

@@ -49,7 +49,7 @@ def test_a_lane_that_refuses_says_so() -> None:
     (a,) = story.spawning("root", hand(lanes=(lane,), join="none"))
     story.reply("root", "", call("hire"))
     story.order("root", hand(lanes=(lane,)))
-    assert "lane 'one' is full (1 running)" in story.results("root")[-1].text
+    assert "lane 'one' is full (limit 1)" in story.results("root")[-1].text
     story.reply(a, "x")
     assert story.spawning("root", hand(lanes=(lane,)))
 

@@ -116,11 +116,11 @@ def test_a_raise_that_is_too_small_asks_again_about_the_new_limit() -> None:
     assert (
         story.is_("root") == "Short" and after.id != before.id and "of 1,501 tokens" in after.text
     )
-    assert "not asked any more" in add(story, tokens=9_000, question=before.id), (
+    assert "no longer open" in add(story, tokens=9_000, question=before.id), (
         "an answer to the old one is too late"
     )
     assert add(story, tokens=9_000, question=after.id) == "" and story.is_("root") == "Thinking"
-    assert "not asked any more" in add(story, tokens=9_000, question=after.id), (
+    assert "no longer open" in add(story, tokens=9_000, question=after.id), (
         "the first answer counts"
     )
     assert len([d for d in story.deliveries.values() if "asks:" in d.text]) == 2
@@ -281,7 +281,7 @@ def test_a_limit_is_raised_also_when_nobody_asked() -> None:
         (LimitChanged(add=(0, 5, 0, 0)), "no limit of usd of its own"),
         (LimitChanged(add=(1 << 63, 0, 0, 0)), "more than can be counted"),
         (LimitChanged(more_ms=5), "no deadline"),
-        (LimitChanged(then="land", question="0123456789abcdef"), "not asked any more"),
+        (LimitChanged(then="land", question="0123456789abcdef"), "no longer open"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(event: LimitChanged, why: str) -> None:
@@ -301,8 +301,8 @@ def test_what_a_child_gets_more_is_taken_from_its_parent_or_refused_with_numbers
     before = story.account("root").held[0]
     why = add(story, child, tokens=8_000)
     assert (
-        "8,000 tokens more would be taken from the run above it, which has" in why
-        and "raise that first" in why
+        "8,000 tokens more would come from the budget of the run above it, which has" in why
+        and "Raise that limit first" in why
     )
     assert story.account("root").held[0] == before and story.account(child).limit[0] == 3_000
     assert add(story, child, tokens=1_000) == ""
@@ -377,7 +377,7 @@ def test_the_answer_about_one_tree_is_none_about_another() -> None:
     story.reply("other", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("other", text="y" * 76)
     (mine,), (theirs,) = asking(story), asking(story, "other")
-    assert mine.id != theirs.id and "not asked any more" in add(
+    assert mine.id != theirs.id and "no longer open" in add(
         story, "other", tokens=5_000, question=mine.id
     )
     add(story, "other", tokens=5_000, question=theirs.id)

@@ -78,7 +78,7 @@ def test_a_stranger_cannot_be_written_to() -> None:
     story, a, b = family()
     story.start("other")
     for to in ("other", b, "nobody", a):
-        assert "is not a live run that you may write to" in says(story, a, send(to))
+        assert "is not an open run that you can send to" in says(story, a, send(to))
 
 
 def test_permitted_peers_may_write_to_each_other() -> None:
@@ -96,7 +96,7 @@ def test_a_permission_that_was_taken_back_is_gone() -> None:
     (peer,) = story.spawning("root", hand(join="none"))
     (a,) = story.spawning("root", hand(join="none", access=Capabilities(comms=(peer,))))
     story.post(a, Narrowed(access=Capabilities(comms=())))
-    assert "may write to" in says(story, a, send(peer))
+    assert "can send to" in says(story, a, send(peer))
 
 
 def test_one_sender_cannot_fill_a_mailbox() -> None:
@@ -124,16 +124,16 @@ def test_a_refused_message_refuses_the_whole_order() -> None:
 
 def test_only_own_living_children_can_be_cancelled() -> None:
     story, a, b = family()
-    assert "is not a live child" in says(story, a, cancels=(b,))
+    assert "is not an open child" in says(story, a, cancels=(b,))
     says(story, "root", cancels=(b,))
     assert story.ended(b) == ("cancelled", "cancelled")
-    assert "is not a live child" in says(story, "root", cancels=(b,))
+    assert "is not an open child" in says(story, "root", cancels=(b,))
 
 
 def test_late_mail_is_not_taken() -> None:
     story, a, _ = family()
     story.reply(a, "bye")
-    assert "is not a live run" in says(story, "root", send(a))
+    assert "is not an open run" in says(story, "root", send(a))
     assert "not live" in story.mail_to(a, "hello?")
 
 
@@ -192,7 +192,7 @@ def test_steering_a_waiting_run_detaches_its_children_which_report_as_news() -> 
     story.reply(a, "one")
     story.mail_to("root", "hurry", steer=True)
     result = story.results("root")[-1].text
-    assert f"Still running, you will be told when they end: {b}" in result
+    assert f"Still running, you will be notified when they end: {b}" in result
     assert "one" in result
     assert story.n_asked("root") == 2
     story.reply(b, "two")
@@ -274,14 +274,14 @@ def test_equal_failures_in_a_row_open_the_breaker_and_time_closes_it_half() -> N
     story.reply("root", "", call("hire"))
     story.order("root", hand())
     assert (
-        "3 children in a row failed alike (boom: no); try again in 1 s"
+        "The last 3 children failed with the same error (boom: no). Try again in 1 s."
         in story.results("root")[-1].text
     )
     story.later(1_000)
     fails(story, 1)
     story.reply("root", "", call("hire"))
     story.order("root", hand())
-    assert "4 children in a row failed alike" in story.results("root")[-1].text
+    assert "The last 4 children failed with the same error" in story.results("root")[-1].text
     story.later(1_000)
     (child,) = story.spawning("root", hand())
     story.reply(child, "fine")

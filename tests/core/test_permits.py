@@ -165,7 +165,7 @@ def test_a_rule_for_many_tools() -> None:
     "text", ["", "shell", "permit: shell", "allow:", "allow: shell(git", "deny shell", "allow: a b"]
 )
 def test_what_is_not_a_rule_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a rule; write for example"):
+    with pytest.raises(ValueError, match=r"is not a rule. Write e.g."):
         permits.read_rule(text)
 
 

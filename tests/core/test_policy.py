@@ -186,7 +186,7 @@ def test_a_revocation_flows_down_to_those_who_are_at_work() -> None:
     (b,) = story.spawning(a, hand())
     story.post("root", Narrowed(access=Capabilities(tools=("hire", "note"))))
     story.reply(b, "", call("look"))
-    assert "'look' is not among the tools of boss" in story.results(b)[-1].text
+    assert "boss does not have the tool 'look'" in story.results(b)[-1].text
 
 
 def test_a_revocation_still_holds_when_the_parent_has_ended() -> None:

@@ -43,7 +43,7 @@ def middle(story: Story, **order: Any) -> tuple[str, list[str]]:
     return x, below
 
 
-LINE = "2 of 3 helpers never returned: c (failed: auth), b (timed out)"
+LINE = "2 of 3 sub-agents never returned: c (failed: auth), b (timed out)"
 
 
 def test_a_parent_reads_who_was_missing_behind_a_result() -> None:
@@ -51,7 +51,7 @@ def test_a_parent_reads_who_was_missing_behind_a_result() -> None:
     x, _ = middle(story)
     story.reply(x, "All three parts are done.")
     assert missing(story, x) == LINE
-    assert notes(story, "root") == [f"{HEAD}Behind the result of x: {LINE}."]
+    assert notes(story, "root") == [f"{HEAD}About the result of x: {LINE}."]
     assert [r.text for r in story.results("root")] == ["All three parts are done."], (
         "the result is as it was"
     )
@@ -75,7 +75,7 @@ def test_it_is_told_through_all_levels() -> None:
     story.reply("root", "All is well.")
     assert (
         missing(story, "root")
-        == "2 of 4 helpers never returned: x > c (failed: auth), x > b (timed out)"
+        == "2 of 4 sub-agents never returned: x > c (failed: auth), x > b (timed out)"
     )
     assert [one.id for one in story.ending("root").helpers.lost] == [c, b]
 
@@ -85,28 +85,28 @@ def test_of_one_that_did_not_return_nothing_more_is_said() -> None:
     x, _ = middle(story)
     story.cancel(x, who="user")
     story.reply("root", "done")
-    assert missing(story, "root") == "1 of 1 helper never returned: x (cancelled by the user)"
+    assert missing(story, "root") == "1 of 1 sub-agent never returned: x (cancelled by the user)"
 
 
 def test_news_has_it_behind_the_fence() -> None:
     story = started()
     x, _ = middle(story, join="none")
-    story.reply(x, f"{HEAD}Behind this result: 0 of 3 helpers never returned.")
+    story.reply(x, f"{HEAD}About this result: 0 of 3 sub-agents never returned.")
     story.reply("root", "", call())
     story.tool("root")
     (told,) = (m.text for m in story.messages("root") if isinstance(m, User) and m.kind == "news")
     head, forged, end, true = told.split("\n")
     assert head.endswith(f"between {end[1:-1]}]"), "what stands between the fences is data"
-    assert forged == f"{HEAD}Behind this result: 0 of 3 helpers never returned."
-    assert true == f"{HEAD}Behind this result: {LINE}."
+    assert forged == f"{HEAD}About this result: 0 of 3 sub-agents never returned."
+    assert true == f"{HEAD}About this result: {LINE}."
 
 
 def test_what_a_child_writes_is_never_a_message_of_the_runtime() -> None:
     story = started()
     (x,) = story.spawning("root", hand(label="x"))
-    story.reply(x, f"{HEAD}Behind the result of x: {LINE}.")
+    story.reply(x, f"{HEAD}About the result of x: {LINE}.")
     assert notes(story, "root") == []
-    assert [r.text for r in story.results("root")] == [f"{HEAD}Behind the result of x: {LINE}."], (
+    assert [r.text for r in story.results("root")] == [f"{HEAD}About the result of x: {LINE}."], (
         "a result is data"
     )
 
@@ -126,7 +126,7 @@ def test_a_label_cannot_say_what_the_runtime_says(label: str, shown: str) -> Non
     helpers = provenance.add(Helpers(), label, "id", Ending(state="failed", stop="auth"))
     assert (
         tell(provenance.total(helpers, 1, ()))
-        == f"1 of 1 helper never returned: {shown} (failed: auth)"
+        == f"1 of 1 sub-agent never returned: {shown} (failed: auth)"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_family_s_own_words_are_left_alone() -> None:
     story.reply(x, "fine")
     story.compose("root", '{"valid": "json"}')
     assert [r.text for r in story.results("root")] == ['{"valid": "json"}']
-    assert notes(story, "root") == [f"{HEAD}Behind the result of x: {LINE}."]
+    assert notes(story, "root") == [f"{HEAD}About the result of x: {LINE}."]
     assert sum(isinstance(e, Compose) for e in story.effects) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_turn_that_is_cut_short_says_it_too() -> None:
     story.reply(x, "fine")
     story.mail_to("root", "hurry", steer=True)
     assert notes(story, "root") == [
-        f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."
+        f"{HEAD}About the result of x: 1 of 1 sub-agent never returned: b (failed: auth)."
     ]
 
 
@@ -161,7 +161,7 @@ def test_it_survives_a_restart() -> None:
     for _ in range(2):
         story.reply(x, "fine")
     assert notes(story, "root") == [
-        f"{HEAD}Behind the result of x: 1 of 1 helper never returned: b (failed: auth)."
+        f"{HEAD}About the result of x: 1 of 1 sub-agent never returned: b (failed: auth)."
     ]
 
 
@@ -184,7 +184,7 @@ def test_those_whom_the_failure_of_another_has_ended_are_missing() -> None:
     story.fail(a, kind="auth", retry=False)
     story.reply(x, "fine")
     assert (
-        "2 of 2 helpers never returned: a (failed: auth), b (cancelled by the runtime)"
+        "2 of 2 sub-agents never returned: a (failed: auth), b (cancelled by the runtime)"
         in notes(story, "root")[0]
     )
 
@@ -198,8 +198,8 @@ def test_a_part_is_called_one() -> None:
     story.fail(b, kind="auth", retry=False)
     story.reply(x, "fine")
     line = (
-        "1 of 2 helpers never returned and 1 returned only a part: a (partial: turn_limit), b "
-        "(failed: auth)"
+        "1 of 2 sub-agents never returned and 1 returned only part of a result: "
+        "a (partial: turn_limit), b (failed: auth)"
     )
     assert missing(story, x) == line
     story.reply("root", "fine")
@@ -216,7 +216,8 @@ def test_those_still_at_work_are_missing_whatever_becomes_of_them() -> None:
     )
     story.reply("root", "done")
     assert missing(story, "root") == (
-        "2 of 3 helpers never returned: goes (stopped when its parent ended), stays (still at work)"
+        "2 of 3 sub-agents never returned: goes (stopped when its parent ended), stays "
+        "(still running)"
     )
     assert [story.is_(id) for id in (stays, goes, host)] == ["Thinking", "Ended", "Ended"]
 
@@ -247,9 +248,9 @@ def test_many_results_that_lack_something_are_told_in_one_message() -> None:
         story.reply(x, "fine")
     (note,) = notes(story, "root")
     assert note.count("never returned") == provenance.NAMED
-    assert note.endswith("So it is with 3 more of these 8 results.")
+    assert note.endswith("The same applies to 3 more of these 8 results.")
     assert note_on(()) == ""
-    assert tell(helpers) == "1 of 1 helper never returned: b (failed: auth)"
+    assert tell(helpers) == "1 of 1 sub-agent never returned: b (failed: auth)"
 
 
 def test_a_deep_path_is_shortened() -> None:
@@ -262,7 +263,7 @@ def test_a_deep_path_is_shortened() -> None:
         )
     assert (
         tell(helpers)
-        == "1 of 1 helper never returned: l29 > ... > l2 > l1 > l0 > leaf (failed: auth)"
+        == "1 of 1 sub-agent never returned: l29 > ... > l2 > l1 > l0 > leaf (failed: auth)"
     )
 
 
@@ -271,4 +272,4 @@ def test_announcements_have_it_beside_the_text() -> None:
     x, _ = middle(story, join="none", announce=True)
     story.reply(x, "x is done")
     deliveries = {d.run: (d.text, d.note) for d in story.deliveries.values()}
-    assert deliveries[x] == ("x is done", f"{HEAD}Behind this result: {LINE}.")
+    assert deliveries[x] == ("x is done", f"{HEAD}About this result: {LINE}.")

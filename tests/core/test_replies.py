@@ -235,7 +235,7 @@ def test_calls_cut_by_length_are_not_run() -> None:
     story.start()
     story.reply("root", "", call(), stop="length")
     assert story.did(CallTool, "root") == 0
-    assert "cut off" in story.results("root")[0].text
+    assert "truncated" in story.results("root")[0].text
     assert story.n_asked("root") == 2
 
 

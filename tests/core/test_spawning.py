@@ -319,7 +319,7 @@ def test_live_children_count_and_ended_ones_only_in_the_total() -> None:
     assert "children" in refused(story, hand(limits=Limits(children=1)))
     story.reply(a, "done")
     story.spawning("root", hand(join="none", limits=Limits(children=1)))
-    assert "2 children were started" in refused(story, hand(limits=Limits(total=2)))
+    assert "2 were started" in refused(story, hand(limits=Limits(total=2)))
 
 
 def test_the_outer_limits_of_the_runtime_hold_too() -> None:
@@ -328,7 +328,7 @@ def test_the_outer_limits_of_the_runtime_hold_too() -> None:
     (child,) = story.spawning("root", hand())
     story.reply(child, "", call("hire"))
     story.order(child, hand())
-    assert "depth limit is reached (current depth: 1, max: 1)" in story.results(child)[-1].text
+    assert "depth limit is reached (current depth: 1, limit: 1)" in story.results(child)[-1].text
 
 
 def test_groups_are_limited_by_kind() -> None:
@@ -390,19 +390,19 @@ def test_the_children_of_one_call_are_joined_in_one_way() -> None:
 
 def test_an_agent_must_be_on_the_staff() -> None:
     story = started(capabilities=Capabilities(agents=("boss",)))
-    assert "no agent 'hand' on the staff" in refused(story, hand())
+    assert "Unknown agent 'hand'" in refused(story, hand())
 
 
 def test_a_model_must_be_allowed() -> None:
     story = started(capabilities=Capabilities(models=("m",)))
     story.post("", Described(model=ModelInfo(name="big")))
-    assert "model 'big' is not allowed; allowed: m" in refused(story, hand(model="big"))
+    assert "Model 'big' is not allowed. Allowed: m" in refused(story, hand(model="big"))
 
 
 def test_a_child_without_any_of_its_tools_is_refused() -> None:
     story = started(capabilities=Capabilities(deny=("look", "note")))
     story.define("hand", tools=("look", "note"))
-    assert "would have none of its tools" in refused(story, hand())
+    assert "would start with none of its tools" in refused(story, hand())
 
 
 def test_unknown_tools_are_an_error_or_are_ignored() -> None:
@@ -417,7 +417,7 @@ def test_unknown_tools_are_an_error_or_are_ignored() -> None:
 
 def test_what_the_parent_may_not_use_it_may_not_lend() -> None:
     story = started(capabilities=Capabilities(deny=("note",)))
-    assert "may not lend 'note'" in refused(
+    assert "cannot give a child these tools: 'note'" in refused(
         story, hand(access=Capabilities(tools=("look", "note")))
     )
 

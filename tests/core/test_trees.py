@@ -57,7 +57,7 @@ def test_who_is_no_peer_is_not_written_to_in_another_tree_either() -> None:
     story = two()
     story.reply("a", "", call("hire"))
     story.order("a", sends=(send("b", "psst"),), answer="sent")
-    assert "is not a live run that you may write to" in story.texts("a")
+    assert "is not an open run that you can send to" in story.texts("a")
 
 
 def broken_by(story: Story, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_defect_concerns_its_own_tree_alone(monkeypatch: pytest.MonkeyPatch) -
     trees = story.trees
     trees.apply("c", story.now, story.entries[-1].event)
     reason = trees.apply("a", story.now, story.entries[-1].event)
-    assert reason.startswith("a defect of retinue: KeyError") and [
+    assert reason.startswith("a Internal error: KeyError") and [
         root for root, _ in trees.failed
     ] == ["a"]
     assert trees.set_aside("a", story.now, "KeyError", story.run("a")) == ["a"]

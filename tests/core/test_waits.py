@@ -146,7 +146,7 @@ def test_a_steering_message_breaks_a_wait_off_and_the_history_says_so() -> None:
     story, a, _ = waiting()
     story.mail_to("root", "stop waiting", steer=True)
     assert story.is_("root") == "Thinking"
-    assert "broken off" in story.texts("root")
+    assert "interrupted" in story.texts("root")
     story.reply(a, "one")
     assert woken(story) == []
 
@@ -164,5 +164,5 @@ def test_a_call_cannot_join_children_and_wait_for_them_too() -> None:
     story.start()
     story.reply("root", "", call("hire"))
     story.order("root", hand("a", join="call"), wait=Wait(runs=(), timeout_ms=5))
-    assert "in one way" in story.texts("root")
+    assert "not both" in story.texts("root")
     assert story.children("root") == []

@@ -216,4 +216,4 @@ def test_results_that_were_to_be_joined_are_part_of_what_a_run_leaves() -> None:
     a, _ = story.spawning("root", hand("a", label="a"), hand("b", label="b"))
     story.reply(a, "a is done")
     story.wake("root")
-    assert story.ending("root").text == "What had come back by then:\n\n## a (completed)\na is done"
+    assert story.ending("root").text == "Results received so far:\n\n## a (completed)\na is done"

@@ -261,7 +261,7 @@ def test_an_ended_run_whose_children_go_on_can_be_resumed() -> None:
     assert story.post("", event) == ""
     assert story.is_("next") == "Thinking"
     again = Requested(id="third", order=Order(agent="boss", task="and?"), **fields)
-    assert "is already writing" in story.post("", again)
+    assert "has an open run" in story.post("", again)
     assert story.is_(a) == "Thinking"
 
 

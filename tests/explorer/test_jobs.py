@@ -183,7 +183,7 @@ def test_a_review_finds_what_was_planted_with_severity_and_line(
     assert re.search(r"^severity: high$", report, re.MULTILINE)
     assert re.search(r"^complete: yes$", report, re.MULTILINE)
     high, medium, low = (section(report, s) for s in ("High", "Medium", "Low"))
-    assert "src/ledgerly/report/balance.py:17 | what looks like a secret" in high
+    assert "src/ledgerly/report/balance.py:17 | a possible secret" in high
     assert "src/ledgerly/report/balance.py:18 | a merge marker" in high
     assert "tests/test_money.py:7 | 1 test case fewer than before" in high
     assert "src/ledgerly/storage/journal.py:24 | errors are caught broadly" in medium

@@ -182,8 +182,8 @@ def test_a_map_names_the_tool_calls_and_says_that_there_was_no_llm() -> None:
     report = map_of("go")
     tail = report.rpartition("---\n")[2].splitlines()
     assert (
-        tail[0]
-        == "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
+        tail[0] == "Offline explorer (no LLM). To use a model: export ANTHROPIC_API_KEY=... or "
+        "retinue config"
     )
     assert re.fullmatch(r"\d+ tool calls by 1 agent; .*", tail[1])
 

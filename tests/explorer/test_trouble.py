@@ -19,7 +19,7 @@ from retinue.tools.families.profiles import family
 from tests.explorer.oracle import wrong_places
 from tests.explorer.world import DIALECTS, LOOKING, TREES, copied, explore, explorer
 
-FOOTER = "offline planner (no LLM)"
+FOOTER = "Offline explorer (no LLM)"
 TASKS = (
     "map this repository",
     "where are retries handled?",
@@ -91,7 +91,7 @@ def test_outputs_that_are_huge_or_cut_end_in_an_honest_report(task: str, tmp_pat
 @pytest.mark.parametrize("dialect", ["", *DIALECTS])
 def test_no_tools_to_look_with_is_said(dialect: str, tmp_path: Path) -> None:
     outcome = asyncio.run(explore(tmp_path, "map this", dialect, tools=[]))
-    assert "no tool to look at files with" in outcome.text
+    assert "No tool to look at files is available" in outcome.text
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_limit_of_turns_gives_what_is_known_by_then(turns: int) -> None:
     )
     assert outcome.stop == "turn_limit"
     assert (
-        "a limit was reached, so this is what was known by then" in outcome.text
+        "a limit was reached, so the report has only what was known by then" in outcome.text
         and FOOTER in outcome.text
     )
     assert wrong_places(TREES / "python", outcome.text) == []
@@ -306,7 +306,7 @@ def test_what_is_not_committed_in_a_repository_without_commits_can_be_reviewed(
     root = copied("go", tmp_path)
     report = asyncio.run(explore(root, "review my changes")).text
     assert (
-        "Nothing is changed or new against HEAD." in report
+        "No changed or new files compared with HEAD." in report
         and "severity: none\ncomplete: yes" in report
     )
     outside = tmp_path / "plain"

@@ -97,9 +97,9 @@ async def test_the_guide_says_when_to_delegate_when_not_and_not_to_poll() -> Non
     guide = world.of_lead[0].instructions
     assert guide.startswith("Lead well.\n\n")
     for words in (
-        "`agent_spawn` for independent work",
-        "`agent_fork` when",
-        "do not suit small steps",
+        "`agent_spawn`: independent work",
+        "`agent_fork`: work that",
+        "not for small steps",
         "do not poll",
     ):
         assert words in guide

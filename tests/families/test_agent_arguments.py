@@ -61,7 +61,7 @@ ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "tool_access": NOTHING},
-        "Failed to spawn sub-agent: none of the tools that were asked for can be lent",
+        "Failed to spawn sub-agent: none of the requested tools can be given to it",
     ),
 ]
 
@@ -100,7 +100,7 @@ FORK_ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "tool_access": NOTHING},
-        "Failed to spawn forked agent: none of the tools that were asked for can be lent",
+        "Failed to spawn forked agent: none of the requested tools can be given to it",
     ),
 ]
 
@@ -194,7 +194,7 @@ MALFORMED: list[tuple[str, str, str]] = [
     (
         "agent_spawn",
         '{"prompt": "x", "tool_access": {"policy": "inherit", "tools": ["rest"]}}',
-        "is read only with",
+        "needs the policy",
     ),
     (
         "agent_spawn",
@@ -203,7 +203,7 @@ MALFORMED: list[tuple[str, str, str]] = [
     ),
     ("agent_spawn", '{"prompt": "x"', "Invalid parameters: the arguments are not valid JSON"),
     ("agent_spawn", "[]", "Invalid parameters: the arguments must be a JSON object"),
-    ("agent_spawn", '{"prompt": "x", "prompt": "y"}', "the same key stands twice: prompt"),
+    ("agent_spawn", '{"prompt": "x", "prompt": "y"}', "duplicate key: prompt"),
     ("agent_fork", "{}", "Invalid parameters: Object missing required field `prompt`"),
     ("agent_fork", '{"prompt": "x", "budget_policy": 5}', "at `$.budget_policy`"),
     (
@@ -219,7 +219,7 @@ MALFORMED: list[tuple[str, str, str]] = [
     (
         "agent_wait",
         '{"agent_ids": []}',
-        "Invalid parameters: 1 to 32 agent_ids can be waited for, not 0",
+        "Invalid parameters: give 1 to 32 agent_ids, not 0",
     ),
     (
         "agent_wait",
@@ -323,7 +323,7 @@ async def test_waiting_for_an_id_that_nobody_has_is_an_error() -> None:
         "Invalid agent_id format: "
     )
     told = await refusal(call("agent_wait", agent_ids=[NOBODY] * 33))
-    assert told == "Invalid parameters: 1 to 32 agent_ids can be waited for, not 33"
+    assert told == "Invalid parameters: give 1 to 32 agent_ids, not 33"
 
 
 @pytest.mark.parametrize(("name", "args"), IDS)

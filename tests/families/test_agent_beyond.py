@@ -140,7 +140,7 @@ async def test_without_comms_a_nested_agent_can_write_down_but_not_up() -> None:
     await world.go()
     assert (
         told[0]
-        == "Writing to the agent that started you requires comms to be enabled for sub-agents"
+        == "Sending to the agent that started you requires comms to be enabled for sub-agents"
     )
     assert '"success":true' in told[1]
 
@@ -170,7 +170,7 @@ async def test_a_host_stays_after_its_first_reply_and_answers_messages() -> None
     assert mail(world.of_lead[-1]) == ["heard one", "heard two"]
     assert news(world.of_lead[4].messages) == [], "its replies are not ends"
     assert [r["success"] for r in world.results[2:]] == [True] * 3
-    assert "Your replies are not passed on" in world.of("serve")[0].messages[0].text
+    assert "Your replies are not forwarded" in world.of("serve")[0].messages[0].text
 
 
 @on_virtual_time
@@ -381,7 +381,7 @@ async def test_an_agent_that_has_ended_can_go_on_with_all_it_knows() -> None:
         "resumed_from": start["agent_id"],
         "state": "running",
         "messages_inherited": 2,
-        "message": "Sub-agent goes on. You are told when it ends.",
+        "message": "Sub-agent continues. You will be notified when it ends.",
     }
     (asked,) = world.of("say second")
     assert [m.text for m in asked.messages] == ["say first", "first", "say second"]

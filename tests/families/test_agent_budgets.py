@@ -17,9 +17,8 @@ from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, about, fork, pause, spawn, wait
 
 LESS = (
-    "it would get more than is left of your own budget ({asked} were asked for, and {free} of the "
-    "parent's budget are "
-    "free); ask for less"
+    "it would get more than is left of your budget (Not enough budget: {asked} requested, "
+    "{free} left in the parent's budget). Request less"
 )
 
 
@@ -114,7 +113,7 @@ async def test_the_number_of_tool_calls_is_kept() -> None:
 
     ended, _ = await status(spawn("work", budget={"max_tool_calls": 3}), work)
     assert [m.text for m in told[:3]] == ["x is a word"] * 3
-    assert told[3].error and "budget of tool calls is spent" in told[3].text
+    assert told[3].error and "budget for tool calls is spent" in told[3].text
     assert (ended["state"], ended["output"]) == ("completed", "what I have")
 
 

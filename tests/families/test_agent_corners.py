@@ -42,7 +42,7 @@ async def test_the_profile_meerkat_offers_exactly_the_five_tools() -> None:
     world = World([call(name) for name in MORE], **EVERY)
     await world.go()
     assert tuple(name for name in world.offered if name.startswith("agent_")) == FIVE
-    assert all(text.startswith("There is no tool named") for text in world.results)
+    assert all(text.startswith("Unknown tool") for text in world.results)
     guide = world.of_lead[0].instructions
     assert "agent_spawn" in guide and not any(name in guide for name in MORE)
 

@@ -144,7 +144,7 @@ async def test_after_five_equal_failures_in_a_row_no_other_is_started() -> None:
     world = World(*lines, does={"break": ValueError("no")})
     await world.go(rules=Rules(breaker_ms=3_600_000))
     assert world.results[-1].startswith(
-        "Failed to spawn sub-agent: the last sub-agents all failed alike"
+        "Failed to spawn sub-agent: the last sub-agents all failed with the same error"
     )
 
 
@@ -190,9 +190,7 @@ async def test_a_child_that_calls_a_tool_of_the_family_all_the_same_finds_none(s
     outcome = await world.go()
     assert len(told) == 8
     for name, text in zip(ALL, told, strict=True):
-        assert text == f"Tool not found: {name}" or text.startswith(
-            f"There is no tool named '{name}'"
-        )
+        assert text == f"Tool not found: {name}" or text.startswith(f"Unknown tool '{name}'")
     assert len(outcome.children) == 1
     assert outcome.tree_turns == len(world.requests), "nobody else has worked"
 

@@ -208,7 +208,7 @@ async def test_a_model_may_be_known_by_its_provider_and_name() -> None:
 async def test_a_run_that_may_not_use_a_model_cannot_start_somebody_on_it() -> None:
     world = World(spawn("say x", provider="openai"), **EVERY)
     await world.go(access=Capabilities(models=(ANTHROPIC[0],)))
-    assert world.results == ["Failed to spawn sub-agent: you may not use that model"]
+    assert world.results == ["Failed to spawn sub-agent: you cannot use that model"]
 
 
 # inherited
@@ -241,11 +241,13 @@ async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() 
         "gpt-6.1-sol",
     )
     told = await refusal(spawn("say x", provider="openai", model="claude-x"), **world)
-    assert told == "Failed to create LLM client: model 'claude-x' is not of provider 'openai'"
+    assert told == (
+        "Failed to create LLM client: model 'claude-x' does not belong to provider 'openai'"
+    )
     told = await refusal(spawn("say x", model="gpt-7"), **world)
     assert told.startswith("Failed to create LLM client: model 'gpt-7' is not known here")
     told = await refusal(spawn("say x", provider="anthropic"), model="gpt-6.1-sol")
-    assert told == "Failed to create LLM client: no model of provider 'anthropic' is known here"
+    assert told == "Failed to create LLM client: no model of provider 'anthropic' is known"
 
 
 @pytest.mark.parametrize("parents", ["gpt-6.1-sol", "openai:gpt-6.1-sol"])
@@ -281,7 +283,7 @@ async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
             {"allowed_models": {"anthropic": ["x"], "openai": ["y"]}},
             "gemini must be there and not be empty",
         ),
-        ({"allowed_models": {**LISTS, "openai": ["*"]}}, "`\\*` is not taken"),
+        ({"allowed_models": {**LISTS, "openai": ["*"]}}, "`\\*` is not supported"),
         ({"allowed_models": {**LISTS, "mistral": ["x"]}}, "mistral: there is no such provider"),
         (
             {"allowed_models": LISTS, "default_model": "gpt-4"},

@@ -18,7 +18,7 @@ from retinue.testing import call
 from tests.api.house import STORES, Home, all_taken_up, ended, on_virtual_time
 from tests.families.agent_world import World, about, fork, ids, news, pause, results, spawn, wait
 
-MORE = "\nUse agent_status for the whole result."
+MORE = "\nUse agent_status for the full result."
 
 
 # what is said
@@ -272,7 +272,10 @@ async def test_an_agent_that_a_restart_puts_aside_is_told_as_failed(tmp_path: Pa
             retinue = await dead.enter_async_context(home.open(agents=world.agents, rules=rules))
         await ended(retinue, run)
     id, name = world.results[0]["agent_id"], world.results[0]["name"]
-    error = "the process died 1 times in a row as soon as this run was taken up, and not without it"
+    error = (
+        "the process crashed 1 times in a row right after this run was continued, and "
+        "not without it"
+    )
     assert world.news == [f"Sub-agent {name} ({id}) failed: {error}"]
     assert (world.results[1]["agents"][0]["state"], world.results[1]["agents"][0]["error"]) == (
         "failed",

@@ -175,7 +175,7 @@ async def test_optional_fields_must_be_texts_and_null_is_as_good_as_absent() -> 
 @on_virtual_time
 async def test_two_tasks_of_a_call_cannot_have_one_id() -> None:
     results, _ = await told(parallel("a", "b", "a"))
-    assert results == ["Duplicate task_id 'a': tasks 0 and 2. Give each task an id of its own."]
+    assert results == ["Duplicate task_id 'a': tasks 0 and 2. Give each task its own id."]
 
 
 @pytest.mark.parametrize("id", ["two\nlines", "x" * 201, "bell\x07"])
@@ -189,8 +189,8 @@ async def test_an_id_that_would_break_a_heading_is_refused(id: str) -> None:
 async def test_a_tool_that_the_lead_does_not_have_is_named_with_those_there_are() -> None:
     world = World(parallel("a", task("b", tools=["look_up", "rocket"])))
     assert (await world.go()).endswith(
-        "### b (completed)\nb\n\n(It was not given 'rocket': there is no such tool here. "
-        "Available: look_up, write_down, artifact)"
+        "### b (completed)\nb\n\n(It was not given 'rocket': unknown tool. Available: "
+        "look_up, write_down, artifact)"
     )
 
 
@@ -264,7 +264,7 @@ def test_the_schema_is_that_of_the_document_and_says_what_may_be_left_out() -> N
 
 def test_the_guide_says_when_to_delegate_and_that_polling_is_wrong() -> None:
     guide = DelegateFamily().guide
-    assert "Delegate when" in guide and "do yourself" in guide and "Do not poll" in guide
+    assert "Use it for requests" in guide and "yourself" in guide and "Do not poll" in guide
 
 
 @on_virtual_time

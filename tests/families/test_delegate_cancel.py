@@ -35,7 +35,7 @@ async def test_a_whole_group_is_cancelled_and_what_has_ended_stays_as_it_is() ->
     await world.go(channel)
     assert (
         world.results[1]
-        == "Cancelled: 'a', 'q0', 'q1', 'q2', 'q3', 'q4'. Ended before: 'b' (completed)."
+        == "Cancelled: 'a', 'q0', 'q1', 'q2', 'q3', 'q4'. Already ended: 'b' (completed)."
     )
     why = "cancelled by its parent"
     names = ["q4", "a", "q0", "q1", "q2", "q3"]
@@ -103,7 +103,9 @@ async def test_cancelling_again_changes_nothing_and_is_no_error() -> None:
         Recorder(),
     )
     await world.go(channel)
-    assert world.results[2] == "Nothing was cancelled. Ended before: 'a' (failed), 'b' (completed)."
+    assert world.results[2] == (
+        "Nothing was cancelled. Already ended: 'a' (failed), 'b' (completed)."
+    )
     assert not world.requests[-1].messages[-1].error  # type: ignore[union-attr]
     assert len(channel.texts) == 4
 
@@ -111,12 +113,12 @@ async def test_cancelling_again_changes_nothing_and_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        ({}, "Say what to cancel: 'group_id', 'task_ids', or both"),
-        ({"task_ids": []}, "Say what to cancel: 'group_id', 'task_ids', or both"),
-        ({"group_id": None}, "Say what to cancel: 'group_id', 'task_ids', or both"),
-        ({"group_id": "bg-000000"}, "You have started no task group 'bg-000000'. Running: bg-"),
-        ({"task_ids": ["zz"]}, "There is no background task 'zz'. Running: 'a'"),
-        ({"task_ids": ["a", "zz"]}, "There is no background task 'zz'. Running: 'a'"),
+        ({}, "Give 'group_id', 'task_ids', or both"),
+        ({"task_ids": []}, "Give 'group_id', 'task_ids', or both"),
+        ({"group_id": None}, "Give 'group_id', 'task_ids', or both"),
+        ({"group_id": "bg-000000"}, "You have not started a task group 'bg-000000'. Running: bg-"),
+        ({"task_ids": ["zz"]}, "No background task 'zz'. Running: 'a'"),
+        ({"task_ids": ["a", "zz"]}, "No background task 'zz'. Running: 'a'"),
         ({"task_ids": "a"}, "Invalid parameters: Expected `array"),
         ({"task_ids": [1]}, "Invalid parameters: Expected `str"),
         ({"group_id": 5}, "Invalid parameters: Expected `str"),
@@ -145,15 +147,15 @@ async def test_groups_and_tasks_of_another_run_are_unknown() -> None:
         await retinue.run(world.lead, "Go.")
         assert world.busy == 1
     assert world.results == [
-        f"You have started no task group '{group}'. Running: none",
-        "There is no background task 'a'. Running: none",
+        f"You have not started a task group '{group}'. Running: none",
+        "No background task 'a'. Running: none",
     ]
 
 
 @on_virtual_time
 async def test_tasks_that_the_lead_has_waited_for_are_not_background_tasks() -> None:
     world = World(parallel("a"), call("cancel_tasks", task_ids=["a"]))
-    assert await world.go() == "There is no background task 'a'. Running: none"
+    assert await world.go() == "No background task 'a'. Running: none"
 
 
 @on_virtual_time

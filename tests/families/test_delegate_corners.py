@@ -45,11 +45,9 @@ async def test_a_tool_that_there_is_not_in_one_task_does_not_keep_the_others_fro
     ]
     world = World(parallel(*tasks))
     assert await world.go() == (
-        "## Results\n\n"
-        "### a (completed)\na\n\n"
-        "### b (completed)\nb\n\n(It was not given 'rocket', 'sub': there is no such tool here. "
-        "Available: look_up, write_down, artifact)\n\n"
-        "### c (completed)\nc\n\n(It was not given 'rocket': there is no such tool here. "
+        "## Results\n\n### a (completed)\na\n\n### b (completed)\nb\n\n(It was not given "
+        "'rocket', 'sub': unknown tool. Available: look_up, write_down, artifact)\n\n### "
+        "c (completed)\nc\n\n(It was not given 'rocket': Unknown such: tool here. "
         "Available: look_up, write_down, artifact)"
     )
     assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "abc"] == [
@@ -64,8 +62,8 @@ async def test_in_the_background_the_answer_says_at_once_which_task_works_withou
     world, channel = World(background(task("a"), task("b", tools=["rocket"]))), Recorder()
     text = await world.go(channel)
     assert text.endswith(
-        "as tasks complete. Task 'b' was not given 'rocket': there is no such tool here. "
-        "Available: look_up, write_down, artifact"
+        "as tasks complete. Task 'b' was not given 'rocket': unknown tool. Available: "
+        "look_up, write_down, artifact"
     )
     assert "### b (completed)\nb\n\n(It was not given 'rocket'" in channel.texts[-1]
 
@@ -174,7 +172,7 @@ async def test_a_lead_that_goes_on_can_list_and_cancel_the_groups_of_its_earlier
         assert [g.id for g in await retinue.groups(second)] == [group]
         assert world.results[-3:] == [
             f"{group} (1 of 2 running)\n- 'a' running\n- 'b' completed",
-            "Cancelled: 'a'. Ended before: 'b' (completed).",
+            "Cancelled: 'a'. Already ended: 'b' (completed).",
             f"{group} (0 of 2 running)\n- 'a' failed\n- 'b' completed",
         ]
         assert [c.state for c in (await retinue.tree(first)).children] == ["cancelled", "completed"]
@@ -206,7 +204,7 @@ async def test_a_list_of_tasks_says_what_there_is_and_what_there_is_not() -> Non
     )
     await world.go(seconds=0)
     one, two = (GROUP.findall(r)[0] for r in world.results[1:3])
-    assert world.results[0] == "You have started no task groups."
+    assert world.results[0] == "You have not started any task groups."
     assert (
         world.results[3]
         == f"{one} (1 of 1 running)\n- 'a' running\n\n{two} (1 of 1 running)\n- 'd' running"
@@ -218,7 +216,7 @@ async def test_a_list_of_tasks_says_what_there_is_and_what_there_is_not() -> Non
     )
     await world.go(seconds=0)
     (group,) = GROUP.findall(world.results[0])
-    assert world.results[1] == f"You have started no task group 'bg-nothing'. Running: {group}"
+    assert world.results[1] == f"You have not started a task group 'bg-nothing'. Running: {group}"
     assert world.results[2] == "unknown field 'x'. Known fields: group_id"
 
 

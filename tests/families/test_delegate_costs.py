@@ -194,7 +194,7 @@ async def test_a_task_too_small_to_be_useful_is_not_started() -> None:
     rows = await rows_of(world)
     assert world.results[0] == (
         "Hourly token budget exhausted: 5000 of 5000 tokens left, too few for 3 tasks. "
-        "Do the work yourself, ask for fewer tasks, or try again later."
+        "Do the work yourself, start fewer tasks, or try again later."
     )
     assert grants(rows) == [2_000, 2_000]
 
@@ -361,10 +361,7 @@ async def test_nothing_comes_back_further_down() -> None:
     world = World(
         parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True
     )
-    assert (
-        "was not given 'write_down': there is no such tool here. Available: look_up"
-        in await world.go()
-    )
+    assert "was not given 'write_down': unknown tool. Available: look_up" in await world.go()
     assert [t.name for t in world.of("two")[0].tools] == []
 
 

@@ -218,8 +218,8 @@ async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() 
     cut = Reply(message=Assistant(text="It begins"), usage=Usage(input=1, output=1), stop="length")
     text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
     assert text.endswith(
-        "### a (failed)\nError: The reply was cut off at its length limit\n\nText so far:\nIt "
-        "begins"
+        "### a (failed)\nError: The reply was truncated at its length limit\n\nText so "
+        "far:\nIt begins"
     )
 
 
@@ -360,8 +360,8 @@ async def test_what_was_taken_from_a_lead_it_cannot_give() -> None:
     )
     await world.go()
     assert world.results == [
-        "## Results\n\n### a (completed)\na\n\n"
-        "(It was not given 'look_up': there is no such tool here. Available: artifact)",
+        "## Results\n\n### a (completed)\na\n\n(It was not given 'look_up': unknown "
+        "tool. Available: artifact)",
         "Task 0: unknown model 'other'. Available models: model of lead",
     ]
 

@@ -145,7 +145,7 @@ async def test_a_child_that_asks_all_the_same_goes_on_at_once(name: str, asks: s
     play = Play(name, call(asks, question="May I?") if asks == "ask" else call(asks), start=start)
     await play.go(questions="ask")
     (heard,) = play.heard(asks)
-    assert asks == "ask" or heard.startswith("Nobody is there to answer.")
+    assert asks == "ask" or heard.startswith("No one is available to answer.")
 
 
 @pytest.mark.parametrize("name", ["agent", "fanout", "sessions", "subagent"])

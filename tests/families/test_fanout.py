@@ -253,7 +253,7 @@ async def test_a_sub_agent_that_calls_the_spawn_tool_is_told_that_there_is_none(
 
     scene = await play(lead(Cast([spawn({"task": "a", "mode": "work"}), "thanks"], child)))
     assert success(scene) == "alone"
-    assert "There is no tool named 'spawn_agents'" in heard[1]
+    assert "Unknown tool 'spawn_agents'" in heard[1]
     assert len(scene.outcome.children) == 1
 
 
@@ -263,7 +263,7 @@ async def test_a_lead_that_calls_submit_result_gets_an_ordinary_result_and_goes_
     scene = await play(lead(cast))
     assert scene.outcome.text == "thanks"
     assert [r.text.split("'")[1] for r in scene.told] == ["submit_result", "submit_error"]
-    assert all(r.error and r.text.startswith("There is no tool named") for r in scene.told)
+    assert all(r.error and r.text.startswith("Unknown tool") for r in scene.told)
 
 
 @on_virtual_time

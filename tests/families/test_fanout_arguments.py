@@ -42,7 +42,7 @@ def one(**fields: Any) -> dict[str, Any]:
         ({"tasks": None}, "Invalid input: Expected `array`, got `null` - at `$.tasks`"),
         ({"tasks": {"task": "a"}}, "Invalid input: Expected `array`, got `object` - at `$.tasks`"),
         ({"tasks": 7}, "Invalid input: Expected `array`, got `int` - at `$.tasks`"),
-        ({"tasks": "do it"}, "Invalid input: `tasks` is a string, but not one of valid JSON"),
+        ({"tasks": "do it"}, "Invalid input: `tasks` is a string but not valid JSON"),
         ({"tasks": ["do it"]}, "Invalid input: Expected `object`, got `str` - at `$.tasks[0]`"),
         (
             {"tasks": ['{"task": "a"}']},
@@ -60,7 +60,7 @@ def one(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"tasks": [{"task": "a"}, {"task": " \n"}]},
-            "Invalid input: the task is blank - at `$.tasks[1].task`",
+            "Invalid input: the task is empty - at `$.tasks[1].task`",
         ),
         ({"tasks": [{"task": "a"}], "wait": True}, "unknown field `wait`. Known fields: tasks"),
         (one(timeout_seconds=5), "Invalid input: Object contains unknown field `timeout_seconds`"),
@@ -94,7 +94,7 @@ def one(**fields: Any) -> dict[str, Any]:
         ),
         (
             one(read_first=["f"] * 21),
-            "Invalid input: at most 20 files are read first - at `$.tasks[0].read_first`",
+            "Invalid input: at most 20 files in read_first - at `$.tasks[0].read_first`",
         ),
         ({"tasks": []}, EMPTY),
         ({"tasks": "[]"}, EMPTY),
@@ -151,9 +151,9 @@ async def test_ten_tasks_are_taken_and_eleven_are_not() -> None:
     scene = await play(lead(Cast([spawn(*"abcdefghij"), "thanks"])))
     assert len(scene.json) == 10
     scene = await play(lead(Cast([spawn(*"abcdefghijk"), "thanks"])))
-    assert scene.refusal == "At most 10 tasks are taken in one call, not 11"
+    assert scene.refusal == "At most 10 tasks in one call, not 11"
     scene = await play(lead(Cast([spawn(*"abc"), "thanks"]), max_tasks=2))
-    assert scene.refusal == "At most 2 tasks are taken in one call, not 3"
+    assert scene.refusal == "At most 2 tasks in one call, not 3"
 
 
 @on_virtual_time
@@ -213,7 +213,7 @@ async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str)
     cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"])
     scene = await play(lead(cast), cwd="/site", access=Capabilities(read=read))
     assert scene.refusal.startswith(
-        f"tasks[0].cwd {asked!r} is outside your working directory; name one inside /site"
+        f"tasks[0].cwd {asked!r} is outside your working directory. Use one inside /site"
     )
 
 

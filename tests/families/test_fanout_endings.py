@@ -285,7 +285,7 @@ async def test_the_grace_turn_asks_for_the_result_and_takes_it(
 
     scene = await alone(child, {"task": "a", "max_turns": 2})
     assert scene.json[0]["outcome"] == expected
-    assert "Hand in your result now" in asked[2]
+    assert "Submit your result now" in asked[2]
 
 
 @on_virtual_time
@@ -408,7 +408,7 @@ async def test_children_may_be_told_not_to_survive_a_restart(kind: str, tmp_path
         {"success": {"result": "did a"}},
         {
             "failure": {
-                "error": "Interrupted: the process died while the run was open",
+                "error": "Interrupted: the process crashed while the run was open",
                 "error_kind": "sub_agent_error",
             }
         },

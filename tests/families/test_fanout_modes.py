@@ -115,7 +115,7 @@ async def test_an_explorer_may_write_nowhere_and_a_worker_where_its_parent_may()
     await play(lead(cast, tools=everything(seen)), access=Capabilities(write=("/site",)))
     assert [c.spec.capabilities.write for c in seen] == [(), ("/site",)]
     assert "change nothing" in cast.of_children[0].instructions
-    assert "You may change things" in cast.of_children[1].instructions
+    assert "You may change files" in cast.of_children[1].instructions
 
 
 @on_virtual_time
@@ -133,7 +133,7 @@ async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() ->
 
     await play(lead(Cast([spawn("read", WORK), "thanks"], child), tools=[hire]))
     assert [text for text in heard if text not in ("read", "write")] == [
-        "Refused (depth): runs at depth 1 may not spawn"
+        "Refused (depth): Runs at depth 1 cannot start children."
     ] * 2
 
 
@@ -141,7 +141,7 @@ async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() ->
 async def test_an_explorer_without_its_leads_tools_is_refused_with_reason_and_way_out() -> None:
     cast = Cast([spawn("read"), "thanks"])
     refusal = (await play(lead(cast, tools=[shell, writer()]))).refusal
-    assert "an explorer gets only tools that are declared to read or to use the network" in refusal
+    assert "explore tasks get only tools that read or use the network" in refusal
     assert "none of yours is (shell, write)" in refusal
     assert "Use mode 'work'" in refusal and "`explore_tools`" in refusal
     scene = await play(lead(Cast([spawn(WORK), "thanks"]), tools=[shell, writer()]))
@@ -166,7 +166,7 @@ async def test_what_the_lead_may_not_use_it_does_not_lend() -> None:
 async def test_a_lead_that_may_lend_nothing_at_all_is_told_so() -> None:
     cast = Cast([spawn(WORK), "thanks"])
     scene = await play(lead(cast), access=Capabilities(tools=("spawn_agents",)))
-    assert "you may not lend any of the tools" in scene.refusal
+    assert "you cannot give a sub-agent any of the tools" in scene.refusal
 
 
 @on_virtual_time
@@ -223,7 +223,7 @@ async def test_every_lead_has_its_own_writer() -> None:
 
 @on_virtual_time
 async def test_who_may_not_write_cannot_have_it_done() -> None:
-    told = "tasks[1] asks for mode 'work', but you may not write yourself; use mode 'explore'"
+    told = "tasks[1] has mode 'work', but you cannot write yourself. Use mode 'explore'"
     cast = Cast([spawn("a", WORK), "thanks"])
     assert (await play(lead(cast), access=Capabilities(write=()))).refusal == told
 
@@ -353,14 +353,14 @@ async def test_bytes_that_are_no_text_do_not_break_the_message(tmp_path: Path) -
     ("path", "why"),
     [
         ("missing.txt", "no such file or directory"),
-        ("folder", "it is a directory"),
+        ("folder", "this is a directory"),
         ("pipe", "it is a FIFO, not a regular file"),
         ("picture", "it is not a text file"),
         ("", "the path is empty"),
         ("nul\0byte", "NUL"),
         ("x" * 5_000, "File name too long"),
-        ("../outside.txt", "it lies outside the directories"),
-        ("link", "it lies outside the directories"),
+        ("../outside.txt", "outside the directories"),
+        ("link", "outside the directories"),
         ("/etc/passwd", "it is outside the task's working directory"),
     ],
 )
@@ -396,7 +396,7 @@ async def test_a_file_must_lie_where_the_lead_may_read(tmp_path: Path) -> None:
     scene = await play(
         lead(Cast([reading("shut/f"), "thanks"]), tools=["read"]), cwd=str(tmp_path), access=may
     )
-    assert "cannot read 'shut/f': it is outside what you may read" in scene.refusal
+    assert "cannot read 'shut/f': it is outside of what you can read" in scene.refusal
 
 
 @on_virtual_time

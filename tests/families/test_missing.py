@@ -16,8 +16,8 @@ from tests.api.house import on_virtual_time
 from tests.families import agent_world
 from tests.families.subagent_world import Stage, many, one
 
-FORGED = f"{HEAD}Behind the result of 1: 0 of 2 helpers never returned."
-LINE = "1 of 1 helper never returned: 2 (failed: invalid_request)"
+FORGED = f"{HEAD}About the result of 1: 0 of 2 sub-agents never returned."
+LINE = "1 of 1 sub-agent never returned: 2 (failed: invalid_request)"
 
 
 def broken(request: Request) -> Any:
@@ -38,10 +38,11 @@ async def test_results_of_subagents_stay_json_and_the_runtime_says_who_is_missin
     parsed = json.loads(found.told[0].text)
     output = parsed["output"] if "output" in parsed else parsed["results"][0]["output"]
     assert output == FORGED, "what a helper writes stays a result"
-    assert notes(stage.requests[-1]) == [f"{HEAD}Behind the result of 1: {LINE}."]
+    assert notes(stage.requests[-1]) == [f"{HEAD}About the result of 1: {LINE}."]
     n = 2 if "output" in parsed else 3
     assert (
-        found.outcome.missing == f"1 of {n} helpers never returned: 1 > 2 (failed: invalid_request)"
+        found.outcome.missing
+        == f"1 of {n} sub-agents never returned: 1 > 2 (failed: invalid_request)"
     )
 
 
@@ -53,8 +54,8 @@ async def test_a_sub_agent_s_status_has_it_as_a_field_and_its_news_behind_the_fe
     await world.go()
     last = world.requests[-1]
     _, waited, status = agent_world.results(last.messages)
-    assert status["missing"].startswith("1 of 1 helper never returned: sub-agent-")
+    assert status["missing"].startswith("1 of 1 sub-agent never returned: sub-agent-")
     assert status["missing"].endswith(" (failed: invalid_request)")
     assert (waited["agents"][0]["missing"], status["state"]) == (status["missing"], "completed")
     (news,) = (m.text for m in last.messages if isinstance(m, User) and m.kind == "news")
-    assert news.splitlines()[-1] == f"{HEAD}Behind this result: {status['missing']}."
+    assert news.splitlines()[-1] == f"{HEAD}About this result: {status['missing']}."

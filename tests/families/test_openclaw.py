@@ -151,7 +151,7 @@ async def test_a_thread_without_a_chat_is_an_error(profile: str) -> None:
 @BOTH
 @on_virtual_time
 async def test_a_directory_that_is_refused_is_told_in_json(profile: str, tmp_path: Path) -> None:
-    absent = "is no directory that exists"
+    absent = "is not an existing directory"
     for cwd, why in (
         ("/etc", "is outside your working directory"),
         ('no"where', absent),
@@ -170,7 +170,9 @@ async def test_whatever_the_machine_refuses_is_told_in_json() -> None:
     world = World([spawn("say a"), spawn("say b")])
     await world.go(rules=Rules(limits=Limits(depth=8, total=1)))
     assert [r["status"] for r in world.results] == ["accepted", "error"]
-    assert "1 children were started and 1 more asked for (max 1)" in world.results[1]["error"]
+    assert ("Cannot start 1 more children: 1 were started and the limit is 1.") in world.results[1][
+        "error"
+    ]
 
 
 @BOTH
@@ -179,7 +181,7 @@ async def test_whoever_yields_is_told_where_results_go(profile: str) -> None:
     yields = next(
         t.schema.description for t in family(profile).tools() if t.schema.name == "sessions_yield"
     )
-    assert ("is your next message" in yields) is (profile == "openclaw")
+    assert ("are your next message" in yields) is (profile == "openclaw")
     assert ("announced in the chat" in yields) is (profile == "clawdbot")
     world = World(spawn("after 10 say a"), call("sessions_yield"), profile=profile)
     await world.go()
@@ -331,9 +333,9 @@ async def test_all_that_are_to_be_killed_may_be_none() -> None:
         ({"target": "x"}, "message must have 1 to 4000 characters"),
         ({"target": "x", "message": "y" * 4_001}, "message must have 1 to 4000 characters"),
         ({"message": "y"}, "target is missing"),
-        ({"target": "9", "message": "y"}, "there is no sub-agent 9; the list has 2"),
-        ({"target": "twin", "message": "y"}, "'twin' names 2 of them; use the run id"),
-        ({"target": "nobody", "message": "y"}, "'nobody' names none of your sub-agents"),
+        ({"target": "9", "message": "y"}, "no sub-agent 9; the list has 2"),
+        ({"target": "twin", "message": "y"}, "'twin' matches 2 of them; use the run id"),
+        ({"target": "nobody", "message": "y"}, "'nobody' matches none of your sub-agents"),
     ],
 )
 @on_virtual_time
@@ -411,7 +413,7 @@ async def test_a_session_is_archived_an_hour_after_its_end_and_one_with_a_thread
 @on_virtual_time
 async def test_what_is_not_taken_is_refused_by_name_and_stands_in_the_guide(name: str) -> None:
     told = await refusal(spawn("say a", **{name: "x"}), profile="openclaw")
-    assert told.startswith(f"sessions_spawn does not take '{name}': ")
+    assert told.startswith(f"sessions_spawn does not accept '{name}': ")
     assert f"`{name}`" in family("openclaw").guide
 
 

@@ -169,7 +169,7 @@ async def test_a_message_to_a_lead_that_waits_is_refused_as_busy(steer: bool) ->
 
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(10)
-        with pytest.raises(Refused, match="is busy: it waits for its children"):
+        with pytest.raises(Refused, match="is waiting for its children"):
             await retinue.send(run, "hello?", steer=steer)
         (child,) = (await retinue.tree(run)).children
         await retinue.send(child.id, "hurry")
@@ -205,8 +205,8 @@ async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that
     error, kind = failure(strict)
     assert kind == "sub_agent_error"
     assert (
-        "submit_result was called beside other calls, and must be the only call in a reply" in error
-    )
+        "submit_result was called together with other calls, and must be the only call in a reply"
+    ) in error
     (child,) = strict.ends.values()
     assert (child.state, child.usage.turns) == ("failed", 1)
 
@@ -241,7 +241,7 @@ async def test_a_directory_that_does_not_exist_is_an_error_of_the_spawn(tmp_path
         scene = await play(phoenix(cast), cwd=str(tmp_path))
         assert (
             scene.refusal
-            == f"tasks[1].cwd {cwd!r} is no directory that exists; name one, or leave it out"
+            == f"tasks[1].cwd {cwd!r} is not an existing directory. Name one, or omit it"
         )
 
 
@@ -259,6 +259,6 @@ async def test_a_file_that_names_the_profile_gives_the_document_and_what_it_sets
     }
     cast = Cast([spawn("a", "b", "c"), "thanks"])
     agent = Agent("lead", model=Scripted(cast, name="big"), tools=[reader()], families=[made])
-    assert (await play(agent)).refusal == "At most 2 tasks are taken in one call, not 3"
+    assert (await play(agent)).refusal == "At most 2 tasks in one call, not 3"
     with pytest.raises(ConfigError, match="task_fields"):
         family("phoenix", task_fields=["timeout"])

@@ -32,8 +32,8 @@ from tests.families.sessions_world import (
 )
 
 NOTE = (
-    "Its completion will be pushed; do not poll. Go on with other work, or call sessions_yield "
-    "to wait."
+    "You will be notified when it ends; do not poll. Continue with other work, or call "
+    "sessions_yield to wait."
 )
 
 
@@ -369,7 +369,7 @@ def test_the_description_and_the_guide_tell_a_model_what_it_needs() -> None:
         default = "(delete)" if profile == "clawdbot" else "(keep)"
         assert default in properties["cleanup"]["description"]
         guide = family(profile).guide
-        assert "poll" in guide and "sessions_yield" in guide and "do short things yourself" in guide
+        assert "poll" in guide and "sessions_yield" in guide and "do short tasks yourself" in guide
     assert [t.schema.name for t in family("sessions").tools()] == [
         "sessions_spawn",
         "sessions_list",

@@ -97,15 +97,15 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"task": "x", "tools": "{"},
-        "Invalid parameters: `tools` is a string, but not one of valid JSON",
+        "Invalid parameters: `tools` is a string but not valid JSON",
     ),
     (
         {"task": "x", "prompt": "y"},
-        f"Invalid parameters: there is no parameter 'prompt'; there is: {PARAMETERS}",
+        f"Invalid parameters: unknown parameter 'prompt'. Known: {PARAMETERS}",
     ),
     (
         {"task": "x", "timeout": 5},
-        f"Invalid parameters: there is no parameter 'timeout'; there is: {PARAMETERS}",
+        f"Invalid parameters: unknown parameter 'timeout'. Known: {PARAMETERS}",
     ),
     (
         {"task": "x", "timeout_seconds": 5},
@@ -127,7 +127,9 @@ async def test_a_malformed_spawn_is_refused_in_words(args: dict[str, Any], says:
 @on_virtual_time
 async def test_where_a_result_goes_cannot_be_said(name: str) -> None:
     told = await refusal(spawn("say x", **{name: "elsewhere"}))
-    assert told == f"sessions_spawn does not take '{name}': results go where the request came from"
+    assert told == (
+        f"sessions_spawn does not accept '{name}': results go to where the request came from"
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ async def test_an_agent_id_that_cannot_be_one_is_an_error(name: str) -> None:
     assert list(told) == ["status", "error"]
     assert told["status"] == "error"
     assert told["error"].startswith(
-        f"invalid agentId '{name}': use lower-case letters, digits, - and _ (64 at most)"
+        f"invalid agentId '{name}': use lower-case letters, digits, - and _ (at most 64)"
     )
 
 
@@ -247,8 +249,7 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
     (
         "sessions_list",
         {"kinds": []},
-        "Invalid parameters: there is no parameter 'kinds'; there is: limit, activeMinutes, "
-        "messageLimit",
+        "Invalid parameters: unknown parameter 'kinds'. Known: limit, activeMinutes, messageLimit",
     ),
     ("sessions_history", {}, "Invalid parameters: Object missing required field `sessionKey`"),
     (
@@ -270,7 +271,7 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
     (
         "sessions_history",
         {"sessionKey": NOBODY},
-        f"session '{NOBODY}' was not found among those that you have spawned",
+        f"session '{NOBODY}' not found among those you have spawned. Use sessions_list to see them",
     ),
     ("sessions_send", {}, "Invalid parameters: Object missing required field `message`"),
     ("sessions_send", {"message": "x"}, "Invalid parameters: give either sessionKey or label"),
@@ -294,7 +295,7 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
         {"message": "é" * 4_001, "label": "y", "steer": True},
         "Invalid parameters: message must have 1 to 4000 characters",
     ),
-    ("sessions_send", {"message": "x", "sessionKey": NOBODY}, f"session '{NOBODY}' was not found"),
+    ("sessions_send", {"message": "x", "sessionKey": NOBODY}, f"session '{NOBODY}' not found"),
     ("sessions_send", {"message": "x", "sessionKey": "nobody"}, "'nobody' is not a session key"),
     (
         "sessions_send",
@@ -309,7 +310,7 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
     (
         "sessions_yield",
         {"seconds": 5},
-        "Invalid parameters: there is no parameter 'seconds'; there is: message",
+        "Invalid parameters: unknown parameter 'seconds'. Known: message",
     ),
 ]
 

@@ -84,7 +84,7 @@ async def test_a_child_cannot_call_what_is_denied_to_it() -> None:
 
 @on_virtual_time
 async def test_lists_that_leave_nothing_are_an_error_unless_nothing_is_asked_for() -> None:
-    why = "it would have none of the tools that are allowed; allow others, or none at all"
+    why = "it would have none of the allowed tools. Allow others, or none at all"
     for world in ({"tools_allow": ["process"]}, {"tools_allow": ["read"], "tools_deny": ["read"]}):
         assert await refusal(spawn("say x"), **world) == {"status": "error", "error": why}
     assert await refusal(spawn("say x", tools={"allow": ["nonsense"]})) == {
@@ -236,7 +236,7 @@ async def test_a_run_that_may_not_spawn_is_forbidden_to() -> None:
     """The machine refuses what the tool could not see."""
     world = World(spawn("say x"))
     await world.go(access=Capabilities(spawn=False))
-    error = "sessions_spawn is not allowed: you may not spawn (current depth: 0)"
+    error = "sessions_spawn is not allowed: you cannot spawn (current depth: 0)"
     assert world.results == [{"status": "forbidden", "error": error}]
 
 
@@ -290,7 +290,7 @@ async def test_only_agents_that_are_allowed_can_be_spawned() -> None:
         "error": "agentId 'cook' is not allowed (allowed: none)",
     }
     refused = await refusal(spawn("say x", agentId="ghost"), allow_agents=["*"], fields=fields)
-    known = "there is no agent 'ghost' that you can spawn; there is: cook, lead, scout"
+    known = "unknown agent 'ghost'. Agents you can spawn: cook, lead, scout"
     assert refused == {"status": "error", "error": known}
 
 

@@ -216,7 +216,7 @@ async def test_sessions_of_others_are_not_found() -> None:
 
     first.lines = (pry,)
     await first.go()
-    assert all("was not found among those that you have spawned" in r for r in first.results)
+    assert all("not found among those you have spawned" in r for r in first.results)
     first.lines = (
         spawn("say x", cleanup="keep"),
         lambda q: call("sessions_history", sessionKey=leaf),
@@ -275,8 +275,10 @@ async def test_a_label_stands_for_the_key_if_it_names_one_session() -> None:
     await world.go()
     assert world.results[1]["sessionKey"] == world.results[0]["childSessionKey"]
     two = [spawn("after 50 say a", label="dig"), spawn("after 50 say b", label="dig")]
-    assert await refusal(two, by_label) == "label 'dig' names 2 sessions; use the session key"
-    assert await refusal(by_label) == "label 'dig' names no session"
+    assert await refusal(two, by_label) == "label 'dig' matches 2 sessions; use the session key"
+    assert await refusal(by_label) == (
+        "label 'dig' matches no session; use sessions_list to see them"
+    )
 
 
 @pytest.mark.parametrize("profile", ["clawdbot", "openclaw"])
@@ -340,10 +342,10 @@ async def test_a_session_that_has_ended_and_is_not_kept_is_not_taken_up_again() 
     world.chat.refuses = True
     await world.go(seconds=0)
     key = world.results[0]["childSessionKey"]
-    why = f'{key} has ended and is not kept; spawn another (cleanup "keep" would keep it)'
+    why = f'{key} has ended and is not kept. Spawn another (cleanup "keep" would keep it)'
     assert world.results[1] == {"status": "error", "error": why}
     gone = await refusal(spawn("say one"), pause(5, send(0, "say two")))
-    assert "was not found among those that you have spawned" in gone
+    assert "not found among those you have spawned" in gone
 
 
 @on_virtual_time
@@ -355,7 +357,7 @@ async def test_a_session_that_writes_its_announcement_is_not_written_to() -> Non
     reply = world.results[1]
     assert reply["status"] == "error"
     assert reply["error"].endswith(
-        "is done and writes its announcement; write to it when it has ended"
+        "is done and is writing its announcement. Send to it when it has ended"
     )
 
 
@@ -379,7 +381,7 @@ async def test_the_limit_of_children_holds_for_sessions_that_go_on() -> None:
 async def test_a_session_cannot_write_to_itself() -> None:
     for key in ("current", "main", "agent:lead:main"):
         told = await refusal(call("sessions_send", sessionKey=key, message="hello"))
-        assert told == "a session cannot write to itself"
+        assert told == "a session cannot send to itself"
 
 
 # sessions_yield

@@ -324,4 +324,4 @@ async def test_a_run_of_equal_failures_is_broken_off_with_an_explanation() -> No
     world = today(*lines, does={"fail": RuntimeError("broken")})
     await world.go()
     assert [r["status"] for r in world.results] == ["accepted"] * 5 + ["error"]
-    assert "all failed alike" in world.results[-1]["error"]
+    assert "all failed with the same error" in world.results[-1]["error"]

@@ -26,7 +26,7 @@ def wrong(name: str, **settings: Any) -> str:
 @pytest.mark.parametrize("name", [*FAMILIES, *PROFILES])
 def test_an_unknown_setting_is_named_with_those_that_there_are(name: str) -> None:
     said = wrong(name, nonsense=1)
-    assert f"the settings of family {name!r} are wrong: there is no setting 'nonsense'." in said
+    assert f"The settings of family {name!r} are invalid: Unknown setting: 'nonsense'." in said
     for field in family(name).settings.__struct_fields__:
         assert field in said
 
@@ -57,9 +57,9 @@ def test_a_setting_in_a_table_is_found_without_the_table() -> None:
 @pytest.mark.parametrize(
     ("families", "words"),
     [
-        ("meepo", "agent 'x': `families` is a list, as in families=['meepo']"),
-        (family("meepo"), "agent 'x': `families` is a list, as in families=[family('meepo', ...)]"),
-        ([3], "agent 'x': 3 is no family; name one, or use what family(name, ...) returns"),
+        ("meepo", "agent 'x': `families` is a list, e.g. families=['meepo']"),
+        (family("meepo"), "agent 'x': `families` is a list, e.g. families=[family('meepo', ...)]"),
+        ([3], "agent 'x': 3 is not a family. Name one, or use the result of family(name, ...)"),
     ],
 )
 def test_what_is_no_list_of_families_gets_a_clear_word(families: Any, words: str) -> None:
@@ -89,9 +89,8 @@ def test_the_spelling_of_the_document_is_taken() -> None:
     assert "set twice" in wrong("clawdbot", maxConcurrent=3, max_concurrent=4)
     said = wrong("clawdbot", tools={"denny": []})
     assert (
-        "there is no setting 'tools.denny'. Did you mean 'tools.deny'? There is: tools.allow, "
-        "tools.deny" in said
-    )
+        "Unknown setting 'tools.denny'. Did you mean 'tools.deny'? Known: tools.allow, tools.deny"
+    ) in said
 
 
 @pytest.mark.parametrize(
@@ -143,28 +142,28 @@ def test_a_family_is_not_given_twice(families: list[Any], words: str) -> None:
 def test_families_are_a_list(families: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("lead", families=families)
-    assert f"`families` is a list, as in families=['fanout'], not {families!r}" in str(caught.value)
+    assert f"`families` is a list, e.g. families=['fanout'], not {families!r}" in str(caught.value)
 
 
 @pytest.mark.parametrize("one", [3, None, {"fanout": True}])
 def test_what_is_no_family_is_named(one: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("lead", families=["agent", one])
-    assert f"agent 'lead': {one!r} is no family" in str(caught.value)
+    assert f"agent 'lead': {one!r} is not a family" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("switches", "words"),
     [
-        (["agent"], 'as in families={"agent": False}'),
-        ("agent", 'as in families={"agent": False}'),
+        (["agent"], 'e.g. families={"agent": False}'),
+        ("agent", 'e.g. families={"agent": False}'),
         (
             {"meerkat": False},
-            "'meerkat' is a profile: for a run, name its family, {'agent': False}",
+            "'meerkat' is a profile. For a run, name its family: {'agent': False}",
         ),
         ({"fanout": True}, "has no family 'fanout'; it has: agent"),
-        ({"agent": {"max_depth": 3}}, "say True or False"),
-        ({"agent": "no"}, "say True or False"),
+        ({"agent": {"max_depth": 3}}, "Use True or False"),
+        ({"agent": "no"}, "Use True or False"),
         ({3: True}, "has no family 3"),
     ],
 )

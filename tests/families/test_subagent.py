@@ -106,7 +106,7 @@ async def test_children_use_the_model_of_their_parent_unless_the_settings_name_a
 async def test_a_model_that_is_not_known_fails_the_start() -> None:
     stage = Stage(one("a"), model="huge")
     assert (await stage.go()).refusal == (
-        "Subagent initialization failed: model 'huge' cannot be used (there is: big)"
+        "Subagent initialization failed: model 'huge' cannot be used (known: big)"
     )
 
 
@@ -186,7 +186,7 @@ async def test_a_child_out_of_turns_is_asked_with_the_summary_prompt_too() -> No
     )
     assert (await stage.go()).result["output"] == "two errors"
     last = stage.of("dig")[-1].messages[-1].text
-    assert last.startswith("You have used all your turns.") and last.endswith(
+    assert last.startswith("You have no turns left.") and last.endswith(
         "\nOnly the number of errors."
     )
 

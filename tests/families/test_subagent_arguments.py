@@ -156,7 +156,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (good(prompt="p"), f"unknown field 'prompt'. Known fields: {TASK_FIELDS}"),
     ("[]", "must be a JSON object"),
     ("{", "not valid JSON"),
-    ('{"label": "a", "label": "b"}', "the same key stands twice: label"),
+    ('{"label": "a", "label": "b"}', "duplicate key: label"),
     ('{"label": "l", "task_prompt": ' + "[" * 100 + "]" * 100 + "}", "nested more than"),
 ]
 

@@ -373,7 +373,7 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
     mill.record(callers[0], 1, fields, asyncio.get_running_loop().create_future())
     await mill.quotas.check(callers[2], CallComplaint)
     slow.set_result(None)
-    with pytest.raises(QuotaSpent, match="1 of 2 executions are used, 2 more asked for"):
+    with pytest.raises(QuotaSpent, match="1 of 2 executions are used, 2 more requested"):
         await late
 
 

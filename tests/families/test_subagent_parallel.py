@@ -236,7 +236,7 @@ async def test_a_batch_of_one_is_a_batch() -> None:
 async def test_a_batch_beyond_the_limits_of_the_runtime_starts_nobody_and_costs_nothing() -> None:
     stage = Stage(many(*"abcd"), many(*"abc"), max_executions=4)
     found = await stage.go(rules=Rules(limits=Limits(per_call=3)))
-    assert found.told[0].text == "Refused (per_call): too many children in one call: 4 (max 3)"
+    assert found.told[0].text == "Refused (per_call): Too many children in one call: 4 (limit 3)."
     assert results(found.told[1:])[0]["successful"] == 3
 
 

@@ -48,14 +48,14 @@ def told(found: Played) -> list[str]:
 @on_virtual_time
 async def test_executions_are_counted_and_the_one_too_many_is_refused() -> None:
     found = await Stage(one("a"), one("b"), one("c"), max_executions=2).go()
-    assert told(found) == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more asked for"]
+    assert told(found) == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
 
 
 @on_virtual_time
 async def test_a_batch_beyond_the_quota_is_refused_with_its_own_number() -> None:
     found = await Stage(one("a"), many("b", "c", "d"), many("e", "f"), max_executions=1).go()
     assert told(found)[1:] == [
-        f"{SPENT}1 of 1 executions are used, {n} more asked for" for n in (3, 2)
+        f"{SPENT}1 of 1 executions are used, {n} more requested" for n in (3, 2)
     ]
 
 
@@ -80,7 +80,7 @@ async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_number
         found = await Stage(asked, max_total_tokens=tokens).go()
         text = found.told[0].text
         if found.told[0].error:
-            assert text == f"{SPENT}1 tokens are left, too few for 2 more"
+            assert text == f"{SPENT}1 tokens left, too few for 2 more"
             continue
         lines = found.result.get("results", [found.result])
         for line in lines:
@@ -99,9 +99,9 @@ async def test_each_task_of_a_batch_is_an_execution_and_a_batch_starts_whole_or_
     ).go()
     assert told(found) == [
         "3",
-        f"{SPENT}3 of 4 executions are used, 2 more asked for",
+        f"{SPENT}3 of 4 executions are used, 2 more requested",
         "1",
-        f"{SPENT}4 of 4 executions are used, 1 more asked for",
+        f"{SPENT}4 of 4 executions are used, 1 more requested",
     ]
     assert sorted(found.below) == ["a", "b", "c", "f"]
 
@@ -120,9 +120,9 @@ async def test_children_of_children_count_for_the_same_quota() -> None:
     found = await stage.go()
     assert sorted(found.below) == ["a", "b"]
     assert (
-        stage.of("a")[2].messages[-1].text == f"{SPENT}2 of 2 executions are used, 1 more asked for"
+        stage.of("a")[2].messages[-1].text == f"{SPENT}2 of 2 executions are used, 1 more requested"
     )
-    assert told(found)[1] == f"{SPENT}2 of 2 executions are used, 1 more asked for"
+    assert told(found)[1] == f"{SPENT}2 of 2 executions are used, 1 more requested"
 
 
 @on_virtual_time
@@ -146,7 +146,7 @@ async def test_a_call_that_was_wrong_costs_nothing_and_one_that_failed_does() ->
     )
     stage.does = {"bad": RuntimeError("no")}
     found = await stage.go()
-    assert told(found)[2:] == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more asked for"]
+    assert told(found)[2:] == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
 
 
 @on_virtual_time
@@ -181,7 +181,7 @@ async def test_each_tree_has_its_own_quota() -> None:
 @on_virtual_time
 async def test_a_tree_that_was_started_by_key_is_counted_like_any_other() -> None:
     found = await Stage(one("a"), one("b"), max_executions=1).go(key="monday")
-    assert told(found) == ["1", f"{SPENT}1 of 1 executions are used, 1 more asked for"]
+    assert told(found) == ["1", f"{SPENT}1 of 1 executions are used, 1 more requested"]
 
 
 @pytest.mark.parametrize("last", [one("z"), many("y", "z")])
@@ -264,7 +264,7 @@ async def test_calls_of_one_turn_get_equal_parts_whatever_else_is_called_beside_
 @on_virtual_time
 async def test_too_few_tokens_for_so_many_are_refused() -> None:
     found = await Stage(many(*"abcde"), max_total_tokens=4).go()
-    assert found.refusal == f"{SPENT}4 tokens are left, too few for 5 more"
+    assert found.refusal == f"{SPENT}4 tokens left, too few for 5 more"
 
 
 @on_virtual_time

@@ -130,8 +130,8 @@ async def test_executions_of_an_earlier_process_count(kind: str, tmp_path: Path)
     async with home.open(agents=[again.lead]) as retinue:
         found = await played(retinue, run)
     assert sorted(found.below) == ["a", "b", "e"]
-    assert found.told[1].text == f"{SPENT}2 of 3 executions are used, 2 more asked for"
-    assert found.told[3].text == f"{SPENT}3 of 3 executions are used, 1 more asked for"
+    assert found.told[1].text == f"{SPENT}2 of 3 executions are used, 2 more requested"
+    assert found.told[3].text == f"{SPENT}3 of 3 executions are used, 1 more requested"
 
 
 @both
@@ -194,7 +194,7 @@ async def test_a_death_at_any_moment_around_a_call_costs_no_execution_and_gives_
             retinue = await dead.enter_async_context(home.open(agents=[again.lead]))
             found = await played(retinue, run)
         assert sorted(found.below) == ["a", "b", "c"], passes
-        assert found.told[2].text == f"{SPENT}3 of 4 executions are used, 2 more asked for"
+        assert found.told[2].text == f"{SPENT}3 of 4 executions are used, 2 more requested"
         assert all(o.state == "completed" for o in found.below.values())
 
 

@@ -170,8 +170,8 @@ def test_the_guide_says_when_to_delegate_when_not_to_and_that_polling_is_wrong()
     for words in (
         "`subagent`",
         "`parallel_subagent`",
-        "Do small things yourself",
-        "nothing to ask after",
+        "Do small tasks yourself",
+        "nothing to poll",
     ):
         assert words in guide
 

@@ -45,7 +45,7 @@ def test_the_same_idempotency_key_starts_one_run() -> None:
         first = api.start("one task", Idempotency_Key="k1")
         assert api.start("one task", Idempotency_Key="k1") == first
         assert api.start("one task", Idempotency_Key="k2") != first
-        other = api.post("/runs", {"task": "another task"}, Idempotency_Key="k1")
+        other = api.post("/runs", {"task": "different task"}, Idempotency_Key="k1")
         assert other.status == 409 and other.json["about"] == "key"
         assert api.start("one task", Idempotency_Key="k1", token=ALICE) != first
 
@@ -105,7 +105,7 @@ def test_a_question_is_answered_and_a_run_resumed_and_forked() -> None:
             assert reply.status == 201, reply
             api.post("/wait", {"runs": [reply.json["run"]]})
         again = api.post(f"/runs/{run}/resume", {"task": "once more"})
-        assert again.status == 409 and "resumed before" in again.json["detail"]
+        assert again.status == 409 and "already resumed" in again.json["detail"]
         nothing = api.post(f"/runs/{run}/answer", {"text": "blue"})
         assert nothing.status == 409 and nothing.json["about"] == "question"
         assert api.get("/questions").json == {"questions": []}
@@ -145,7 +145,7 @@ def test_a_problem_has_the_words_of_the_exception() -> None:
             "type": "about:blank",
             "title": "Not found",
             "status": 404,
-            "detail": "no run 'nowhere'",
+            "detail": "Run 'nowhere' not found.",
             "kind": "NotFound",
             "about": "",
         }

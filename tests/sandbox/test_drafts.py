@@ -65,7 +65,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_replaced(tmp_path: Path) -> No
     with Root(str(tmp_path)) as root, spot(root, "file") as place:
         draft = PendingWrite(place, b"new")
         (tmp_path / "file").write_text("someone else's")
-        with pytest.raises(Refused, match="changed by somebody else"):
+        with pytest.raises(Refused, match="changed by another process"):
             draft.commit()
     assert (tmp_path / "file").read_text() == "someone else's"
     assert os.listdir(tmp_path) == ["file"]

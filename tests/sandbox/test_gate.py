@@ -53,7 +53,7 @@ def refused(tmp_path: Path, workspace: Path, sandbox: Bwrap, by_fd: bool) -> Non
     if by_fd and not has_by_fd():
         pytest.skip("this bwrap does not take directories by descriptor")
     with pytest.raises(
-        Refused, match="was replaced while the command was prepared; nothing was run"
+        Refused, match=r"was replaced while the command was prepared. Nothing was run"
     ):
         run_in(workspace, "touch ran; cat */secret", sandbox=sandbox)
     assert not list(tmp_path.rglob("ran"))

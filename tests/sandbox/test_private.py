@@ -273,7 +273,7 @@ def test_a_directory_in_which_something_is_hidden_is_not_given(tmp_path: Path) -
     workspace = tmp_path / "data" / "projects"
     workspace.mkdir(parents=True)
     sandbox = find_sandbox(private=Private(folders=(str(tmp_path / "data"),)))
-    with pytest.raises(Refused, match="is not given to commands"):
+    with pytest.raises(Refused, match="is not available to commands"):
         run_in(workspace, "true", sandbox=sandbox)
 
 
@@ -281,7 +281,7 @@ def test_a_directory_in_which_something_is_hidden_is_not_given(tmp_path: Path) -
 @pytest.mark.parametrize("name", [".git/hooks", ".vscode", "x/.claude/agents"])
 def test_a_command_is_not_sent_to_work_in_something_protected(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(Refused, match="is not given to be written"):
+    with pytest.raises(Refused, match="cannot be made writable"):
         run_in(tmp_path / name, "true")
 
 

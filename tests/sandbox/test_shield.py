@@ -231,6 +231,5 @@ def test_what_cannot_be_taken_away_is_told_and_ends_the_command(
     monkeypatch.setattr("retinue.sandbox.kept_aside.KeptAside.take", refuse)
     ended, _ = run_in(workspace, "echo x > .envrc; sleep 60")
     assert (
-        ended.why == "stopped"
-        and ".envrc is protected, and could not be taken away" in ended.notes[0]
+        ended.why == "stopped" and ".envrc is protected and could not be removed" in ended.notes[0]
     )

@@ -49,7 +49,7 @@ def during(workspace: Path, script: str, act: str, **options: object) -> tuple[C
 def test_a_command_ends_when_the_user_changes_the_config_of_git(workspace: Path) -> None:
     ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
     assert ended.why == "stopped" and ended.seconds < 10
-    assert f"{workspace}/.git/config was replaced by somebody else" in ended.notes[0]
+    assert f"{workspace}/.git/config was replaced by another process" in ended.notes[0]
     assert len(ended.notes) == 1 and "origin" in (workspace / ".git/config").read_text(), (
         "the user's word stands"
     )

@@ -295,7 +295,7 @@ def test_no_copy_is_made_of_a_home_with_committed_secrets(
     git(home, "add", ".")
     git(home, "commit", "-qm", "netrc")
     monkeypatch.setenv("HOME", str(home))
-    assert "No copy was made" in asyncio.run(copied(home, tmp_path / "trees"))
+    assert "No worktree was created" in asyncio.run(copied(home, tmp_path / "trees"))
 
 
 @needs("bwrap")

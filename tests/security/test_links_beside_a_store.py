@@ -55,6 +55,6 @@ def test_something_else_in_the_place_of_the_lock_is_left_as_it_is(
 def test_a_second_name_of_another_file_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     os.link(tmp_path / "mine", tmp_path / "a.db.lock")
-    with pytest.raises(StoreError, match="no lock of ours"):
+    with pytest.raises(StoreError, match="not a lock file of Retinue"):
         Lock(str(tmp_path / "a.db")).acquire()
     assert (tmp_path / "mine").read_text() == "precious"

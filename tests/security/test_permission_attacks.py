@@ -151,7 +151,7 @@ def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() 
     for n, one in enumerate(calls):
         assert told.post("root", decided(told, "root", one, n)) == ""
     texts = [r.text for r in told.results("root")]
-    assert (len(texts), all("budget of tool calls is spent" in t for t in texts)) == (2, True)
+    assert (len(texts), all("budget for tool calls is spent" in t for t in texts)) == (2, True)
     assert told.account("root").spent[3] == 1
 
 
@@ -318,7 +318,7 @@ def test_the_same_argument_twice_is_refused_whoever_reads_it(tmp_path: Path) -> 
             one = agent("one", twice, tools=["write"])
             outcome = await retinue.run(one, "Go.")
             (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
-            assert "stands twice" in result.text
+            assert "duplicate key" in result.text
         assert os.listdir(tmp_path) == []
 
     asyncio.run(main())

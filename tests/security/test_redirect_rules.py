@@ -101,7 +101,7 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
                     await retinue.decide(again.id, True)
                     await retinue.wait(run)
                     refused, read = await results(retinue, run)
-                    assert "needs a permission of its own" in refused and address in refused
+                    assert "needs its own permission" in refused and address in refused
                     assert "behind the redirect" in read
 
     asyncio.run(main())
@@ -265,4 +265,4 @@ def test_whoever_is_asked_sees_the_host_that_will_be_asked(
             return str(asked.shown)
 
     first = asyncio.run(main()).splitlines()[0]
-    assert first == (f"fetch (the host is {host})" if host else "fetch")
+    assert first == (f"fetch (host: {host})" if host else "fetch")

@@ -89,7 +89,7 @@ def test_announcements_are_not_written_through_a_link_that_came_later(
             (tmp_path / "folder").symlink_to(outside)
         else:
             (tmp_path / "folder/said.jsonl").symlink_to(outside / ".bashrc")
-        with pytest.raises(RetinueError, match="cannot be appended to"):
+        with pytest.raises(RetinueError, match="Cannot append to"):
             await channel.send(delivery)
 
     asyncio.run(main())

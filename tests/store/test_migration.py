@@ -115,17 +115,23 @@ def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: 
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("update events set at = at + 1 where seq = 5", "Event 3 of tree {open} does not follow"),
+        (
+            "update events set at = at + 1 where seq = 5",
+            "Event 3 of tree {open} breaks the hash chain",
+        ),
         (
             "update events set body = replace(body, 'Done', 'Gone') where seq = 10",
-            "body of event 8 of tree {open} is not",
+            "body of event 8 of tree {open} was changed",
         ),
-        ("delete from events where seq = 5", "Event 3 of tree {open} does not follow"),
+        ("delete from events where seq = 5", "Event 3 of tree {open} breaks the hash chain"),
         (
             "update events set chain = zeroblob(32) where seq = 5",
-            "Event 4 of tree {open} does not follow",
+            "Event 4 of tree {open} breaks the hash chain",
         ),
-        ("update events set at = 'noon' where seq = 5", "Event 3 of tree {open} does not follow"),
+        (
+            "update events set at = 'noon' where seq = 5",
+            "Event 3 of tree {open} breaks the hash chain",
+        ),
     ],
 )
 @run_async

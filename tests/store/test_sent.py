@@ -194,7 +194,7 @@ def test_what_cannot_be_noted_is_not_taken_for_unsent(
         patched.setattr(os, "pwrite", fail)
         if not is_emptied:
             patched.setattr(os, "ftruncate", fail)
-            with pytest.raises(StoreError, match="neither be written nor emptied"):
+            with pytest.raises(StoreError, match="neither written nor emptied"):
                 calls.marker("b", 1)(True)
             return
         calls.marker("b", 1)(True)

@@ -132,10 +132,10 @@ async def test_a_backup_made_while_writing_is_whole(tmp_path: Path) -> None:
 async def test_a_backup_never_overwrites(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     (tmp_path / "precious").write_text("mine")
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         await store.backup(str(tmp_path / "precious"))
     assert (tmp_path / "precious").read_text() == "mine"
-    with pytest.raises(StoreError, match="could not be written"):
+    with pytest.raises(StoreError, match="Cannot write the copy"):
         await store.backup(str(tmp_path / "no" / "folder" / "copy.db"))
     await store.close()
 
@@ -146,7 +146,7 @@ async def test_a_damaged_artifact_is_not_given_out(tmp_path: Path) -> None:
     kept = await store.put_artifact(b"as it was")
     path = tmp_path / "log.db.artifacts" / kept.sha256[:2] / kept.sha256
     path.write_bytes(b"as it isn")
-    with pytest.raises(StoreCorrupt, match=r"not what was written"):
+    with pytest.raises(StoreCorrupt, match=r"does not match its hash"):
         await store.get_artifact(kept.sha256)
     path.write_bytes(b"as it")
     await store.put_artifact(b"as it was")

@@ -30,23 +30,26 @@ OF_FIRST = "tree = (select tree from events where run <> '' limit 1)"
     [
         (
             "update bodies set body = replace(body, 'Done', 'Gone') where instr(body, 'Done')",
-            ["The body of event 8 of tree {tree} is not"],
+            ["The body of event 8 of tree {tree} was changed"],
         ),
         (
             f"update events set at = at + 1 where {OF_FIRST} and number = 4",
-            ["Event 4 of tree {tree} does not follow"],
+            ["Event 4 of tree {tree} breaks the hash chain"],
         ),
         (
             f"update events set run = 'x' where {OF_FIRST} and number = 4",
-            ["Event 4 of tree {tree} does not follow"],
+            ["Event 4 of tree {tree} breaks the hash chain"],
         ),
         (
             f"update events set digest = zeroblob(32) where {OF_FIRST} and number = 4",
-            ["Event 4 of tree {tree} does not follow", "body of event 4 of tree {tree}"],
+            ["Event 4 of tree {tree} breaks the hash chain", "body of event 4 of tree {tree}"],
         ),
         (
             f"update events set chain = zeroblob(32) where {OF_FIRST} and number = 3",
-            ["Event 3 of tree {tree} does not follow", "Event 4 of tree {tree} does not follow"],
+            [
+                "Event 3 of tree {tree} breaks the hash chain",
+                "Event 4 of tree {tree} breaks the hash chain",
+            ],
         ),
         (
             f"delete from events where {OF_FIRST} and number = 4",
@@ -67,24 +70,24 @@ OF_FIRST = "tree = (select tree from events where run <> '' limit 1)"
         ),
         (
             f"update events set at = 'noon' where {OF_FIRST} and number = 3",
-            ["Event 3 of tree {tree} does not follow"],
+            ["Event 3 of tree {tree} breaks the hash chain"],
         ),
-        ("update events set at = 0 where seq = 1", ["Event 1 of the store does not follow"]),
+        ("update events set at = 0 where seq = 1", ["Event 1 of the store breaks the hash chain"]),
         (
             "update events set tree = 77, number = -seq where seq > 8",
-            ["belong to trees that are not there"],
+            ["belong to trees that do not exist"],
         ),
         (
             "update trees set chain = zeroblob(32) where root = ''",
-            ["log of the store does not end where it should"],
+            ["log of the store ends at another event"],
         ),
         (
             "update trees set last = last - 1 where root <> ''",
-            ["log of tree {tree} does not end where it should"],
+            ["log of tree {tree} ends at another event"],
         ),
         (
             "update trees set root = 'another' where root = '{tree}'",
-            ["Event 1 of tree another does not follow"],
+            ["Event 1 of tree another breaks the hash chain"],
         ),
         (
             "delete from conversations where id = (select id from conversations limit 1)",
@@ -120,7 +123,7 @@ async def test_bit_rot_inside_a_value_is_named_by_its_number(tmp_path: Path) -> 
     again = await opened(tmp_path)
     assert again._reader._all("pragma integrity_check") == [("ok",)]
     assert await again.verify() == [
-        f"The body of event {number} of tree {tree} is not what was written."
+        f"The body of event {number} of tree {tree} was changed after it was written."
     ]
     await again.close()
 

@@ -27,7 +27,7 @@ async def test_a_file_of_a_newer_version_is_refused_untouched(tmp_path: Path) ->
     db.close()
     before = contents(tmp_path, "log.db", "log.db-wal")
     assert len(before) == 2
-    with pytest.raises(StoreTooNew, match=r"schema 99.*left as it is"):
+    with pytest.raises(StoreTooNew, match=r"schema 99.*was not changed"):
         await store.open()
     assert contents(tmp_path, "log.db", "log.db-wal") == before
     db = apsw.Connection(str(tmp_path / "log.db"))
@@ -63,7 +63,7 @@ async def test_a_damaged_file_is_refused_untouched(tmp_path: Path, damage: str) 
     else:
         os.truncate(path, 3 * 4_096 + 100)
     before = contents(tmp_path, "log.db")
-    with pytest.raises(StoreCorrupt, match=r"left as it is.*Restore a backup"):
+    with pytest.raises(StoreCorrupt, match=r"was not changed.*Restore a backup"):
         await opened(path)
     assert contents(tmp_path, "log.db") == before
     with pytest.raises(StoreCorrupt):
@@ -101,10 +101,10 @@ async def test_a_row_that_is_not_json_is_reported_when_it_is_read(tmp_path: Path
 
 @run_async
 async def test_a_folder_or_a_missing_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Choose a folder that exists"):
+    with pytest.raises(StoreError, match="Use a folder that exists"):
         await opened(tmp_path / "no" / "log.db")
     (tmp_path / "log.db").mkdir()
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="Cannot open"):
         await opened(tmp_path / "log.db")
 
 
@@ -210,7 +210,7 @@ async def test_a_file_that_is_taken_away_is_noticed_at_once(tmp_path: Path, what
     world = World()
     for _ in range(2):
         with pytest.raises(
-            StoreError, match=r"moved, deleted or replaced.*Nothing of this batch was kept"
+            StoreError, match=r"moved, deleted or replaced.*This batch was not saved"
         ):
             await store.commit(world.take())
     await store.close()
@@ -233,7 +233,7 @@ async def test_a_file_that_is_cut_is_noticed_at_the_next_commit(
     changes = world.take()
     for _ in range(2):
         with pytest.raises(
-            StoreCorrupt, match=r"was cut while it was in use.*Nothing of this batch was kept"
+            StoreCorrupt, match=r"was truncated while it was in use.*This batch was not saved"
         ):
             await store.commit(changes)
     path.write_bytes(whole)

@@ -86,7 +86,7 @@ async def test_an_fsync_that_fails_undoes_the_batch_and_is_not_repeated(
     world.start()
     changes = world.take()
     disk.fail_at = disk.n_syncs + 1
-    with pytest.raises(StoreFull, match="can then be written"):
+    with pytest.raises(StoreFull, match="then retry"):
         await store.commit(changes)
     assert store._writer._db is not connection
     assert await all_of(store) == before
@@ -146,7 +146,8 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
     results = await asyncio.gather(*(store.commit(one) for one in sent), return_exceptions=True)
     wrong = [results.pop(4), results.pop(2)]
     assert all(
-        isinstance(error, StoreError) and "Nothing of it was kept" in str(error) for error in wrong
+        isinstance(error, StoreError) and "This batch was not saved" in str(error)
+        for error in wrong
     )
     assert results == sorted(results) and results[-1] == len(await store.entries())
     assert len(await store.listing()) == 4

@@ -60,7 +60,7 @@ async def test_the_same_process_cannot_open_a_file_twice(tmp_path: Path) -> None
     store = await opened(tmp_path / "log.db")
     with pytest.raises(StoreLocked, match=str(os.getpid())):
         await opened(tmp_path / "log.db")
-    with pytest.raises(StoreError, match="open already"):
+    with pytest.raises(StoreError, match="already open"):
         await store.open()
     await store.close()
     again = await opened(tmp_path / "log.db")

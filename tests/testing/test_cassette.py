@@ -225,7 +225,7 @@ def test_a_request_that_was_not_recorded_is_named_with_what_was(tmp_path: Path) 
     outcome, _ = play(one_agent(cassette, cassette.replay(INFO)))
     assert (
         outcome.error
-        == "c: nothing is recorded for '0 turn 0 turn'; recorded for '0': '0 turn 7 turn #0'"
+        == "c: no recorded answer for '0 turn 0 turn'; recorded for '0': '0 turn 7 turn #0'"
     )
     assert cassette.unused() == ["0 turn 7 turn #0"]
 
@@ -244,7 +244,7 @@ def test_an_answer_is_given_out_once(tmp_path: Path) -> None:
     first, second = run_virtual(main())
     assert first.text == "done"
     assert second.error.endswith(
-        "nothing is recorded for '0 turn 0 turn'; all its answers have been given out"
+        "no recorded answer for '0 turn 0 turn'; all its answers were already used"
     )
 
 
@@ -401,7 +401,7 @@ def test_what_is_not_a_cassette_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c").write_text('{"cassette": 99}\n', encoding="utf-8")
     with pytest.raises(CassetteError, match="version 99, this is 1"):
         Cassette(tmp_path / "c").replay(INFO)
-    with pytest.raises(CassetteError, match=r"nothing cannot be read .*; record it first"):
+    with pytest.raises(CassetteError, match=r"nothing cannot be read .*; Record it first"):
         Cassette(tmp_path / "nothing").replay(INFO)
     record_one(tmp_path / "c", WEIGH)
     (tmp_path / "c").write_bytes((tmp_path / "c").read_bytes()[:-20])
@@ -412,7 +412,7 @@ def test_what_is_not_a_cassette_is_refused(tmp_path: Path) -> None:
 def test_a_cassette_records_or_replays(tmp_path: Path) -> None:
     cassette = Cassette(tmp_path / "c")
     cassette.record(Scripted(["x"]))
-    with pytest.raises(ConfigError, match="cannot record and replay at once"):
+    with pytest.raises(ConfigError, match="cannot both record and replay"):
         cassette.replay(INFO)
 
 

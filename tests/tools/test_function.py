@@ -216,7 +216,7 @@ def test_a_family_composes_with_the_words_it_was_given() -> None:
         """x"""
 
     assert f.compose([an_outcome("a"), an_outcome("b")]) == "a+b"
-    with pytest.raises(ConfigError, match="no way to compose"):
+    with pytest.raises(ConfigError, match="cannot compose"):
         find.compose([])
 
 

@@ -137,5 +137,5 @@ def test_a_tool_that_is_gone_is_unsafe() -> None:
 
 
 def test_words_are_composed_by_the_tool_that_asked() -> None:
-    with pytest.raises(ConfigError, match="no way to compose"):
+    with pytest.raises(ConfigError, match="cannot compose"):
         box().compose("boss", "look", [])

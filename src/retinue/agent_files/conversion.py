@@ -55,8 +55,7 @@ def to_agents(
     if lead and lead not in library.agents:
         hint = hint_at(lead, library.agents)
         raise ConfigError(
-            f"there is no agent {lead!r}; "
-            f"{hint or 'there is: ' + (', '.join(library.agents) or 'none')}"
+            f"Unknown agent {lead!r}; {hint or 'known: ' + (', '.join(library.agents) or 'none')}"
         )
     specs = {name: spec for name, spec in library.agents.items() if not spec.disabled}
     made = _Maker(
@@ -186,15 +185,15 @@ def not_expressed(
         ]
         _, less = permit_rules(spec)
         if less:
-            left.append(f"denying what is not allowed of {', '.join(less)}, which asks instead")
+            left.append(f"denying everything else of {', '.join(less)}, which asks instead")
         if (
             spec.model is not None
             and not provider_name(spec.model)
             and spec.model not in (models or {})
         ):
-            left.append(f"the model {spec.model!r}, whose provider is not known")
+            left.append(f"the model {spec.model!r}, whose provider is unknown")
         if left:
-            message = f"{spec.name}: without effect: {'; '.join(left)}"
+            message = f"{spec.name}: not supported: {'; '.join(left)}"
             out.append(
                 FileComplaint(
                     path=spec.source.path, line=spec.source.line, severity="note", message=message

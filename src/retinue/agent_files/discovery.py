@@ -99,7 +99,7 @@ def find_agents(
         shelf.add_extra(item, Loader("command", None, known=tools))
     if not is_beneath(here, root):
         shelf.complaints.append(
-            FileComplaint(path=shown(here), message=f"it is not beneath the project {root}")
+            FileComplaint(path=shown(here), message=f"it is outside the project {root}")
         )
         root = here
     users = real(home) if home is not None else None
@@ -171,7 +171,7 @@ class _Shelf:
         elif is_file:
             self._take(loader.file(path, dialect, stem_of(path, dialect)))
         else:
-            self._fail(shown(path)[:200], "there is no such file, and it is not JSON either")
+            self._fail(shown(path)[:200], "file not found, and it is not JSON either")
 
     def add_place(self, base: Path, place: DefinitionFolder, loader: Loader) -> None:
         path = base / place.path
@@ -187,9 +187,7 @@ class _Shelf:
             return
         if loader.root is not None and not is_beneath(real(path), loader.root):
             self.complaints.append(
-                FileComplaint(
-                    path=shown(path), message="it leads out of the project; it was not read"
-                )
+                FileComplaint(path=shown(path), message="outside the project; not read")
             )
             return
         self.places.append(shown(path))
@@ -201,9 +199,7 @@ class _Shelf:
                 continue
             self.n_files += 1
             if self.n_files > MAX_FILES:
-                self._fail(
-                    shown(path), f"there are more than {MAX_FILES} files; the rest was not read"
-                )
+                self._fail(shown(path), f"more than {MAX_FILES} files; the rest was not read")
                 return
             self._take(loader.file(file, place.dialect, stem_of(file, place.dialect, path)))
 

@@ -76,7 +76,7 @@ class Fields:
     def wrong(self, key: str, wanted: str, value: Any, severity: Severity = "warning") -> None:
         said = f" ({value!r:.60})" if isinstance(value, str | int | float) else ""
         self.complain(
-            key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it was left out", severity
+            key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it is ignored", severity
         )
 
     def raw(self, *keys: str) -> tuple[str, Any]:
@@ -84,7 +84,7 @@ class Fields:
         self.taken.update(keys)
         there = [k for k in keys if self.data.get(k) is not None]
         for other in there[1:]:
-            self.complain(other, f"{other} says the same as {there[0]}; only {there[0]} was read")
+            self.complain(other, f"{other} means the same as {there[0]}; only {there[0]} was read")
         return (there[0], self.data[there[0]]) if there else (keys[0], None)
 
     def text(self, *keys: str) -> str:
@@ -115,7 +115,7 @@ class Fields:
             number is not None and number == int(number) and least <= number < 1 << 53
         ):
             return None if number is None else int(number)
-        self.wrong(key, f"a whole number from {least} on", value)
+        self.wrong(key, f"a whole number of at least {least}", value)
         return None
 
     def number(self, *keys: str, least: float = 0.0) -> float | None:
@@ -123,7 +123,7 @@ class Fields:
         number = _number(value)
         if value is None or (number is not None and number >= least):
             return number
-        self.wrong(key, f"a number from {least:g} on", value)
+        self.wrong(key, f"a number of at least {least:g}", value)
         return None
 
     def seconds(self, *keys: str) -> float | None:
@@ -146,9 +146,7 @@ class Fields:
         key, value = self.raw(*keys)
         if value is None:
             if any(k in self.data for k in keys):
-                self.complain(
-                    key, f"{key} stands there without a value; it counts as left out", "note"
-                )
+                self.complain(key, f"{key} has no value and is ignored", "note")
             return None
         if isinstance(value, str):
             return split_names(clean(value))
@@ -178,7 +176,7 @@ class Fields:
         hint = hint_at(word, by_low.values())
         self.complain(
             key,
-            f"{key} is {word[:60]!r}, which is none of {', '.join(by_low.values())}",
+            f"{key} is {word[:60]!r}, which is not one of {', '.join(by_low.values())}",
             "warning",
             hint,
         )
@@ -215,12 +213,13 @@ class Fields:
         known = (*BUDGET, "on_limit")
         for name in inner.rest(known, quiet=()):
             self.complain(
-                key, f"{key} knows no {name[:80]!r}", "error", partial(hint_at, name, known)
+                key, f"{key} has no {name[:80]!r}", "error", partial(hint_at, name, known)
             )
         if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
             self.complain(
                 key,
-                f"{key} could not be read whole; the agent is not used without its limits",
+                f"{key} could not be fully read. The agent is disabled, so that it does "
+                "not run without its limits",
                 "error",
             )
         return Budget(**out)
@@ -252,7 +251,7 @@ class Fields:
                 hint = partial(hint_at, key, (*known, *silent))
                 self.complain(
                     key,
-                    f"the key {key[:80]!r} is not known; it was kept and has no effect",
+                    f"unknown key {key[:80]!r}; it was kept and is ignored",
                     "warning",
                     hint,
                 )

@@ -42,7 +42,9 @@ def read_markdown(raw: bytes, path: str) -> AgentDocument:
     end = next((n for n in range(start + 1, len(lines)) if _CLOSE.fullmatch(lines[n])), None)
     if end is None:
         out.fail(
-            "the front matter that begins here has no end", start + 1, "close it with a line of ---"
+            ("the front matter that starts here is not closed"),
+            start + 1,
+            "close it with a line of ---",
         )
         return out
     out.body = "\n".join(lines[end + 1 :]).strip()
@@ -56,14 +58,14 @@ def read_toml(raw: bytes, path: str) -> AgentDocument:
     if out.broken:
         return out
     if len(text) > MAX_HEAD:
-        out.fail(f"it is {len(text)} characters long; at most {MAX_HEAD} of TOML are read")
+        out.fail(f"it is {len(text)} characters long; the limit for TOML is {MAX_HEAD}")
         return out
     try:
         out.data = _plain(load(text), 0)
     except BadToml as error:
-        out.fail(f"not valid TOML: {error.message[:200]}", error.line)
+        out.fail(f"invalid TOML: {error.message[:200]}", error.line)
     except ValueError as error:
-        out.fail(f"not valid TOML: {str(error)[:200]}")
+        out.fail(f"invalid TOML: {str(error)[:200]}")
     else:
         places = KeyPositions(text)
         out.lines = {
@@ -92,7 +94,7 @@ def read_json(raw: bytes, path: str) -> AgentDocument:
 
 def _decode(raw: bytes, out: AgentDocument) -> str:
     if len(raw) > MAX_BYTES:
-        out.fail(f"the file has more than {MAX_BYTES} bytes")
+        out.fail(f"the file is larger than {MAX_BYTES} bytes")
         return ""
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         out.fail("the file is UTF-16", 1, "save it as UTF-8")
@@ -102,23 +104,19 @@ def _decode(raw: bytes, out: AgentDocument) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        out.complain(
-            "not valid UTF-8; the bytes that are not were replaced", line, hint="save it as UTF-8"
-        )
+        out.complain("not valid UTF-8; invalid bytes were replaced", line, hint="save it as UTF-8")
         text = raw.decode("utf-8", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := _UNPRINTABLE.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        out.complain("control characters were taken out", line)
+        out.complain("control characters were removed", line)
         text = _UNPRINTABLE.sub("", text)
     return text
 
 
 def _read_yaml(text: str, first: int, out: AgentDocument) -> None:
     if len(text) > MAX_HEAD:
-        out.fail(
-            f"the front matter is {len(text)} characters long; at most {MAX_HEAD} are read", first
-        )
+        out.fail(f"the front matter is {len(text)} characters long; the limit is {MAX_HEAD}", first)
         return
     try:
         import yaml
@@ -137,12 +135,12 @@ def _read_yaml(text: str, first: int, out: AgentDocument) -> None:
             else False
         )
         out.fail(
-            f"not valid YAML: {what}",
+            f"invalid YAML: {what}",
             line,
             "indent with spaces, not tabs" if tab else _quote_hint(what),
         )
     except (yaml.YAMLError, TooMuch, ValueError, RecursionError) as error:
-        out.fail(f"not valid YAML: {str(error)[:200]}", getattr(error, "line", first))
+        out.fail(f"invalid YAML: {str(error)[:200]}", getattr(error, "line", first))
     else:
         if value is None:
             return
@@ -159,7 +157,7 @@ def _quote_hint(problem: str) -> str:
 def _plain(value: Any, depth: int) -> Any:
     """Values that JSON has: dates become text, numbers are finite."""
     if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
         return {clean(k): _plain(v, depth + 1) for k, v in value.items()}
     if isinstance(value, list):

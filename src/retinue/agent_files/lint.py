@@ -32,7 +32,7 @@ def lint(
         out += [c for c in hidden.spec.complaints if c.severity == "error"]
         out.append(
             _said(
-                hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} comes before it", "note"
+                hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} takes precedence", "note"
             )
         )
     if skills is not None:
@@ -60,7 +60,7 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
         if any(fnmatchcase(other, name) for other in library.agents):
             continue
         broken = any(b.name == name for b in library.broken)
-        why = "is broken" if broken else "is not there"
+        why = "is broken" if broken else "does not exist"
         yield _said(
             spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents)
         )
@@ -69,20 +69,18 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
     if len(spec.description) > LONG_DESCRIPTION:
         yield _said(
             spec,
-            f"the description has {len(spec.description)} characters; models are shown 300",
+            f"the description has {len(spec.description)} characters; models see 300",
             "note",
         )
     if spec.tokens > LONG_PROMPT:
-        yield _said(spec, f"the instructions cost about {spec.tokens} tokens in every run", "note")
+        yield _said(spec, f"the instructions use about {spec.tokens} tokens in every run", "note")
 
 
 def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint]:
     for name in spec.skills if skills is not None else ():
         assert skills is not None
         if name not in skills.skills:
-            yield _said(
-                spec, f"there is no skill {name!r}", "warning", hint_at(name, skills.skills)
-            )
+            yield _said(spec, f"unknown skill {name!r}", "warning", hint_at(name, skills.skills))
 
 
 def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
@@ -96,4 +94,4 @@ def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[File
         if tool.startswith("mcp__") and tool != "mcp__*"
     }
     for name in sorted(wanted - known):
-        yield _said(spec, f"there is no MCP server {name!r}", "warning", hint_at(name, known))
+        yield _said(spec, f"unknown MCP server {name!r}", "warning", hint_at(name, known))

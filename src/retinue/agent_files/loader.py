@@ -69,16 +69,14 @@ class Loader:
             return list(self._roles(document, path)), document.complaints
         if not document.broken and not document.data and not document.body:
             return [], [
-                FileComplaint(path=shown(path), message="the file is empty; it is not an agent")
+                FileComplaint(path=shown(path), message="the file is empty, so it is not an agent")
             ]
         if not document.has_head:
             if stem.lower() in NOT_AGENTS:
                 return [], []
             if dialect in NEEDS_HEAD:
                 return [], [_no_head(path)]
-            document.complain(
-                "there is no front matter: the whole file is the agent's instructions", 1
-            )
+            document.complain("no front matter: the whole file is the agent's instructions", 1)
         include = self._include(path.parent)
         return [
             self._spec(
@@ -94,7 +92,7 @@ class Loader:
         agents = document.data.get("agent", {})
         if not isinstance(agents, dict):
             document.complain(
-                "agent must hold one object an agent", document.lines.get(("agent",), 0)
+                "agent must have one object per agent", document.lines.get(("agent",), 0)
             )
             agents = {}
         return self._many(
@@ -190,7 +188,7 @@ class Loader:
         def include(name: str) -> str:
             raw = read_beneath(folder / name, self.root or real(folder))
             if len(raw) > MAX_BYTES:
-                raise OSError(f"it has more than {MAX_BYTES} bytes")
+                raise OSError(f"larger than {MAX_BYTES} bytes")
             return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
 
         return include
@@ -213,13 +211,13 @@ def tamed(spec: AgentSpec) -> AgentSpec:
         left.append("hooks")
     if any(rule.startswith("allow:") for rule in spec.rules):
         changes["rules"] = tuple(f"ask{r[5:]}" if r.startswith("allow:") else r for r in spec.rules)
-        left.append("permissions, which ask now")
+        left.append("permissions, which now ask")
     if not left:
         return spec
     said = FileComplaint(
         path=spec.source.path,
         line=spec.source.line,
-        message=f"the project is not trusted, so this was left out: {'; '.join(left)}",
+        message=f"the project is not trusted, so this is ignored: {'; '.join(left)}",
         hint="trust the project to use it",
     )
     return replace(spec, complaints=(*spec.complaints, said), **changes)
@@ -229,6 +227,6 @@ def _no_head(path: Path) -> FileComplaint:
     return FileComplaint(
         path=shown(path),
         line=1,
-        message="there is no front matter, so it is not an agent",
-        hint="begin with ---",
+        message="no front matter, so it is not an agent",
+        hint="start the file with ---",
     )

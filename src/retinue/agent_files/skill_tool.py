@@ -37,8 +37,8 @@ class SkillTool(Builtin[SkillArgs]):
 
     name: ClassVar[str] = "skill"
     description: ClassVar[str] = (
-        "Read a skill by its name, and then, where its text points to one, a file of it by its "
-        "path in its folder."
+        "Read a skill by its name before you do that kind of work. Then, if its text "
+        "names a file, read that file by its path in the skill's folder."
     )
     Args: ClassVar[type[ToolArguments]] = SkillArgs
     restart: Restart = "pure"
@@ -63,16 +63,13 @@ class SkillTool(Builtin[SkillArgs]):
         if skill is None:
             hint = hint_at(args.name, self.skills)
             known = ", ".join(self.skills) or "none"
-            said = (
-                f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: "
-                f"{known}."
-            )
+            said = f"Unknown skill {args.name[:80]!r}; {hint + ' ' if hint else ''}known: {known}."
             return Answer(text=said, error=True)
         folder = self._folders[skill.name]
         rule_on = barred(caller, READING)
         if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
             return Answer(
-                text=f"{args.file or FILE} of skill {skill.name} may not be shown: {rule!r}.",
+                text=f"{args.file or FILE} of skill {skill.name} cannot be shown: rule {rule!r}.",
                 error=True,
             )
         try:
@@ -97,10 +94,10 @@ def _body(folder: Path, redactor: Redactor) -> str:
 
 def _file(folder: Path, name: str, redactor: Redactor) -> str:
     if os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
-        raise ValueError("a path beneath the skill's folder is wanted, without ..")
+        raise ValueError("expected a path inside the skill's folder, without ..")
     raw = read_beneath(folder / name, folder, MAX_BYTES)
     if len(raw) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+        raise ValueError(f"larger than {MAX_BYTES} bytes")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:

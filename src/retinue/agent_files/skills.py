@@ -102,7 +102,7 @@ def find_skills(
         if not os.path.isdir(place):
             continue
         if scope == "project" and not trusted:
-            message = "the project is not trusted, so its skills were left out"
+            message = "the project is not trusted, so its skills are ignored"
             complaints.append(
                 FileComplaint(
                     path=shown(place), message=message, hint="trust the project to use them"
@@ -125,9 +125,7 @@ def _in_folder(
     place: Path, scope: Scope, top: Path | None, complaints: list[FileComplaint]
 ) -> Iterable[Skill]:
     if top is not None and not is_beneath(real(place), top):
-        complaints.append(
-            FileComplaint(path=shown(place), message="it leads out of the project; it was not read")
-        )
+        complaints.append(FileComplaint(path=shown(place), message="outside the project; not read"))
         return
     try:
         folders = sorted(
@@ -140,19 +138,17 @@ def _in_folder(
         complaints.append(
             FileComplaint(
                 path=shown(place),
-                message=f"there are more than {MAX_SKILLS} skills; others were not read",
+                message=f"more than {MAX_SKILLS} skills; others were not read",
             )
         )
     for folder in folders[:MAX_SKILLS]:
         if top is not None and not is_beneath(real(folder), top):
             complaints.append(
-                FileComplaint(
-                    path=shown(folder), message="it leads out of the project; it was not read"
-                )
+                FileComplaint(path=shown(folder), message="outside the project; not read")
             )
         elif shown(folder) != str(folder):
             complaints.append(
-                FileComplaint(path=shown(folder), message="its name is not UTF-8; it was not read")
+                FileComplaint(path=shown(folder), message="its name is not UTF-8; not read")
             )
         elif os.path.lexists(folder / FILE):
             yield read_skill(folder, scope)
@@ -173,9 +169,7 @@ def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
         )
     document = read_markdown(raw, path)
     if not document.has_head and not document.broken:
-        document.fail(
-            "there is no front matter", 1, "begin with ---, and give it a name and a description"
-        )
+        document.fail("no front matter", 1, "start with ---, and give it a name and a description")
     fields = Fields(document)
     name, description = fields.text("name"), fields.text("description")
     compatibility = fields.text("compatibility")
@@ -212,18 +206,20 @@ def _check(fields: Fields, folder: str, name: str, description: str, compatibili
     elif name != folder:
         fields.complain(
             "name",
-            f"the name {name!r} is not that of its folder, {folder!r}",
+            f"the name {name!r} differs from its folder, {folder!r}",
             "warning",
             "rename one of them",
         )
     if not description:
         fields.complain(
-            "description", "description is missing: nobody can tell when to use this skill", "error"
+            "description",
+            ("description is missing, so models cannot tell when to use this skill"),
+            "error",
         )
     elif len(description) > MAX_DESCRIPTION:
         fields.complain(
             "description",
-            f"description has {len(description)} characters; {MAX_DESCRIPTION} are shown",
+            f"description has {len(description)} characters; the limit is {MAX_DESCRIPTION}",
         )
     if len(compatibility) > MAX_COMPATIBILITY:
         fields.complain(
@@ -234,11 +230,11 @@ def _check(fields: Fields, folder: str, name: str, description: str, compatibili
 def _check_body(document: AgentDocument, skill: Skill) -> None:
     n_lines = document.body.count("\n") + 1
     if not document.broken and not document.body:
-        document.complain("there is nothing below the front matter", 0, "warning")
+        document.complain("no text below the front matter", 0, "warning")
     if n_lines > MAX_LINES or skill.body_tokens > MAX_TOKENS:
         document.complain(
-            f"the text has {n_lines} lines, about {skill.body_tokens} tokens; {MAX_LINES} and "
-            f"{MAX_TOKENS} are advised",
+            f"the text has {n_lines} lines, about {skill.body_tokens} tokens; at most "
+            f"{MAX_LINES} and {MAX_TOKENS} are recommended",
             0,
             "note",
             "move parts of it into references/",
@@ -253,7 +249,7 @@ def _metadata(fields: Fields) -> dict[str, str]:
         elif isinstance(value, int | float):
             out[key] = str(value)
         else:
-            fields.complain("metadata", f"metadata.{key[:60]} must be a text; it was left out")
+            fields.complain("metadata", f"metadata.{key[:60]} must be a text; it is ignored")
     return out
 
 
@@ -279,8 +275,8 @@ def skills_prompt(skills: Iterable[Skill]) -> str:
     if not lines:
         return ""
     head = (
-        "Skills: instructions for particular kinds of work. Before such work read one with the "
-        "tool `skill`."
+        "Skills: instructions for particular kinds of work. Before such work, read the "
+        "skill with the tool `skill`."
     )
     return "\n".join((head, *lines))
 

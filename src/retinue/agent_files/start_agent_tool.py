@@ -30,9 +30,9 @@ class StartAgentTool(Builtin[StaffArgs]):
 
     name: ClassVar[str] = "agent"
     description: ClassVar[str] = (
-        "Give a task to another agent and get its result. It sees only the task, so put "
-        "everything it needs there. "
-        "Call this several times in one turn to have tasks done side by side. There are:"
+        "Give a task to another agent and get its result. The agent sees only the task "
+        "text, so include everything it needs. To run tasks in parallel, call this "
+        "several times in one turn. Available agents:"
     )
     Args: ClassVar[type[ToolArguments]] = StaffArgs
     restart: Restart = "pure"
@@ -58,15 +58,17 @@ class StartAgentTool(Builtin[StaffArgs]):
         spec = self.staff.get(args.name)
         if spec is None:
             hint = hint_at(args.name, self.staff)
-            said = f"There is no agent {args.name[:80]!r} that you can start. {hint}".strip()
-            return Answer(text=f"{said} There is: {', '.join(self.staff)}.", error=True)
+            said = f"Unknown agent {args.name[:80]!r}. {hint}".strip()
+            return Answer(text=f"{said} Available agents: {', '.join(self.staff)}.", error=True)
         if not args.task.strip():
-            return Answer(text="Invalid parameters: task is empty.", error=True)
+            return Answer(
+                text="Invalid parameters: task is empty. Give the complete task.", error=True
+            )
         if not spec.background:
             return caller.spawn(args.name, args.task)
         told = (
-            f"{args.name} works in the background as run {caller.child_id()}; you will be told "
-            "when it has ended."
+            f"{args.name} is running in the background as {caller.child_id()}. You will "
+            "be notified when it ends."
         )
         orders: Orders = caller.spawn(args.name, args.task, answer=told, join="none")
         return orders

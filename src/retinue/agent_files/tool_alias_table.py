@@ -92,15 +92,15 @@ GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
 NEAR: dict[str, tuple[tuple[str, ...], str]] = {
     "websearch": (
         ("fetch",),
-        "nothing here searches the web; fetch, which reads an address, stands for it",
+        "there is no web search here; fetch, which reads a URL, is used instead",
     ),
     "web_search": (
         ("fetch",),
-        "nothing here searches the web; fetch, which reads an address, stands for it",
+        "there is no web search here; fetch, which reads a URL, is used instead",
     ),
     "google_web_search": (
         ("fetch",),
-        "nothing here searches the web; fetch, which reads an address, stands for it",
+        "there is no web search here; fetch, which reads a URL, is used instead",
     ),
 }
 _WITHOUT = """

@@ -70,11 +70,15 @@ def resolve(
     more = {k.lower(): k for k in known}
     listed = list(entries)
     if len(listed) > MAX_ENTRIES:
-        complain(f"{len(listed)} tools are named; the first {MAX_ENTRIES} were read", "warning", "")
+        complain(
+            (f"{len(listed)} tools are named; only the first {MAX_ENTRIES} were read"),
+            "warning",
+            "",
+        )
     for entry in listed[:MAX_ENTRIES]:
         word, inside = _call(entry)
         if len(entry) > MAX_ENTRY:
-            complain(f"{entry[:40]!r}... is too long to be a tool; it was left out", "warning", "")
+            complain(f"{entry[:40]!r}... is too long for a tool name; it is ignored", "warning", "")
             continue
         if word == "*":
             every = True
@@ -135,7 +139,7 @@ def _one(
         complain(f"{word}: {said}", "note", "")
         return ours
     if low in WITHOUT:
-        complain(f"there is no tool like {word!r} here; it was left out", "note", "")
+        complain(f"no tool like {word!r} here; it is ignored", "note", "")
         return ()
     mcp = _mcp(word, dialect, servers)
     if mcp and all(_WORD.fullmatch(name) for name in mcp):
@@ -147,12 +151,10 @@ def _one(
             return tuple(dict.fromkeys(found))
     if dialect == "opencode" and "_" in word.strip("_") and _WORD.fullmatch(word):
         server, _, tool = word.partition("_")
-        complain(f"{word!r} was taken for a tool of the MCP server {server!r}", "note", "")
+        complain(f"{word!r} is used as a tool of the MCP server {server!r}", "note", "")
         return (f"mcp__{server}__{tool or '*'}",)
     known = (*CANONICAL, *ALIASES, *more.values())
-    complain(
-        f"there is no tool {word[:80]!r}; it was left out", "warning", partial(hint_at, word, known)
-    )
+    complain(f"unknown tool {word[:80]!r}; it is ignored", "warning", partial(hint_at, word, known))
     return ()
 
 

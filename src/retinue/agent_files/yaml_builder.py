@@ -101,7 +101,7 @@ class YamlBuilder:
         if isinstance(event, events.DocumentStartEvent):
             self.n_documents += 1
             if self.n_documents > 1:
-                raise TooMuch("a second document begins; one is read", line)
+                raise TooMuch("a second document starts; only one is read", line)
         elif isinstance(event, events.ScalarEvent):
             self._count(1, line)
             value = self._scalar(event, line)
@@ -110,15 +110,15 @@ class YamlBuilder:
             self._put(value, line)
         elif isinstance(event, events.AliasEvent):
             if event.anchor not in self.sizes:
-                raise TooMuch(f"the alias *{event.anchor} stands for nothing before it", line)
+                raise TooMuch(f"the alias *{event.anchor} has no anchor before it", line)
             self._count(self.sizes[event.anchor], line)
             self._put(self.anchors[event.anchor], line)
         elif isinstance(event, events.SequenceStartEvent | events.MappingStartEvent):
             self._count(1, line)
             if len(self.stack) >= MAX_DEPTH:
-                raise TooMuch(f"nested more than {MAX_DEPTH} deep", line)
+                raise TooMuch(f"nested more than {MAX_DEPTH} levels deep", line)
             if event.tag and not event.tag.startswith("tag:yaml.org,2002:"):
-                self.out.complain(f"the tag {event.tag} means nothing here", line)
+                self.out.complain(f"the tag {event.tag} is not supported", line)
             value = [] if isinstance(event, events.SequenceStartEvent) else {}
             self.stack.append(_Open(value, self._path(), self.n_values - 1, event.anchor))
         elif isinstance(event, events.SequenceEndEvent | events.MappingEndEvent):
@@ -133,7 +133,7 @@ class YamlBuilder:
     def _count(self, n: int, line: int) -> None:
         self.n_values += n
         if self.n_values > MAX_VALUES:
-            raise TooMuch(f"more than {MAX_VALUES} values, counting what aliases stand for", line)
+            raise TooMuch(f"more than {MAX_VALUES} values, including those of aliases", line)
 
     def _path(self) -> tuple[str, ...]:
         if not self.stack:
@@ -161,7 +161,7 @@ class YamlBuilder:
             return
         if key in top.seen:
             self.out.complain(
-                f"the key {key[:80]!r} stands twice, first on line {top.seen[key]}", line, "error"
+                f"duplicate key {key[:80]!r}, first on line {top.seen[key]}", line, "error"
             )
         top.seen[key] = line
         self.out.lines.setdefault((*top.path, key), line)
@@ -197,5 +197,5 @@ class YamlBuilder:
                 return number if math.isfinite(number) else event.value
         except (ValueError, KeyError, OverflowError, IndexError):
             return clean(event.value)
-        self.out.complain(f"the tag {tag} means nothing here", line)
+        self.out.complain(f"the tag {tag} is not supported", line)
         return clean(event.value)

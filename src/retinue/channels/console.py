@@ -42,13 +42,13 @@ class Console:
             return
         stream = sys.stderr if self._stream is None else self._stream
         if stream is None:  # a program without a console
-            raise RetinueError("there is no standard error to write to; give Console a stream")
+            raise RetinueError("No standard error to write to. Pass a stream to Console.")
         try:
             encoding = getattr(stream, "encoding", None) or "utf-8"
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
             stream.flush()
         except (OSError, ValueError) as error:
-            raise RetinueError(f"the console does not take it: {error}") from error
+            raise RetinueError(f"Could not write to the console: {error}") from error
         self._seen.add(key)
 
 

@@ -73,8 +73,8 @@ class JsonLines:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise RetinueError(
-                f"{self._path} cannot be appended to ({why}). What is in it was kept. "
-                "Check its folder, its rights and the space on the disk."
+                f"Cannot append to {self._path} ({why}). Its content was not changed. "
+                "Check its folder, its file permissions and the free disk space."
             ) from error
 
     def _append(self, key: str, line: bytes) -> None:
@@ -104,7 +104,7 @@ class JsonLines:
                 while not _lock(fd):
                     if time.monotonic() > deadline:
                         raise RetinueError(
-                            f"{self._path} is held by another process. It was left as it is."
+                            f"{self._path} is locked by another process. It was not changed."
                         )
                     time.sleep(POLL_SECONDS)
                 with contextlib.suppress(FileNotFoundError):

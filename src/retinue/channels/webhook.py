@@ -72,8 +72,8 @@ class Webhook:
         self._keys = _keys(secret)
         if not 0 < timeout_seconds < math.inf:
             raise ConfigError(
-                f"a webhook's timeout_seconds must be more than 0 and finite, not "
-                f"{timeout_seconds!r}"
+                "The timeout_seconds of a webhook must be more than 0 and finite, not "
+                f"{timeout_seconds!r}."
             )
         self._timeout_seconds = timeout_seconds
         self._headers = {"user-agent": "retinue", **_own(headers or {})}
@@ -87,7 +87,9 @@ class Webhook:
 
     async def send(self, delivery: Delivery) -> None:
         if not _ID.fullmatch(delivery.key):
-            raise RetinueError("this delivery's key cannot stand in a header: it was not sent")
+            raise RetinueError(
+                "The delivery's key is not a valid header value. The announcement was not sent."
+            )
         body = _body(delivery)
         status = await self._post(body, self._signed(delivery.key, body))
         if 200 <= status < 300 or status == 409:
@@ -125,10 +127,10 @@ class Webhook:
                 )
         except TimeoutError:
             raise RetinueError(
-                f"{self._host} did not answer within {self._timeout_seconds:g} s"
+                f"{self._host} did not respond within {self._timeout_seconds:g} s"
             ) from None
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
-            raise RetinueError(f"{self._host} could not be asked: {_reason(error)}") from None
+            raise RetinueError(f"request to {self._host} failed: {_reason(error)}") from None
         await self._discard(response)
         return int(response.status)
 
@@ -182,16 +184,16 @@ def verify(
     given = {name.lower(): value for name, value in headers.items()}
     id, timestamp = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
     if not _ID.fullmatch(id) or not _SECONDS.fullmatch(timestamp):
-        raise RetinueError("the request has no webhook-id or no webhook-timestamp that can be read")
+        raise RetinueError("The request has no webhook-id, or no readable webhook-timestamp.")
     wanted = [sign(key, id, timestamp, body).encode() for key in keys]
     found = False
     for signature in given.get("webhook-signature", "").split():
         for one in wanted:
             found |= hmac.compare_digest(signature.encode("utf-8", "replace"), one)
     if not found:
-        raise RetinueError("the request is not signed with this secret")
+        raise RetinueError("The request is not signed with this secret.")
     if abs(time.time() - int(timestamp)) > tolerance_seconds:
-        raise RetinueError(f"the request was not signed within the last {tolerance_seconds:g} s")
+        raise RetinueError(f"The request was not signed within the last {tolerance_seconds:g} s.")
     return id
 
 
@@ -215,7 +217,7 @@ def _body(delivery: Delivery) -> bytes:
 def _keys(secret: Secret | Sequence[Secret]) -> list[bytes]:
     secrets = [secret] if isinstance(secret, (str, bytes)) else list(secret)
     if not secrets:
-        raise ConfigError("a webhook needs a secret")
+        raise ConfigError("A webhook needs a secret.")
     return [_key(one) for one in secrets]
 
 
@@ -223,17 +225,18 @@ def _key(secret: Secret) -> bytes:
     """The bytes of a secret. Never part of a message: not even a wrong one."""
     if isinstance(secret, str) and secret.startswith(("whsk_", "whpk_")):
         raise ConfigError(
-            "a webhook's secret must be symmetric: one that starts with whsec_, not with whsk_ or "
-            "whpk_"
+            "A webhook's secret must be symmetric: it starts with whsec_, not with whsk_ or whpk_."
         )
     if isinstance(secret, str) and secret.startswith("whsec_"):
         try:
             secret = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         except (binascii.Error, ValueError):
-            raise ConfigError("what follows whsec_ in a webhook's secret must be base64") from None
+            raise ConfigError(
+                "The part after whsec_ in a webhook's secret must be base64."
+            ) from None
     key = secret.encode() if isinstance(secret, str) else secret
     if not key:
-        raise ConfigError("a webhook's secret must not be empty")
+        raise ConfigError("A webhook's secret must not be empty.")
     return key
 
 
@@ -247,7 +250,7 @@ def _host(url: str) -> str:
     else:
         host = host if parts.scheme in ("http", "https") else None
     if not host:
-        raise ConfigError("a webhook's URL must start with http:// or https:// and name a host")
+        raise ConfigError("A webhook's URL must start with http:// or https:// and name a host.")
     return host if port is None else f"{host}:{port}"
 
 
@@ -255,11 +258,9 @@ def _own(headers: Mapping[str, str]) -> dict[str, str]:
     own = {}
     for name, value in headers.items():
         if name.lower() in _OURS:
-            raise ConfigError(f"a webhook sets the header {name.lower()} itself; leave it out")
+            raise ConfigError(f"A webhook sets the header {name.lower()} itself. Remove it.")
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ConfigError(
-                f"the webhook's header {name!r} has a name or a value that cannot be sent"
-            )
+            raise ConfigError(f"The webhook's header {name!r} has an invalid name or value.")
         own[name.lower()] = value
     return own
 
@@ -274,5 +275,5 @@ def _library() -> Any:
     try:
         import aiohttp
     except ImportError:
-        raise ConfigError("a webhook needs aiohttp: pip install retinue[http]") from None
+        raise ConfigError("A webhook needs aiohttp: pip install 'retinue[http]'") from None
     return aiohttp

@@ -12,39 +12,39 @@ from retinue import __version__
 from retinue.cli.context import CommandContext
 
 COMMANDS: dict[str, str] = {
-    "run": "Start a run and wait for its answer.",
-    "chat": "Talk with an agent.",
+    "run": "Start a run and print its answer.",
+    "chat": "Chat with an agent.",
     "ps": "List runs.",
-    "top": "Watch everything that goes on.",
-    "show": "Show one run: its tree, its result, what it cost.",
-    "logs": "Show what was said in a run.",
-    "artifact": "Print the whole of what was cut.",
-    "attach": "Watch a run that goes on.",
+    "top": "Watch all runs on a full screen.",
+    "show": "Show one run: its sub-agents, result and cost.",
+    "logs": "Show the messages of a run.",
+    "artifact": "Print the full text of something truncated.",
+    "attach": "Watch a run in progress.",
     "send": "Send a message to a run.",
-    "approve": "Answer what a run asks.",
-    "budget": "Show what a run may spend; add to it.",
-    "cancel": "End a run and everything below it.",
-    "resume": "Go on with a run.",
-    "fork": "Start a run from the conversation of another.",
-    "wait": "Wait for runs to end.",
+    "approve": "Answer a run's questions; allow or deny its tool calls.",
+    "budget": "Show what a run may spend, and raise its limits.",
+    "cancel": "Stop a run and its sub-agents.",
+    "resume": "Continue a run.",
+    "fork": "Start a new run from another run's conversation.",
+    "wait": "Wait until runs end.",
     "rm": "Delete runs that have ended.",
-    "export": "Write a run as Markdown, JSON lines, a trace or a page.",
-    "replay": "Show again how a run went.",
+    "export": "Export a run as Markdown, JSON Lines, a trace or a web page.",
+    "replay": "Replay a run from its record, without calling a model.",
     "agents": "List, show and check agent definitions.",
-    "tools": "List the built-in tools; explain what a run may call.",
-    "mcp": "List MCP servers; approve what they offer.",
-    "models": "List providers; fetch weights.",
-    "families": "List the families of tools that start sub-agents.",
-    "deliveries": "List announcements; send dead ones again, or drop them.",
-    "backup": "Copy the store while it is in use.",
-    "compact": "Give back the space of runs that were deleted.",
-    "config": "Show the configuration and where it comes from.",
-    "trust": "Let a project's own files take effect.",
-    "doctor": "Check providers, sandbox, store and versions.",
+    "tools": "List built-in tools; explain what a run may call.",
+    "mcp": "List MCP servers; approve their tools.",
+    "models": "List model providers; download a small local model.",
+    "families": "List the tool families that start sub-agents.",
+    "deliveries": "List announcements; retry or drop failed ones.",
+    "backup": "Copy the store, even while it is in use.",
+    "compact": "Free the disk space of deleted runs.",
+    "config": "Show and change settings.",
+    "trust": "Review and trust a project's configuration, agents and MCP servers.",
+    "doctor": "Check models, sandbox, store and versions.",
     "serve": "Serve the HTTP API on an address.",
-    "stop": "End the host of this project, or of all.",
-    "fake-llm": "Serve a scripted model on loopback, for tests.",
-    "completion": "Print the completion script of a shell.",
+    "stop": "Stop the background host of this project, or of all projects.",
+    "fake-llm": "Serve a scripted model locally, for tests.",
+    "completion": "Print a shell completion script.",
 }
 ALIASES = {"ls": "ps", "rerun": "replay", "answer": "approve", "remove": "rm", "kill": "cancel"}
 
@@ -74,7 +74,7 @@ class LazyGroup(click.Group):
             from retinue.formats.suggestion import did_you_mean
 
             hint = did_you_mean(name, [*COMMANDS, *ALIASES])
-            raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
+            raise click.UsageError(f"Unknown command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -86,7 +86,11 @@ class LazyGroup(click.Group):
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="retinue %(version)s")
 @click.option(
-    "--store", default="", metavar="PATH", envvar="RETINUE_STORE", help="The store's file."
+    "--store",
+    default="",
+    metavar="PATH",
+    envvar="RETINUE_STORE",
+    help="Database file to use instead of the project's.",
 )
 @click.option(
     "-C",
@@ -94,7 +98,7 @@ class LazyGroup(click.Group):
     default="",
     metavar="PATH",
     envvar="RETINUE_CWD",
-    help="The directory to work in.",
+    help="Directory to work in.",
 )
 @click.pass_context
 def cli(context: click.Context, /, store: str, cwd: str) -> None:

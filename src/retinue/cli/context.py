@@ -144,8 +144,8 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 def common(command: F) -> F:
     """The options of every command that touches a store."""
     for names, field_name, text in (
-        (("--store",), "store", "The store's file, instead of the project's own."),
-        (("-C", "--cwd"), "cwd", "The directory to work in."),
+        (("--store",), "store", "Database file to use instead of the project's."),
+        (("-C", "--cwd"), "cwd", "Directory to work in."),
     ):
         command = option(
             *names, callback=_keep(field_name), expose_value=False, metavar="PATH", help=text

@@ -18,14 +18,13 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 MEANING: dict[int, str] = {
-    OK: "the run completed, or the command did what was asked",
-    FAILED: "the run failed or was cancelled, or the command could not be carried out",
-    USAGE: "wrong use: an unknown option, id, model or agent, or a mistake in a file",
+    OK: "the run completed, or the command succeeded",
+    FAILED: "the run failed or was cancelled, or the command failed",
+    USAGE: "usage error: unknown option, id, model or agent, or an invalid file",
     CHILD_FAILED: "the run completed, but a sub-agent failed (only with --strict)",
-    NEEDS_INPUT: "the run needs an answer (about a limit that asks it waits), or a permission "
-    "that was denied",
+    NEEDS_INPUT: "the run needs an answer (it waits if a limit asks), or a permission was denied",
     LIMIT: "a limit of money, tokens, turns or time ended the run",
-    NO_PROVIDER: "no provider, or the provider refused the key; the run waits for another",
+    NO_PROVIDER: "no provider, or the provider rejected the API key (the run waits for another)",
     INTERRUPTED: "Ctrl-C",
     TERMINATED: "SIGTERM",
 }
@@ -74,10 +73,10 @@ def _of_system(error: OSError) -> str:
     advice = {
         errno.ENOSPC: "Free some space and try again.",
         errno.EDQUOT: "Free some space and try again.",
-        errno.EROFS: "Choose another place with --store, or with XDG_DATA_HOME.",
-        errno.EACCES: "Check its rights, or choose another place with --store.",
-        errno.EPERM: "Check its rights, or choose another place with --store.",
-        errno.ENOENT: "Check the name.",
-        errno.ENOTDIR: "Check the name.",
+        errno.EROFS: "Use another directory with --store or XDG_DATA_HOME.",
+        errno.EACCES: "Check its file permissions, or use another --store.",
+        errno.EPERM: "Check its file permissions, or use another --store.",
+        errno.ENOENT: "Check the path.",
+        errno.ENOTDIR: "Check the path.",
     }.get(error.errno or 0, "Nothing was changed.")
     return f"{where}{error.strerror or error}. {advice}"

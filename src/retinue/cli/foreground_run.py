@@ -25,8 +25,8 @@ from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 HINT = (
-    "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run "
-    "--model PROVIDER:MODEL"
+    "Offline explorer (no LLM). To use a model: export ANTHROPIC_API_KEY=... or retinue "
+    "run --model PROVIDER:MODEL"
 )
 
 
@@ -81,8 +81,8 @@ def start(
     except (KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
             note(
-                "retinue: left before the host had answered; if a run was started, `retinue ps` "
-                "shows it"
+                "retinue: Stopped before the host responded. If a run was started, "
+                "`retinue ps` lists it."
             )
         raise
     run: str = done["run"]
@@ -131,8 +131,8 @@ def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
         if not wish.is_memory:
             id = words.short_id(run)
             note(
-                f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue "
-                f"cancel {id} ends it"
+                f"retinue: Run {id} may still be running. Watch it with `retinue attach "
+                f"{id}`, or stop it with `retinue cancel {id}`."
             )
         raise
 
@@ -152,12 +152,12 @@ def server_lines(
             continue  # told together with everything else of the project
         if server["status"] == "changed":
             lines.append(
-                f"MCP server {name} was not started: {one_line(server['error'], 300)} (retinue "
-                f"mcp approve {name})"
+                f"MCP server {name} was not started: {one_line(server['error'], 300)}. "
+                f"Run `retinue mcp approve {name}`."
             )
         elif server["status"] == "pending":
             lines.append(
-                f"MCP server {name} is still starting; its tools are there for the next run"
+                f"MCP server {name} is still starting; its tools are available from the next run on"
             )
         elif server["error"]:
             lines.append(
@@ -192,11 +192,11 @@ def carry_out(
                 else _show(watching, door, wish, teller)
             )
         except WatchLeft as left:
-            may = f"it may still be going on: retinue attach {words.short_id(run)}"
-            note(f"retinue: left run {words.short_id(run)}; {one_line(left.why) or may}")
+            may = f"It may still be running: `retinue attach {words.short_id(run)}`."
+            note(f"retinue: Detached from run {words.short_id(run)}. {one_line(left.why) or may}")
             return left.code
         except BrokenPipeError:
-            client.ask(requests.CancelRequest(runs=(run,), reason="nobody reads its output"))
+            client.ask(requests.CancelRequest(runs=(run,), reason="its output is no longer read"))
             raise
     return hand_over(door, final, wish, teller, watching.code)
 

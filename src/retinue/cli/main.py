@@ -59,13 +59,11 @@ def _guarded(arguments: list[str]) -> int:
         return _complain(exits.sentence(error), exits.of_error(error))
     except UnicodeEncodeError as error:
         _debug()
-        return _complain(
-            f"an argument is not valid UTF-8 ({error.reason}). Write it otherwise.", exits.USAGE
-        )
+        return _complain(f"An argument is not valid UTF-8 ({error.reason}).", exits.USAGE)
     except Exception as error:
         _debug()
-        text = f"this is a defect of retinue: {type(error).__name__}: {exits.sentence(error)}. "
-        return _complain(text + "RETINUE_DEBUG=1 shows where.", exits.FAILED)
+        text = f"Internal error: {type(error).__name__}: {exits.sentence(error).rstrip('.')}. "
+        return _complain(text + "Set RETINUE_DEBUG=1 to see the traceback.", exits.FAILED)
 
 
 def _offer() -> list[str] | None:
@@ -79,10 +77,7 @@ def _offer() -> list[str] | None:
         return None
     from retinue.cli.terminal.typed_answer import line_after
 
-    said = line_after(
-        'Map this repository? It needs no model and changes nothing: retinue run "map this '
-        'repository" [Y/n] '
-    )
+    said = line_after("Map this repository? No model needed, nothing is changed. [Y/n] ")
     return (
         ["run", "map this repository"]
         if said is not None and said.lower() in ("", "y", "yes")

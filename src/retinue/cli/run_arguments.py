@@ -75,14 +75,12 @@ def prompt(arguments: Sequence[str]) -> str:
     no words."""
     if not arguments:
         if sys.stdin is None or sys.stdin.isatty():
-            raise click.UsageError(
-                "there is no prompt: write it behind the command, or pipe it in."
-            )
+            raise click.UsageError("No prompt given. Pass it as an argument, or pipe it to stdin.")
         arguments = ("-",)
     parts = [" ".join(words) for words in _groups(arguments)]
     text = clean("\n\n".join(part for part in parts if part.strip()))
     if not text.strip():
-        raise click.UsageError("the prompt is empty.")
+        raise click.UsageError("The prompt is empty.")
     return text
 
 
@@ -104,7 +102,7 @@ def schema(given: str) -> dict[str, Any] | None:
         return None
     value = _json(given, "--output-schema")
     if not isinstance(value, dict):
-        raise click.UsageError("--output-schema must be a JSON schema, which is an object.")
+        raise click.UsageError("--output-schema must be a JSON Schema (a JSON object).")
     return value
 
 
@@ -135,7 +133,7 @@ def stream_prompts() -> Iterator[str]:
             content = value["message"]["content"] if value.get("type") == "user" else None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ConfigError(
-                f"line {n} of stdin is not a message of stream-json; nothing was started for it"
+                f"Line {n} of stdin is not a stream-json message. It was skipped."
             ) from None
         if content is None:
             continue

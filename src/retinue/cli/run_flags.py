@@ -27,114 +27,164 @@ def together(*decorators: Decorator) -> Decorator:
 
 prompt_options = together(
     click.argument("prompt", nargs=-1),
-    option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer."),
     option(
-        "--agent", default="", metavar="NAME", help="The agent to run; see `retinue agents list`."
+        "-m",
+        "--model",
+        default="",
+        envvar=None,
+        help="Model to use: PROVIDER:MODEL, or offline/explorer.",
     ),
-    option("--agents", default="", metavar="FILE|JSON", help="More agents, as JSON."),
+    option("--agent", default="", metavar="NAME", help="Agent to run; see `retinue agents list`."),
+    option(
+        "--agents",
+        default="",
+        metavar="FILE|JSON",
+        help="Extra agent definitions: JSON, a file or a folder.",
+    ),
     option(
         "--family",
         multiple=True,
         metavar="NAME",
-        help="How it starts sub-agents; `none` for not at all.",
+        help="Tool family for starting sub-agents; `none` for no sub-agents. Repeatable.",
     ),
     option(
         "--job",
         type=click.Choice(["map", "find", "review", "compare"]),
-        help="For offline/explorer.",
+        help="Job of the offline explorer.",
     ),
-    option("-n", "--name", default="", help="A name for the run, by which it can be addressed."),
-    option("--bg", is_flag=True, help="Do not wait: print the run's id."),
+    option("-n", "--name", default="", help="Name for the run, usable instead of its id."),
+    option("--bg", is_flag=True, help="Run in the background and print the run's id."),
 )
 
 limit_options = together(
-    option("--max-budget-usd", type=float, metavar="USD", help="What the whole tree may cost."),
-    option("--max-tokens", type=int, metavar="N", help="How many tokens the whole tree may use."),
+    option(
+        "--max-budget-usd",
+        type=float,
+        metavar="USD",
+        help="Maximum cost of the run and its sub-agents.",
+    ),
+    option(
+        "--max-tokens", type=int, metavar="N", help="Maximum tokens for the run and its sub-agents."
+    ),
     option(
         "--on-limit",
         type=click.Choice(["land", "ask", "stop"]),
-        help="At a limit of money or tokens: a last turn, ask you, or end at once.",
+        help="At a limit of money or tokens: allow one last turn (land), ask you, or stop now.",
     ),
-    option("--max-turns", type=int, metavar="N", help="How many turns the run itself may take."),
+    option("--max-turns", type=int, metavar="N", help="Maximum turns for the run itself."),
     option(
-        "--timeout", type=Duration(), metavar="TIME", help="When the run is ended: 90s, 10m, 1h."
+        "--timeout",
+        type=Duration(),
+        metavar="TIME",
+        help="Stop the run after this time, e.g. 90s, 10m, 1h.",
     ),
     option(
         "--strict",
         is_flag=True,
-        help="Exit with 3 when a sub-agent failed, 4 when a call was denied.",
+        help="Exit with code 3 if a sub-agent failed, 4 if a call was denied.",
     ),
     option(
         "--permission-mode",
         default="",
         metavar="MODE",
-        help="manual, acceptEdits, plan, dontAsk, auto...",
+        help="What runs without asking: manual (default), acceptEdits, auto, dontAsk, plan, "
+        "bypassPermissions.",
     ),
-    option("--sandbox", default="", metavar="MODE", help="The same, in Codex's words."),
-    option("--yolo", "--dangerously-skip-permissions", is_flag=True, help="Permit everything."),
+    option(
+        "--sandbox",
+        default="",
+        metavar="MODE",
+        help="Permission mode under its Codex name: read-only, workspace-write, "
+        "danger-full-access.",
+    ),
+    option(
+        "--yolo",
+        "--dangerously-skip-permissions",
+        is_flag=True,
+        help="Allow every tool call without asking.",
+    ),
     option(
         "--permission-prompts",
         type=click.Choice(["auto", "terminal", "wait", "none"]),
         default="auto",
-        help="Who answers: this terminal, any other (wait), or nobody.",
+        help="Where permission requests go: this terminal, `retinue approve` (wait), or "
+        "denied (none). Default: auto (the terminal; with --bg, wait; else none).",
     ),
     option(
         "--allowed-tools",
         "--allowedTools",
         multiple=True,
         metavar="RULES",
-        help="Permit these calls.",
+        help='Calls to allow, e.g. "shell(git log*)". Repeatable.',
     ),
     option(
         "--disallowed-tools",
         "--disallowedTools",
         multiple=True,
         metavar="RULES",
-        help="Never these.",
+        help="Calls to deny. Repeatable.",
     ),
     option(
         "--add-dir",
         multiple=True,
         type=click.Path(exists=True, file_okay=False),
-        help="Also work there.",
+        help="Another directory the run may use. Repeatable.",
     ),
-    option("--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers of tools."),
-    option("--strict-mcp-config", is_flag=True, help="Only those servers."),
+    option(
+        "--mcp-config",
+        multiple=True,
+        metavar="FILE|JSON",
+        help="MCP servers to use: a file or JSON. Repeatable.",
+    ),
+    option("--strict-mcp-config", is_flag=True, help="Use only the servers from --mcp-config."),
 )
 
 output_options = together(
     option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text"),
     option("--input-format", type=click.Choice(["text", "stream-json"]), default="text"),
-    option("--json", "as_json", is_flag=True, help="The same as --output-format stream-json."),
-    option("--include-partial-messages", is_flag=True, help="Text as it comes, in stream-json."),
+    option("--json", "as_json", is_flag=True, help="Same as --output-format stream-json."),
     option(
-        "-p", "--print", "is_print", is_flag=True, help="Headless: no live view, nobody is asked."
+        "--include-partial-messages",
+        is_flag=True,
+        help="With stream-json: include text as it streams.",
+    ),
+    option(
+        "-p",
+        "--print",
+        "is_print",
+        is_flag=True,
+        help="No live view and no questions; calls that need permission are denied.",
     ),
     option(
         "-o",
         "--output-last-message",
         default="",
         metavar="FILE",
-        help="Also write the answer there.",
+        help="Also write the answer to FILE.",
     ),
-    option("--write", default="", metavar="FILE", help="Also write the answer there, to be kept."),
+    option("--write", default="", metavar="FILE", help="Same as -o."),
     option(
         "--output-schema",
         "--json-schema",
         default="",
         metavar="FILE|JSON",
-        help="What it must match.",
+        help="JSON Schema that the answer must match.",
     ),
-    option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 on findings this severe."),
+    option(
+        "--fail-on",
+        type=click.Choice(SEVERITIES),
+        help="Exit with code 1 if a review finds problems this severe.",
+    ),
     option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
-    option("--ax-screen-reader", is_flag=True, help="Flat lines that can be read aloud."),
-    option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    option("--ax-screen-reader", is_flag=True, help="Plain output for screen readers."),
+    option("-q", "--quiet", is_flag=True, help="Print only errors on stderr."),
+    option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Continue the latest run."),
+    option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Continue this run."),
     option(
-        "-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run."
+        "--fork-session",
+        is_flag=True,
+        envvar=None,
+        help="With -c or -r: fork the run instead of continuing it.",
     ),
-    option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run."),
-    option(
-        "--fork-session", is_flag=True, envvar=None, help="With -c or -r: leave that run as it is."
-    ),
-    option("--no-session-persistence", is_flag=True, help="Keep nothing."),
+    option("--no-session-persistence", is_flag=True, help="Do not save the run."),
 )

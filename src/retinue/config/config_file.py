@@ -24,23 +24,22 @@ def read_bytes(path: str) -> bytes:
     try:
         data = drain(open_regular(path), MOST_BYTES)
     except FileNotFoundError:
-        raise fail(path, f"there is no configuration file {path}") from None
+        raise fail(path, f"Configuration file {path} not found") from None
     except IsADirectoryError:
-        raise fail(path, "this is a directory; a configuration is a file") from None
+        raise fail(path, "Expected a file, not a directory") from None
     except OSError as error:
         raise fail(path, _unreadable(error)) from None
     if len(data) > MOST_BYTES:
         raise fail(
             path,
-            f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of "
-            "it was read",
+            f"The file is larger than {MOST_BYTES >> 10} KiB and was not read",
         )
     return data
 
 
 def _unreadable(error: OSError) -> str:
-    advice = "check its rights" if error.errno == errno.EACCES else "check its name"
-    return f"this cannot be read ({error.strerror}): {advice}"
+    advice = "check its file permissions" if error.errno == errno.EACCES else "check the path"
+    return f"Cannot read the file ({error.strerror}): {advice}"
 
 
 def decode(data: bytes, path: str) -> str:
@@ -51,10 +50,7 @@ def decode(data: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         before = body[: error.start]
         column = error.start - (before.rfind(b"\n") + 1) + 1
-        message = (
-            f"this is not UTF-8: the byte {body[error.start]:#04x} does not belong there. "
-            "Save the file as UTF-8"
-        )
+        message = f"The file is not UTF-8 (byte {body[error.start]:#04x}). Save it as UTF-8"
         raise fail(path, message, before.count(b"\n") + 1, column) from None
 
 
@@ -75,7 +71,7 @@ class ConfigDocument:
             if self.places.twice:
                 raise ConfigProblems(map(self._twice, self.places.twice[:MOST_PROBLEMS])) from None
             place = f" (column {error.column})" if error.column else ""
-            message = f"this is not valid TOML: {shown(error.message, 200)}{place}"
+            message = f"Invalid TOML: {shown(error.message, 200)}{place}"
             raise fail(self.path, message, error.line, error.column) from None
 
     def _twice(self, pair: tuple[Any, Any]) -> Problem:
@@ -83,9 +79,7 @@ class ConfigDocument:
         first, again = pair
         line, column = self.places.line(again.at), self.places.column(again.at)
         key = shown(dotted(again.path))
-        message = (
-            f"{key} stands twice, first in line {self.places.line(first.at)}: keep one of them"
-        )
+        message = f"{key} is set twice, first on line {self.places.line(first.at)}. Remove one."
         return problem(self.path, message, line, column, key)
 
     def problem(self, path: Path, message: str) -> Problem:
@@ -124,18 +118,14 @@ def _json5(text: str, path: str) -> dict[str, Any]:
     try:
         import pyjson5
     except ImportError:
-        raise fail(
-            path, "this is JSON5, which needs the extra json5: pip install 'retinue[json5]'"
-        ) from None
+        raise fail(path, "JSON5 files need the extra json5: pip install 'retinue[json5]'") from None
     try:
         value = pyjson5.decode(text, maxdepth=100)
     except Exception as error:
         said = str(error.args[0]) if error.args else type(error).__name__
-        raise fail(
-            path, f"this is not valid JSON5: {shown(said, 200)}", _json5_line(text, said)
-        ) from None
+        raise fail(path, f"Invalid JSON5: {shown(said, 200)}", _json5_line(text, said)) from None
     if not isinstance(value, dict):
-        raise fail(path, f"this must hold an object, not {type(value).__name__}")
+        raise fail(path, f"Expected an object, not {type(value).__name__}")
     return value
 
 

@@ -58,7 +58,7 @@ class FamilySections:
     def _section(self, key: str, value: Any) -> None:
         if key == "agent":
             if not isinstance(value, dict):
-                self._say((key,), "agent holds tables, as in [agent.subagents]")
+                self._say((key,), "`agent` is a table, e.g. [agent.subagents]")
                 return
             for inner, settings in list(value.items())[:MOST_PROBLEMS]:
                 kind = SECTIONS.get(f"agent.{inner}")
@@ -68,14 +68,14 @@ class FamilySections:
                     self._put(kind, settings, (key, inner))
         elif key == "families":
             if not isinstance(value, dict):
-                self._say((key,), "families holds one table a family, as in [families.fanout]")
+                self._say((key,), "`families` has one table per family, e.g. [families.fanout]")
                 return
             for kind, settings in list(value.items())[:MOST_PROBLEMS]:
                 if kind in PROFILES:
                     home = settings_of(kind)[0]
                     word = (
-                        f"{kind!r} is a profile: name it in profiles, and set its family, as "
-                        f"in [families.{home}]"
+                        f"{kind!r} is a profile. Name it in `profiles`, and set its "
+                        f"family, e.g. [families.{home}]"
                     )
                     self._say((key, kind), word)
                 elif kind not in FAMILIES:
@@ -87,7 +87,7 @@ class FamilySections:
 
     def _put(self, kind: str, settings: Any, path: Path) -> None:
         if not isinstance(settings, dict):
-            self._say(path, f"the settings of family {kind!r} must be a table")
+            self._say(path, f"The settings of family {kind!r} must be a table")
             return
         mine = self.settings.setdefault(kind, {})
         for key, value in settings.items():
@@ -102,7 +102,7 @@ class FamilySections:
         if listed is None:
             return
         if not isinstance(listed, list) or not all(isinstance(p, str) for p in listed):
-            self._say(("profiles",), "profiles must be a list of names")
+            self._say(("profiles",), "`profiles` must be a list of names")
             return
         kinds: dict[str, str] = {}
         for profile in listed[:MOST_PROBLEMS]:
@@ -120,7 +120,7 @@ class FamilySections:
                 )
                 self._say(
                     ("profiles",),
-                    f"family {kind!r} is named twice in profiles, {both}: keep one of them",
+                    f"Family {kind!r} is named twice in `profiles`, {both}. Remove one.",
                 )
             kinds[kind] = profile
         self.profiles = tuple(listed)
@@ -129,9 +129,7 @@ class FamilySections:
                 path = next((p for _, p in self.settings[kind].values()), ("families", kind))[
                     :-1
                 ] or (kind,)
-                self._say(
-                    path, f"there are settings for family {kind!r}, but profiles does not name it"
-                )
+                self._say(path, f"Family {kind!r} has settings, but `profiles` does not name it")
 
     def _check(self) -> None:
         named = {
@@ -149,8 +147,8 @@ class FamilySections:
                     of = f"setting of family {kind!r}"
                     if kind == "sessions" and path[-2] == "tools":
                         there, of = ["allow", "deny"], f"setting of tools of family {kind!r}"
-                    hint = near(str(path[-1]), there) or f" There is: {', '.join(there)}"
-                    self._say(path, f"there is no {of} {shown(str(path[-1]))!r}.{hint}")
+                    hint = near(str(path[-1]), there) or f" Known: {', '.join(there)}"
+                    self._say(path, f"Unknown {of}: {shown(str(path[-1]))!r}.{hint}")
             self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:
@@ -163,7 +161,7 @@ class FamilySections:
             except ConfigError as error:
                 said = str(error)
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-                said = f"the settings of family {settings_of(profile)[0]!r} are wrong: {error}"
+                said = f"The settings of family {settings_of(profile)[0]!r} are invalid: {error}"
             key = next((k for k in left if k in said or camel(k) in said), None)
             if key:
                 *_, outer, last = left[key][1]

@@ -59,7 +59,9 @@ class _Walk:
             if about is not None:
                 self._leaf((name,), kind, about, value)
             elif not isinstance(value, dict):
-                self._say((name,), f"{name} is a section: write [{name}] and its settings below")
+                self._say(
+                    (name,), f"{name} is a section. Write [{name}] with its settings below it"
+                )
             else:
                 self._section((name,), kind, value)
         self._seeds()
@@ -96,8 +98,8 @@ class _Walk:
         if about.scope == "user" and self._layer.kind == "project":
             self._say(
                 path,
-                f"{dotted(path)} may stand in your own file only, never in a project's: take it "
-                "out of here",
+                f"{dotted(path)} can only be set in your user config. Remove it from the "
+                "project's file.",
             )
             return
         if not is_mapping(kind):
@@ -106,7 +108,7 @@ class _Walk:
         if not isinstance(value, dict):
             self._say(
                 path,
-                f"{dotted(path)} is a section: write [{dotted(path)}] and one line for each name",
+                f"{dotted(path)} is a section. Write [{dotted(path)}] with one line per name",
             )
             return
         inner = get_args(bare(kind))[1]
@@ -147,7 +149,7 @@ def _unknown_section(name: str, known: Iterable[str], value: Any) -> str:
     names = list(known)
     for section, (kind, about) in explained(Configuration).items():
         if about is None and name in kind.__struct_fields__:
-            return f"there is no section {shown(name)!r}. Did you mean {section + '.' + name!r}?"
+            return f"Unknown section: {shown(name)!r}. Did you mean {section + '.' + name!r}?"
     return _unknown_key(name, names, "section", value)
 
 
@@ -155,8 +157,8 @@ def _unknown_key(name: str, known: Iterable[str], what: str, value: Any) -> str:
     text = unknown(name, known, what)
     if isinstance(value, str) and re.search(r"key|token|secret|password", name, re.IGNORECASE):
         text += (
-            ". Keys are never written into files: put it into the environment; models.keys "
-            "names the variable"
+            " Never put keys in files. Set the key in the environment; `models.keys` "
+            "names the variable."
         )
     return text
 

@@ -28,7 +28,7 @@ def check_entry(path: tuple[str, ...]) -> str:
     section, name = tuple(path[:-1]), path[-1]
     kind = section[-1] if section[:1] in (("models",), ("providers",)) else ""
     if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise ValueError("a name must be printable, and there must be one")
+        raise ValueError("A name must be printable and must not be empty")
     if kind == "prices":
         return checks.model(name)
     if kind in ("allow", "urls", "keys", "providers"):
@@ -39,17 +39,15 @@ def check_entry(path: tuple[str, ...]) -> str:
         if kind == "urls" and (provider == LOCAL or not PROVIDERS[provider].urls):
             with_address = ", ".join(p.name for p in PROVIDERS.values() if p.urls)
             raise ValueError(
-                f"the address of {provider} cannot be changed; it can for {with_address}"
+                f"The base URL of {provider} cannot be changed. It can be set for {with_address}"
             )
         if kind == "providers" and provider == LOCAL:
-            raise ValueError(
-                "what runs in this process is not called over a network: it has no terms"
-            )
+            raise ValueError("A model that runs in this process has no rate limits")
         if kind == "keys" and (provider == LOCAL or not PROVIDERS[provider].keys):
-            raise ValueError(f"{provider} needs no key")
+            raise ValueError(f"{provider} needs no API key")
         return provider
     if kind in ("aliases", "fallbacks") and (set(name) & set(":|") or name != name.strip()):
-        raise ValueError(f"{shown(name)!r} cannot be a short name: leave out ':', '|' and blanks")
+        raise ValueError(f"{shown(name)!r} cannot be an alias. Remove ':', '|' and spaces")
     return name
 
 
@@ -113,9 +111,7 @@ def declared(environ: Mapping[str, str]) -> dict[str, Any]:
             "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, ProviderTerms]),
         }
     except msgspec.MsgspecError as error:
-        raise ConfigError(
-            f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}"
-        ) from None
+        raise ConfigError(f"{PRICES} or {TERMS} is invalid: {error}") from None
 
 
 def _encode(entries: Entries) -> str:
@@ -129,7 +125,7 @@ def resolved(name: str, models: ModelsSection) -> str:
 
 def _resolved(name: str, names: Mapping[str, str], way: tuple[str, ...]) -> str:
     if name in way:
-        raise ConfigError(f"the alias {way[0]!r} leads back to itself: {' -> '.join([*way, name])}")
+        raise ConfigError(f"Alias {way[0]!r} refers to itself: {' -> '.join([*way, name])}")
     if name not in names and "|" not in name:
         return name
     parts = [part.strip() for part in names.get(name, name).split("|") if part.strip()]

@@ -56,8 +56,8 @@ class ConfigProblems(ConfigError):
 def unknown(word: str, known: Iterable[str], what: str) -> str:
     """The sentence about a name that means nothing."""
     names = list(known)
-    hint = did_you_mean(word, names) or " There is: " + ", ".join(names)
-    return f"there is no {what} {shown(word)!r}.{hint}"
+    hint = did_you_mean(word, names) or f" Known: {', '.join(names)}."
+    return f"Unknown {what}: {shown(word)!r}.{hint}"
 
 
 def shown(text: str, most: int = 80) -> str:

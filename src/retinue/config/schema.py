@@ -39,60 +39,61 @@ class ModelsSection(Value):
     """Which models are asked."""
 
     default: Annotated[
-        str, About("the model of agents that name none", flag="--model", check=checks.model)
+        str,
+        About(("default model for agents that do not set one"), flag="--model", check=checks.model),
     ] = ""
     aliases: Annotated[
-        dict[str, str], About("short names: what each stands for", check=checks.model)
+        dict[str, str], About("aliases: short names for models", check=checks.model)
     ] = _NONE
     fallbacks: Annotated[
         dict[str, Names],
         About(
-            "chains: the models that a name stands for, in the order in which they are tried",
+            "fallback chains: the models to try for a name, in order",
             check=checks.model,
         ),
     ] = _NONE
     allow: Annotated[
-        dict[str, Names], About("which models of a provider may be used, as patterns")
+        dict[str, Names], About("models of a provider that may be used, as patterns")
     ] = _NONE
-    offered: Annotated[Names, About("models that runs may ask for although no agent has them")] = ()
+    offered: Annotated[Names, About("extra models that runs may request by full name")] = ()
     urls: Annotated[
-        dict[str, str], About("addresses of providers, where they differ", check=checks.url)
+        dict[str, str], About("base URLs of providers, where they differ", check=checks.url)
     ] = _NONE
     keys: Annotated[
         dict[str, str],
         About(
-            "names of the variables that hold a provider's key; never the key itself",
+            "names of the variables that hold a provider's API key; never the key itself",
             check=checks.variable,
         ),
     ] = _NONE
     prices: Annotated[
         dict[str, dict[str, Any]],
         About(
-            "what models cost (`provider:model`, a pattern of it, or an alias), in dollars for a "
-            "million tokens: `input`, `output`, `cache_read`, `cache_write`",
+            "prices of models (by `provider:model`, a pattern of it, or an alias), in US "
+            "dollars per million tokens: `input`, `output`, `cache_read`, `cache_write`",
             scope="user",
             check=checks.price,
         ),
     ] = _NONE
     probe: Annotated[
-        bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")
+        bool, About("look for local model servers when no API key is set", variable="RETINUE_PROBE")
     ] = True
 
 
 class Permissions(Value):
     """Which calls are made, asked about, or denied (docs/guides/permissions.md)."""
 
-    mode: Annotated[
-        str, About("the permission mode", flag="--permission-mode", check=checks.mode)
-    ] = "manual"
+    mode: Annotated[str, About("permission mode", flag="--permission-mode", check=checks.mode)] = (
+        "manual"
+    )
     prompts: Annotated[
         Literal["auto", "terminal", "wait", "none"],
-        About("who answers questions", flag="--permission-prompts"),
+        About("where permission requests go", flag="--permission-prompts"),
     ] = "auto"
     allow: Annotated[
         Names,
         About(
-            "rules: calls that are made",
+            "rules for calls that run without asking",
             flag="--allowed-tools",
             joins=True,
             check=checks.rule,
@@ -101,12 +102,14 @@ class Permissions(Value):
     ] = ()
     ask: Annotated[
         Names,
-        About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules"),
+        About(
+            ("rules for calls that need permission"), joins=True, check=checks.rule, splits="rules"
+        ),
     ] = ()
     deny: Annotated[
         Names,
         About(
-            "rules: calls that are denied",
+            "rules for calls that are denied",
             flag="--disallowed-tools",
             joins=True,
             check=checks.rule,
@@ -114,7 +117,7 @@ class Permissions(Value):
         ),
     ] = ()
     directories: Annotated[
-        Names, About("directories to work in beside the project", flag="--add-dir", splits="paths")
+        Names, About("more directories that runs may use", flag="--add-dir", splits="paths")
     ] = ()
 
 
@@ -123,55 +126,64 @@ class Bounds(Value):
 
     max_budget_usd: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        About("dollars of a whole tree", flag="--max-budget-usd"),
+        About("maximum cost of a run and its sub-agents, in US dollars", flag="--max-budget-usd"),
     ] = None
     max_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 53)] | None,
-        About("tokens of a whole tree", flag="--max-tokens"),
+        About("maximum tokens of a run and its sub-agents", flag="--max-tokens"),
     ] = None
     on_limit: Annotated[
         Literal["land", "ask", "stop"],
         About(
-            "at a limit of dollars or tokens: a last turn, a question, or the end",
+            "at a limit of dollars or tokens: `land` (one last turn), `ask` or `stop`",
             flag="--on-limit",
         ),
     ] = "land"
     max_turns: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, About("turns of a run", flag="--max-turns")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        About(("maximum turns of a run"), flag="--max-turns"),
     ] = None
     timeout: Annotated[
         float | str | None,
-        About("seconds of a run, or 45s, 10m, 1h30m", flag="--timeout", check=checks.duration),
+        About(
+            ("maximum time of a run: seconds, or 45s, 10m, 1h30m"),
+            flag="--timeout",
+            check=checks.duration,
+        ),
     ] = None
-    depth: Annotated[Annotated[int, Meta(ge=0, le=64)], About("generations below a run")] = 8
+    depth: Annotated[Annotated[int, Meta(ge=0, le=64)], About("maximum depth of sub-agents")] = 8
     children: Annotated[
-        Annotated[int, Meta(ge=0, le=1_000_000)], About("open children of a run")
+        Annotated[int, Meta(ge=0, le=1_000_000)], About("maximum open children of a run")
     ] = 10_000
     total: Annotated[
-        Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("children of a run in all")
+        Annotated[int, Meta(ge=0, le=10_000_000)] | None,
+        About("maximum children of a run in total"),
     ] = None
-    calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = (
-        64
-    )
+    calls_per_turn: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)], About("maximum tool calls in one turn")
+    ] = 64
 
 
 class SandboxSection(Value):
     """What commands get (docs/sandbox.md)."""
 
-    network: Annotated[bool, About("whether commands reach the network")] = False
+    network: Annotated[bool, About("whether commands can use the network")] = False
     env: Annotated[
-        Names, About("names of variables that commands get too", check=checks.variable)
+        Names, About("names of more variables that commands get", check=checks.variable)
     ] = ()
     unsafe_bare: Annotated[
-        bool, About("run commands without a sandbox where there is none", scope="user", variable="")
+        bool,
+        About(("run commands without a sandbox if none is available"), scope="user", variable=""),
     ] = False
 
 
 class ToolsSection(Value):
     """Which tools agents have."""
 
-    enabled: Annotated[Names | None, About("only these; left out, all that an agent names")] = None
-    disabled: Annotated[Names, About("never these", joins=True)] = ()
+    enabled: Annotated[
+        Names | None, About("only these tools; if not set, all that an agent names")
+    ] = None
+    disabled: Annotated[Names, About("never these tools", joins=True)] = ()
 
 
 class Mcp(Value):
@@ -179,20 +191,20 @@ class Mcp(Value):
     (docs/guides/mcp_servers.md)."""
 
     files: Annotated[
-        Names, About("more files", flag="--mcp-config", splits="paths", scope="user")
+        Names, About("more MCP server files", flag="--mcp-config", splits="paths", scope="user")
     ] = ()
     strict: Annotated[
-        bool, About("only these files, nothing of the project", flag="--strict-mcp-config")
+        bool, About("only these files, none of the project's", flag="--strict-mcp-config")
     ] = False
-    disabled: Annotated[Names, About("servers that are not started", joins=True)] = ()
+    disabled: Annotated[Names, About("MCP servers not to start", joins=True)] = ()
 
 
 class Agents(Value):
     """Which agents there are (docs/guides/agent_files.md)."""
 
-    default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
+    default: Annotated[str, About("default agent", flag="--agent")] = ""
     directories: Annotated[
-        Names, About("more folders of definitions", splits="paths", scope="user")
+        Names, About("more folders with agent definitions", splits="paths", scope="user")
     ] = ()
 
 
@@ -200,7 +212,7 @@ class StoreSection(Value):
     """Where runs are kept."""
 
     path: Annotated[
-        str, About("the store's file; left out, that of the project", flag="--store", scope="user")
+        str, About("database file; if not set, the project's", flag="--store", scope="user")
     ] = ""
 
 
@@ -209,14 +221,17 @@ class RetentionSection(Value):
 
     age: Annotated[
         float | str | None,
-        About("how long: seconds, or 12h, 30d", check=checks.duration, scope="user"),
+        About(
+            ("maximum age of ended runs: seconds, or 12h, 30d"), check=checks.duration, scope="user"
+        ),
     ] = None
     count: Annotated[
-        Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("how many, the newest", scope="user")
+        Annotated[int, Meta(ge=0, le=1 << 53)] | None,
+        About("maximum number of ended runs; the newest are kept", scope="user"),
     ] = None
     size_mb: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 40)] | None,
-        About("how many MiB the store may take before the oldest are deleted", scope="user"),
+        About("maximum size of the store in MiB; then the oldest runs are deleted", scope="user"),
     ] = None
 
 
@@ -226,9 +241,9 @@ class Output(Value):
     color: Annotated[Literal["auto", "always", "never"], About("colours", flag="--color")] = "auto"
     format: Annotated[
         Literal["text", "json", "stream-json"],
-        About("what `retinue run` writes to stdout", flag="--output-format"),
+        About("format of stdout for `retinue run`", flag="--output-format"),
     ] = "text"
-    quiet: Annotated[bool, About("nothing on stderr but errors", flag="--quiet")] = False
+    quiet: Annotated[bool, About("print only errors on stderr", flag="--quiet")] = False
 
 
 class HostSection(Value):
@@ -237,12 +252,18 @@ class HostSection(Value):
     idle_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=86_400 * 30)],
         About(
-            "how long it stays when nothing is open", variable="RETINUE_IDLE_SECONDS", scope="user"
+            ("seconds the host stays up with no open runs"),
+            variable="RETINUE_IDLE_SECONDS",
+            scope="user",
         ),
     ] = 30.0
     start_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=600)],
-        About("how long its start is waited for", variable="RETINUE_START_SECONDS", scope="user"),
+        About(
+            ("seconds to wait for the host to start"),
+            variable="RETINUE_START_SECONDS",
+            scope="user",
+        ),
     ] = 20.0
 
 
@@ -254,9 +275,9 @@ class Configuration(Value):
     providers: Annotated[
         dict[str, dict[str, Any]],
         About(
-            "how fast a provider is called, for each account and model: `max_concurrent`, "
-            "`start_concurrent`, "
-            "`requests_per_minute`, `tokens_per_minute`, `cache_tokens`, `second_usd`",
+            "rate limits of a provider, for each account and model: `max_concurrent`, "
+            "`start_concurrent`, `requests_per_minute`, `tokens_per_minute`, "
+            "`cache_tokens`, `second_usd`",
             scope="user",
             check=checks.terms,
         ),
@@ -268,7 +289,7 @@ class Configuration(Value):
     mcp: Mcp = Mcp()
     mcp_servers: Annotated[
         dict[str, dict[str, Any]],
-        About("servers of tools, as Codex writes them", check=checks.server),
+        About("MCP servers, in Codex's format", check=checks.server),
     ] = _NONE
     agents: Agents = Agents()
     store: StoreSection = StoreSection()
@@ -276,7 +297,7 @@ class Configuration(Value):
     output: Output = Output()
     host: HostSection = HostSection()
     profiles: Annotated[
-        Names | None, About("families by their names or their profiles'", flag="--family")
+        Names | None, About("tool families, by name or by profile", flag="--family")
     ] = None
     families: Annotated[
         dict[str, dict[str, Any]], About("settings of families (docs/guides/families.md)")

@@ -83,9 +83,9 @@ def check_value(kind: Any, about: About, value: Any) -> Any:
     except msgspec.ValidationError as error:
         raise ValueError(_in_words(str(error), value, kind)) from None
     except (RecursionError, OverflowError):
-        raise ValueError("this is nested too deep, or too large") from None
+        raise ValueError("Nested too deeply, or too large") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("this must be a finite number")
+        raise ValueError("Expected a finite number")
     if about.check is not None and value is not None and value != "":
         value = tuple(map(about.check, value)) if isinstance(value, tuple) else about.check(value)
     return value
@@ -112,8 +112,7 @@ def _in_words(message: str, value: Any, kind: Any) -> str:
     choices = _choices(kind)
     if choices and isinstance(value, str):
         return (
-            f"this is {shown(value)!r}, but must be one of: "
-            f"{', '.join(choices)}.{did_you_mean(value, choices)}"
+            f"{shown(value)!r} is not one of: {', '.join(choices)}.{did_you_mean(value, choices)}"
         )
     found = re.match(r"Expected `(.+?)`, got `(.+?)`(?: - at `\$\[(?:\.\.\.|\d+)\]`)?", message)
     if found:
@@ -121,11 +120,11 @@ def _in_words(message: str, value: Any, kind: Any) -> str:
             _TYPES.get(t.strip(), t.strip()) for t in found[1].split("|") if t.strip() != "null"
         )
         inner = " in the list" if " - at " in message else ""
-        return f"this must be {wanted}{inner}, not {_TYPES.get(found[2], found[2])}"
+        return f"Expected {wanted}{inner}, not {_TYPES.get(found[2], found[2])}"
     bound = re.match(r"Expected `\w+` (>=|<=|>|<) ([\d.eE+-]+)", message)
     if bound:
         words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
-        return f"this must be {words[bound[1]]} {bound[2]}"
+        return f"Expected {words[bound[1]]} {bound[2]}"
     return shown(message, 200)
 
 
@@ -143,7 +142,7 @@ def from_text(setting: Setting, text: str, kind: Any = None) -> Any:
     value: Any = text
     if plain is bool:
         if word.lower() not in (*TRUE, *FALSE):
-            raise ValueError(f"this must be one of: {', '.join((*TRUE, *FALSE))}")
+            raise ValueError(f"Expected one of: {', '.join((*TRUE, *FALSE))}")
         value = word.lower() in TRUE
     elif _is_list(plain):
         value = _split(word, setting.about.splits)
@@ -162,7 +161,7 @@ def _number(word: str, kind: type[int] | type[float], what: str) -> Any:
     try:
         return kind(word) if len(word) < 40 else kind("none")
     except ValueError:
-        raise ValueError(f"this must be {what}, not {shown(word)!r}") from None
+        raise ValueError(f"Expected {what}, not {shown(word)!r}") from None
 
 
 def _split(text: str, how: str) -> list[str]:

@@ -29,8 +29,7 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
     `ConfigError` says why it cannot be done; then the file is as it was."""
     if not path.endswith(".toml"):
         raise ConfigError(
-            f"{path} is not TOML: only TOML files can be changed by this command. Change it by "
-            "hand."
+            f"{path} is not a TOML file, and this command can only change TOML. Edit it by hand."
         )
     folder = os.path.dirname(path)
     make_folder(folder)
@@ -61,15 +60,15 @@ def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file")
     places = KeyPositions(text)
     data = _parsed(text)
     if data is None or not places.whole:
-        raise ConfigError(f"{name} is not valid TOML: mend it first")
+        raise ConfigError(f"{name} is not valid TOML. Fix it first.")
     wanted = _with(data, key, value)
     for candidate in _candidates(text, places, key, literal(value)):
         if wanted is not None and _parsed(candidate) == wanted:
             return candidate
     line, _ = places.of(key)
     raise ConfigError(
-        f"{dotted(key)} cannot be written into {name}{f' at line {line}' if line else ''} without "
-        "changing something else there: change it by hand. The file is as it was."
+        f"Cannot set {dotted(key)} in {name}{f' at line {line}' if line else ''} without "
+        "changing other lines. Edit the file by hand. It was not changed."
     )
 
 
@@ -89,7 +88,7 @@ def literal(value: Any) -> str:
             + ", ".join(f" {dotted((k,))} = {literal(v)}" for k, v in value.items())
             + (" }" if value else "}")
         )
-    raise ConfigError(f"a {type(value).__name__} cannot be written into a configuration file")
+    raise ConfigError(f"A {type(value).__name__} cannot be written to a configuration file")
 
 
 def _candidates(text: str, places: KeyPositions, key: tuple[str, ...], value: str) -> Iterator[str]:

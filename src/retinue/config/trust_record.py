@@ -85,23 +85,21 @@ class ProjectTrust(Value):
         """What has to be done, in a sentence; "" when it is trusted or there is nothing to
         trust."""
         todo = (
-            "run `retinue trust` to use them"
+            "Run `retinue trust` to review and use them."
             if self.state == "new"
-            else "run `retinue trust` again"
+            else "Run `retinue trust` to review them."
         )
-        return f"{problem}: {todo}" if (problem := self.problem()) else ""
+        return f"{problem}. {todo}" if (problem := self.problem()) else ""
 
     def problem(self) -> str:
         """Why the project is not trusted; "" when it is, or there is nothing to trust."""
         if self.state in ("trusted", "empty"):
             return ""
         if self.state == "new":
-            return (
-                f"the files of this project are not trusted ({_some(self.files or self.refused)})"
-            )
+            return f"This project's files are not trusted ({_some(self.files or self.refused)})"
         told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
         parts = [f"{word}: {_some(names)}" for word, names in told if names]
-        return f"this project has changed since it was trusted ({'; '.join(parts)})"
+        return f"This project's files have changed since you trusted it ({'; '.join(parts)})"
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:
@@ -154,8 +152,7 @@ class TrustFile:
         now, refused = collect(seen.root, everywhere(seen.root))
         if now != seen.files or refused != seen.refused:
             raise ConfigError(
-                "the project's files were changed while they were looked at: nothing was trusted. "
-                "Try again."
+                "The project's files changed during the review. Nothing was trusted. Try again."
             )
         with self._changing() as book:
             book.projects[seen.root] = TrustedProject(
@@ -177,7 +174,7 @@ class TrustFile:
         try:
             found = os.fstat(fd)
             if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
-                raise self._damaged("others may write it")
+                raise self._damaged("other users can write it")
         except BaseException:
             os.close(fd)
             raise
@@ -187,13 +184,15 @@ class TrustFile:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise self._damaged(str(error)) from None
         if book.version != VERSION:
-            raise self._damaged(f"its version is {book.version}, and this program knows {VERSION}")
+            raise self._damaged(
+                f"it has version {book.version}; this version of Retinue supports {VERSION}"
+            )
         return book
 
     def _damaged(self, why: str) -> ConfigError:
         return ConfigError(
-            f"{self.path} cannot be used ({' '.join(why.split())}): no project is trusted. Move "
-            "the file away and trust your projects again."
+            f"{self.path} cannot be used ({' '.join(why.split())}), so no project is "
+            "trusted. Move the file away and trust your projects again."
         )
 
     @contextlib.contextmanager

@@ -76,7 +76,7 @@ def everywhere(root: str) -> Iterator[str]:
         for n, (at, inner, _, _) in enumerate(walk_folders(top, lenient=True)):
             if n >= MOST_FOLDERS:
                 raise ConfigError(
-                    f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project"
+                    f"{root} has more than {MOST_FOLDERS} folders. Trust a smaller project."
                 )
             yield os.path.normpath(os.path.join(root, at))
             inner[:] = (
@@ -167,5 +167,5 @@ def content_of(path: str, root: str) -> bytes:
     top = Path(root)
     data = drain(open_target(target_beneath(Path(path), top), top), MOST_BYTES)
     if len(data) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it is longer than {MOST_BYTES >> 20} MiB")
+        raise OSError(errno.EFBIG, f"it is larger than {MOST_BYTES >> 20} MiB")
     return data

@@ -41,7 +41,7 @@ def mode(text: str) -> str:
     found = MODE_WORDS.get(text.lower())
     if found is None:
         raise ValueError(
-            f"there is no permission mode {shown(text)!r}.{did_you_mean(text, MODES)} There is: "
+            f"Unknown permission mode: {shown(text)!r}.{did_you_mean(text, MODES)} Known: "
             f"{', '.join(MODES)}"
         )
     return found
@@ -52,11 +52,9 @@ def variable(text: str) -> str:
     otherwise."""
     if not _VARIABLE.fullmatch(text) or looks_secret(text):
         raise ValueError(
-            'this must be the name of an environment variable, in capitals, as in "WORK_API_KEY". '
-            "What stands there "
-            "is not shown: if it is a key, keys are never written into files; take it out and put "
-            "it into the "
-            "environment"
+            "Expected the name of an environment variable in capitals, e.g. "
+            '"WORK_API_KEY". The value is hidden because it may be a key. Never put keys '
+            "in files; set them in the environment."
         )
     return text
 
@@ -65,15 +63,15 @@ def rule(text: str) -> str:
     """What stands behind `allow:`, `ask:` or `deny:`."""
     if re.match(r"\s*(allow|ask|deny)\s*:", text):
         raise ValueError(
-            f"{shown(text)!r} must not name its effect: the key that it stands in does"
+            f"{shown(text)!r}: remove `allow:`, `ask:` or `deny:`; the key already says "
+            "which it is."
         )
     try:
         read = read_rule(f"ask: {text.strip()}")
     except ValueError:
         raise ValueError(
-            f"{shown(text)!r} is not a rule: write the name of a tool, and if you like a pattern "
-            "in parentheses, as in "
-            '"shell(git log*)"'
+            f"{shown(text)!r} is not a rule. Write a tool name, optionally with a pattern "
+            'in parentheses, e.g. "shell(git log*)"'
         ) from None
     return read.words.removeprefix("ask: ")
 
@@ -86,15 +84,15 @@ def model(text: str) -> str:
     from retinue.models.providers import provider_name
 
     if not text.strip() or len(text) > MOST_TEXT or not text.isprintable():
-        raise ValueError(f"this must be the name of a model, as in {example()}")
+        raise ValueError(f"Expected the name of a model, e.g. {example()}")
     if looks_secret(text):
         raise ValueError(
-            "this must be the name of a model; what stands there looks like a key and is not shown"
+            "Expected the name of a model. The value is hidden because it looks like a key"
         )
     for part in text.split("|"):
         head, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and not rest:
-            raise ValueError(f"{shown(text)!r} names no model: write PROVIDER:MODEL")
+            raise ValueError(f"{shown(text)!r} has no model name. Use PROVIDER:MODEL")
         if colon:
             try:
                 provider_name(head)
@@ -108,17 +106,17 @@ def url(text: str) -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise ValueError("this is not an address: write it like https://example.org/v1") from None
+        raise ValueError("Invalid URL. Use e.g. https://example.org/v1") from None
     if (
         parts.scheme not in ("http", "https")
         or not parts.hostname
         or port == 0
         or not text.isprintable()
     ):
-        raise ValueError("this is not an address: write it like https://example.org/v1")
+        raise ValueError("Invalid URL. Use e.g. https://example.org/v1")
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            "an address must not hold a name or password: put what is secret into the environment"
+            "A URL must not contain a user name or password. Put secrets in the environment"
         )
     return text
 
@@ -128,7 +126,7 @@ def duration(value: float | str) -> float:
     if isinstance(value, str):
         value = seconds(shown(value))
     if not 0 < value < math.inf:
-        raise ValueError("a length of time must be more than 0 and finite")
+        raise ValueError("A duration must be more than 0 and finite")
     return float(value)
 
 
@@ -153,8 +151,9 @@ def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]
         if name not in kind.__struct_fields__:
             there = ", ".join(kind.__struct_fields__)
             raise ValueError(
-                f"there is no {shown(name)!r} here.{did_you_mean(name, kind.__struct_fields__)} "
-                f"There is: {there}"
+                "Unknown name "
+                f"{shown(name)!r}.{did_you_mean(name, kind.__struct_fields__)} Known: "
+                f"{there}"
             )
     try:
         msgspec.convert(entry, kind)
@@ -178,15 +177,15 @@ def server(entry: dict[str, Any]) -> dict[str, Any]:
                 and (looks_secret(value) or (_SECRET_NAME.search(name) and len(value) >= 8))
             ):
                 raise ValueError(
-                    f"{field}.{shown(name)} looks like a secret, and secrets are never written "
-                    "into files: name the "
-                    "variable that holds it with env_vars, env_http_headers or bearer_token_env_var"
+                    f"{field}.{shown(name)} looks like a secret, which must not be in a "
+                    "file. Name the variable that holds it in env_vars, env_http_headers "
+                    "or bearer_token_env_var"
                 )
     args = entry.get("args")
     for text in args if isinstance(args, list) else ():
         if isinstance(text, str) and looks_secret(text):
             raise ValueError(
-                "args hold what looks like a key: name the variable that holds it, as in "
-                '"${MY_KEY}"'
+                "`args` contains what looks like a key. Name the variable that holds it, "
+                'e.g. "${MY_KEY}"'
             )
     return entry

@@ -21,12 +21,12 @@ def parse(text: str) -> dict[str, Any]:
     """A JSON object without duplicate keys, NaN, lone surrogates or absurd size or depth."""
     if len(text) > MAX_BYTES:
         raise BadArguments(
-            f"the arguments are {len(text)} characters long; at most {MAX_BYTES} are taken"
+            f"the arguments are {len(text)} characters long; the limit is {MAX_BYTES}"
         )
     if not text.strip():
         return {}
     if is_deep(text):
-        raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
+        raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} levels deep")
     try:
         value = _whole(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -65,7 +65,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise BadArguments(f"the same key stands twice: {key[:80]}")
+                raise BadArguments(f"duplicate key: {key[:80]}")
             seen.add(key)
     return out
 
@@ -77,7 +77,7 @@ def _constant(name: str) -> None:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise BadArguments(f"{text[:40]} is beyond all numbers")
+        raise BadArguments(f"{text[:40]} is too large a number")
     return value
 
 

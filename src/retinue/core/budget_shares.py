@@ -31,7 +31,7 @@ def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
     if policy.startswith("fixed:") and policy[6:].isdecimal() and policy.isascii():
         return [(int(policy[6:]), None, None, None)] * n
     raise ValueError(
-        f"unknown share {policy!r}; use equal, remaining, proportional, fixed:<tokens> or drawn"
+        f"Unknown share {policy!r}. Use equal, remaining, proportional, fixed:<tokens> or drawn."
     )
 
 

@@ -16,12 +16,15 @@ from retinue.core.step_context import StepContext
 from retinue.core.values import Capabilities, Guard, Words
 
 ONE_CALL = (0, 0, 0, 1)
-ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
-BEYOND = (
-    "Not run: the budget of tool calls was spent. If you read this, there is more of it: "
-    "make the call again."
+ALONE = (
+    "Not run: {name} ends the run, so it must be the only call in a reply. Call it again "
+    "on its own."
 )
-MIXED = "{name} was called beside other calls, and must be the only call in a reply"
+BEYOND = (
+    "Not run: the budget for tool calls was spent. There is more of it now: make the call again."
+)
+INSTEAD = "Try another approach, or state in your result what you could not do."
+MIXED = "{name} was called together with other calls, and must be the only call in a reply"
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
@@ -109,7 +112,7 @@ def beyond_budget(run: Run, ctx: StepContext, lack: str) -> tuple[Run, str]:
     if account is None or account.on_limit == "land":
         return (
             run,
-            f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have.",
+            f"Not run: the budget for tool calls is spent ({lack}). Answer with what you have.",
         )
     return replace(run, lacks_calls=True), BEYOND
 
@@ -122,13 +125,10 @@ def _permission(
     if ruling.verdict == "allow":
         return None, None
     if ruling.verdict == "deny":
-        return (
-            None,
-            f"Denied: {ruling.why}. Do it another way, or say in your result what was not done.",
-        )
+        return None, f"Denied: {ruling.why}. {INSTEAD}"
     if ctx.order.questions != "ask":
-        why = f"Denied: it needs a permission ({ruling.why}), and nobody is there to give it."
-        return None, f"{why} Do it another way, or say in your result what was not done."
+        why = f"this call needs permission ({ruling.why}) and no one is available to approve it"
+        return None, f"Denied: {why}. {INSTEAD}"
     question = Question(
         index=index,
         id=permits.question_id(run.id, run.turn, index, call),
@@ -151,8 +151,8 @@ def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[i
     """Calls that are answered without being run, by their index."""
     if cut:
         text = (
-            "Not run: your reply was cut off at its length limit, so the call is incomplete. "
-            "Make it shorter."
+            "Not run: your reply was truncated at its length limit, so the call is "
+            "incomplete. Make it shorter."
         )
         return dict.fromkeys(range(len(calls)), text)
     submits, ending = ctx.definition.submits, _submitted(ctx, calls)
@@ -162,7 +162,10 @@ def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[i
             for i, c in enumerate(calls)
         }
     most = ctx.rules.calls_per_turn
-    text = f"Not run: at most {most} calls are run in one reply. Make the rest of them in the next."
+    text = (
+        f"Not run: at most {most} calls run in one reply. Make the remaining calls in "
+        "your next reply."
+    )
     return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
 
 

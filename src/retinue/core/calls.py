@@ -46,10 +46,10 @@ from retinue.core.step_context import StepContext, idle, seated, weight
 from retinue.core.turn import await_mail, go_on, next_turn, sooner
 
 BROKEN_OFF = (
-    "The wait was broken off by a message. Those you waited for go on; you will be told "
-    "when they end."
+    "The wait was interrupted by a message. The children you waited for keep running; "
+    "you will be notified when they end."
 )
-NOT_ASKED = "Not run: a message came before the question was answered."
+NOT_ASKED = "Not run: a message arrived before the question was answered."
 
 
 def start_tool(run: Run, ctx: StepContext, index: int, call: Call, *, again: bool = False) -> None:
@@ -273,7 +273,7 @@ def detach(run: Run, ctx: StepContext, calls: Calls) -> Run:
         text = plain_result(fan.in_order())[0] if fan.ended else ""
         if fan.pending:
             text = (
-                f"Still running, you will be told when they end: "
+                "Still running, you will be notified when they end: "
                 f"{', '.join(sorted(fan.pending))}\n{text}"
             )
         run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text.strip()))

@@ -68,7 +68,7 @@ def gate(chain: Iterable[tuple[str, Capabilities]], tool: str, now: int) -> str 
         if tool in held.deny:
             return f"{name} denies {tool!r}"
         if held.tools is not None and tool not in held.tools:
-            return f"{tool!r} is not among the tools of {name}"
+            return f"{name} does not have the tool {tool!r}"
     return None
 
 
@@ -90,8 +90,8 @@ def explain(
         chain, Call(id="", name=tool, args=args), guard, default=default, cwds=cwds
     )
     if ruling.verdict == "allow":
-        return f"allowed: nobody from the run up to its root withholds {tool!r}; {ruling.why}"
-    return f"{'asked about' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"
+        return f"allowed: {tool!r} is available to this run and all its ancestors; {ruling.why}"
+    return f"{'needs permission' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"
 
 
 def exceeds(child: Capabilities, parent: Capabilities) -> str | None:

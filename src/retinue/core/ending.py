@@ -36,10 +36,10 @@ from retinue.formats.fair_cut import clip
 
 NO_HELPERS = Helpers()
 ENDED_BY: dict[End, Who] = {"timed_out": "limit", "incomplete": "limit", "interrupted": "system"}
-BACK = "What had come back by then:"
+BACK = "Results received so far:"
 GONE = (
-    "Whoever you asked has ended. Go on with your best judgement, and say in your result what "
-    "you assumed."
+    "The agent you asked has ended. Use your best judgement, and state your assumptions "
+    "in your result."
 )
 
 

@@ -18,7 +18,7 @@ GATHERED = 4_096
 
 
 ELSEWHERE = (
-    "Started {count}: {ids}. Their results stand in the answer to call {call}, with those "
+    "Started {count}: {ids}. Their results are in the answer to call {call}, with those "
     "of the whole turn."
 )
 

@@ -20,7 +20,7 @@ MISSING = (
     "No result was recorded: the call was interrupted before it finished. "
     "It may or may not have taken effect; check before you repeat it."
 )
-LEFT_OUT = User(text="(The beginning of this conversation was left out.)", kind="nudge")
+LEFT_OUT = User(text="(The beginning of this conversation was omitted.)", kind="nudge")
 """Providers take no conversation that begins with a reply."""
 MOST_SHARED = 4
 MOST_WAYS, SMALL = 8, 4 << 20

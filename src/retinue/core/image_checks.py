@@ -59,12 +59,12 @@ def look_at(data: bytes) -> Looks:
                 size = None
             if size is None:
                 return Looks(
-                    n_bytes=len(data), wrong=f"it begins like {kind} and is damaged or cut off"
+                    n_bytes=len(data), wrong=f"it starts like {kind} and is damaged or truncated"
                 )
             if not (0 < size[0] <= MAX_SIDE and 0 < size[1] <= MAX_SIDE):
-                return Looks(n_bytes=len(data), wrong=f"it measures {size[0]} x {size[1]}")
+                return Looks(n_bytes=len(data), wrong=f"it is {size[0]} x {size[1]}")
             return Looks(media_type=kind, width=size[0], height=size[1], n_bytes=len(data))
-    return Looks(n_bytes=len(data), wrong="it is neither PNG, JPEG, GIF nor WebP")
+    return Looks(n_bytes=len(data), wrong="it is not PNG, JPEG, GIF or WebP")
 
 
 def taken_in(
@@ -90,7 +90,7 @@ def taken_in(
 def in_words(image: Image, why: str) -> str:
     """What stands in the place of a picture."""
     named = "".join(c for c in image.media_type[:60] if c.isalnum() or c in "/+.-") or "no type"
-    return f"[a picture ({named}, {len(image.data) * 3 // 4} bytes) is not shown: {why}]"
+    return f"[an image ({named}, {len(image.data) * 3 // 4} bytes) is not shown: {why}]"
 
 
 def _png(data: bytes) -> tuple[int, int] | None:

@@ -55,19 +55,19 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
     account, i = draw.account, DIMENSIONS.index(lack)
     limit = account.limit[i] or 0
     if lack == "calls":
-        spent = f"All {written(i, limit)} of the budget are made, and more are wanted."
+        spent = f"All {written(i, limit)} of the budget are used, and the run needs more."
     else:
         need = ask.need[i] + (ask.last[i] if draw.is_own else 0)
         is_kept = not draw.is_own and account.reserve[i]
-        held = f", {written(i, account.held[i])} held by others" if account.held[i] else ""
+        held = f", {written(i, account.held[i])} reserved by other runs" if account.held[i] else ""
         kept = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
-        last = ", a last one after it included" if draw.is_own and ask.last[i] else ""
+        last = ", including a last turn after it" if draw.is_own and ask.last[i] else ""
         used = written(i, account.spent[i]).removesuffix(" tokens").removesuffix(" turns")
         spent = (
             f"{used} of {written(i, limit)} spent{held}{kept}; one more turn may need "
             f"{written(i, need)}{last}."
         )
-    return f"{spent} Add to the limit, let the work land, or end it?"
+    return f"{spent} Add to the limit, let the run finish with one last turn, or cancel it?"
 
 
 def needed_more(tree: Tree, draw: Draw, lack: str, asks: Sequence[HoldRequest]) -> int:
@@ -133,19 +133,19 @@ def cannot_raise(ledger: Ledger, id: str, add: Amounts) -> str:
     accounts above it when it was opened must also be there for more."""
     account = ledger.accounts[id]
     if not any(add) or min(add) < 0:
-        return "a limit is raised by an amount above zero"
+        return "A limit is raised by an amount above zero."
     for i, more in enumerate(add):
         limit = account.limit[i]
         if more and limit is None:
-            return f"it has no limit of {DIMENSIONS[i]} of its own"
+            return f"It has no limit of {DIMENSIONS[i]} of its own."
         if more and limit is not None and limit + more > MOST:
-            return f"{written(i, more)} are more than can be counted"
+            return f"{written(i, more)} is more than can be counted."
     for i, more in enumerate(funded(account, add)):
         free = ledger.free(account.parent, i) if more else None
         if free is not None and free < more:
             return (
-                f"{written(i, more)} more would be taken from the run above it, which has "
-                f"{written(i, free)} free; raise that first"
+                f"{written(i, more)} more would come from the budget of the run above it, "
+                f"which has {written(i, free)} left. Raise that limit first."
             )
     return ""
 
@@ -154,17 +154,17 @@ def cannot_change(tree: Tree, id: str, event: LimitChanged) -> str:
     """Why the limits of a run are not changed like that, or ""."""
     account, run = tree.ledger.accounts.get(id), tree.runs.get(id)
     if account is None:
-        return f"nothing is spent from the budget of {id} any more"
+        return f"The budget of {id} is no longer in use."
     if event.question and (why := _is_no_answer(tree, id, event)):
         return why
     if event.add != NOTHING and (why := cannot_raise(tree.ledger, id, event.add)):
-        return f"the limit of {id} was not raised: {why}"
+        return f"The limit of {id} was not raised: {why}"
     if event.more_ms < 0 or (event.more_ms and (run is None or run.deadline is None)):
-        return f"{id} has no deadline that could be moved"
+        return f"{id} has no deadline to move."
     if event.then and account.limit == UNLIMITED:
-        return f"{id} has no limit of its own"
+        return f"{id} has no limit of its own."
     if event.add == NOTHING and not event.more_ms and not event.then:
-        return "a limit is raised by an amount above zero"
+        return "A limit is raised by an amount above zero."
     return ""
 
 
@@ -173,9 +173,9 @@ def _is_no_answer(tree: Tree, id: str, event: LimitChanged) -> str:
         (q for q in open_questions(tree) if q.id == event.question and q.account == id), None
     )
     if asked is None:
-        return "this is not asked any more; somebody else may have answered"
+        return "This question is no longer open. It may already have been answered."
     if event.then not in ("land", "stop") and not event.add[DIMENSIONS.index(asked.lack)]:
-        return f"what is asked for is more {asked.lack}"
+        return f"The question is about {asked.lack}. Add to that limit."
     return ""
 
 

@@ -146,18 +146,18 @@ def refuse_request(shared: Shared, event: Requested) -> None:
     definition = shared.definitions.get(order.agent)
     if definition is None:
         known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"no agent {order.agent!r} is known; known: {known}")
+        raise Refused("agent", f"Unknown agent {order.agent!r}. Known: {known}")
     model = order.model or definition.model
     if model not in shared.models:
         raise Refused(
             "model",
-            f"no model {model!r} is known; known: {', '.join(sorted(shared.models)) or 'none'}",
+            f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
     if order.budget.usd is not None and not shared.models[model].priced:
         raise Refused("price", spawn.UNPRICED.format(model=model))
     spawn.check_rules(order.access)
     if not event.id:
-        raise Refused("id", "a run needs an id")
+        raise Refused("id", "A run needs an id.")
 
 
 def _request(tree: Tree, at: int, event: Requested) -> None:

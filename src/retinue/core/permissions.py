@@ -69,8 +69,7 @@ def read_rule(text: str) -> Rule:
     found = _RULE.fullmatch(text.strip())
     if found is None:
         raise ValueError(
-            f"{text!r} is not a rule; write for example 'allow: shell(git log*)' or 'deny: "
-            "edit(.env)'"
+            f"{text!r} is not a rule. Write e.g. 'allow: shell(git log*)' or 'deny: edit(.env)'."
         )
     effect, tool, pattern = found.groups()
     return Rule(effect=effect, tool=tool, pattern=pattern)  # type: ignore[arg-type]
@@ -116,7 +115,7 @@ def rule_on(
     ancestors, in which their rules are meant."""
     own = cwds[0] if cwds else ""
     subject = subject_of(call, guard, own)
-    ruling = Ruling(verdict="allow", why="no rule speaks of it")
+    ruling = Ruling(verdict="allow", why="no rule or mode restricts it")
     levels = list(chain)
     for n, (name, held) in enumerate(levels):
         mode = held.mode or (default if n == len(levels) - 1 else "")
@@ -131,7 +130,7 @@ def rule_on(
         for grant in grants:
             if grant.cwd == own and matches(read_rule(grant.rule), call.name, guard, subject, own):
                 return Ruling(
-                    verdict="allow", why=f"granted for this run: {grant.rule}", is_granted=True
+                    verdict="allow", why=f"allowed for this run by {grant.rule}", is_granted=True
                 )
     return ruling
 
@@ -149,7 +148,7 @@ def _level(
         if matches(rule, tool, guard, subject, cwd):
             best = rule
     if best is not None:
-        return Ruling(verdict=best.effect, why=f"the rule {best.words!r} of {name}")
+        return Ruling(verdict=best.effect, why=f"rule {best.words!r} of {name}")
     return _mode(mode, guard, name) if mode else None
 
 
@@ -158,11 +157,11 @@ def _mode(mode: str, guard: Guard, name: str) -> Ruling | None:
     plans stay plans."""
     if guard.risk in ("read", "spawn") or (not guard.guarded and mode != "plan"):
         return None
-    why = f"the mode {mode!r} of {name} for tools that {WORDS[guard.risk]}"
+    why = f"mode {mode!r} of {name}, which covers tools that {WORDS[guard.risk]}"
     return Ruling(verdict=BY_MODE[mode][guard.risk], why=why)
 
 
-WORDS = {"write": "write files", "execute": "execute", "network": "use the network"}
+WORDS = {"write": "write files", "execute": "run commands", "network": "use the network"}
 
 
 def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str = "") -> bool:
@@ -279,7 +278,18 @@ def question_id(run: str, turn: int, index: int, call: Call) -> str:
 
 
 def question_text(call: Call, guard: Guard) -> str:
-    return clip(f"May {call.name} be called with {subject_of(call, guard) or call.args}?", 500)
+    """The action as a question, by what the tool is about."""
+    subject = subject_of(call, guard)
+    verb = {"read": "Read", "write": "Edit"}.get(guard.risk, "")
+    if guard.subject == "command" and subject:
+        text = f"Run `{subject}`?"
+    elif guard.subject == "url" and subject:
+        text = f"Fetch {subject}?"
+    elif guard.subject == "path" and subject and verb:
+        text = f"{verb} {subject}?"
+    else:
+        text = f"Call {call.name} with {subject or call.args}?"
+    return clip(text, 500)
 
 
 def _whole(cwd: str, path: str) -> str:

@@ -101,13 +101,13 @@ def tell(helpers: Helpers) -> str:
     """In one line, "" when everybody has returned."""
     if helpers.is_whole:
         return ""
-    of = f" of {helpers.n_started} helper{'s' if helpers.n_started != 1 else ''}"
+    of = f" of {helpers.n_started} sub-agent{'s' if helpers.n_started != 1 else ''}"
     parts = []
     if helpers.n_lost:
         parts.append(f"{helpers.n_lost}{of} never returned")
         of = ""
     if helpers.n_partial:
-        parts.append(f"{helpers.n_partial}{of} returned only a part")
+        parts.append(f"{helpers.n_partial}{of} returned only part of a result")
     named = [f"{' > '.join(map(_quoted, one.path))} ({_how(one)})" for one in helpers.lost]
     more = helpers.n_lost + helpers.n_partial - len(named)
     return f"{' and '.join(parts)}: {', '.join([*named, *([f'and {more} more'] if more else [])])}"
@@ -116,7 +116,7 @@ def tell(helpers: Helpers) -> str:
 def _how(one: Lost) -> str:
     match one.state:
         case "open":
-            return "still at work"
+            return "still running"
         case "cancelled":
             is_along = one.stop == "parent_ended"
             return (
@@ -141,15 +141,17 @@ def note_on(outcomes: Sequence[ChildOutcome]) -> str:
     say."""
     lacking = [o for o in outcomes if not o.ending.helpers.is_whole]
     lines = [
-        f"Behind the result of {_quoted(_short(o.label))}: {tell(o.ending.helpers)}."
+        f"About the result of {_quoted(_short(o.label))}: {tell(o.ending.helpers)}."
         for o in lacking[:NAMED]
     ]
     if len(lacking) > NAMED:
-        lines.append(f"So it is with {len(lacking) - NAMED} more of these {len(outcomes)} results.")
+        lines.append(
+            f"The same applies to {len(lacking) - NAMED} more of these {len(outcomes)} results."
+        )
     return HEAD + "\n".join(lines) if lines else ""
 
 
 def note_of(ending: Ending) -> str:
     """The same about one result, where it is plain which."""
     line = tell(ending.helpers)
-    return f"{HEAD}Behind this result: {line}." if line else ""
+    return f"{HEAD}About this result: {line}." if line else ""

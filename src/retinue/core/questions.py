@@ -24,8 +24,8 @@ from retinue.formats.fair_cut import clip
 
 TEXT = 4_000
 NOBODY = (
-    "Nobody is there to answer. Go on with your best judgement, and say in your result what "
-    "you assumed."
+    "No one is available to answer. Use your best judgement, and state your assumptions "
+    "in your result."
 )
 ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 

@@ -32,7 +32,7 @@ from retinue.formats.fair_cut import clip
 
 TOO_LONG = ("context_exhausted", "too_large")
 """What is too large for a provider's gate is cured like what is too long for its model."""
-CUT = "The beginning, which you do not see, was too long. The task that it began with:\n"
+CUT = "The start of this conversation was too long and is not shown. Its first task:\n"
 MOST_OF_TASK = 8_000
 
 
@@ -174,12 +174,16 @@ def _remind(run: Run, ctx: StepContext) -> Run:
     its task."""
     if run.reminded >= ctx.rules.empty_replies:
         return finish(
-            run, ctx, "incomplete", "not_submitted", error="the result was never handed in"
+            run,
+            ctx,
+            "incomplete",
+            "not_submitted",
+            error="the agent ended without submitting a result",
         )
     run = replace(run, reminded=run.reminded + 1)
     names = " or ".join(ctx.definition.submits)
     return next_turn(
-        ctx.append(run, User(text=f"Hand in your result by calling {names}.", kind="nudge")), ctx
+        ctx.append(run, User(text=f"Submit your result by calling {names}.", kind="nudge")), ctx
     )
 
 

@@ -35,11 +35,15 @@ def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
     rules, order = ctx.rules, ctx.order
     if order.on_restart == "fail":
         return finish(
-            run, ctx, "interrupted", "restart", error="the process died while the run was open"
+            run, ctx, "interrupted", "restart", error="the process crashed while the run was open"
         )
     if ctx.now - ctx.spec.created_at > rules.max_age_ms:
         return finish(
-            run, ctx, "interrupted", "too_old", error="the run was too old to be taken up again"
+            run,
+            ctx,
+            "interrupted",
+            "too_old",
+            error="the run was too old to continue after a restart",
         )
     if run.restarts >= rules.max_restarts:
         return finish(
@@ -48,8 +52,8 @@ def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
     if is_in_flight(run) and is_guilty(run, event, rules):
         n = run.suspicion.alone + 1 if run.suspicion is not None else 1
         error = (
-            f"the process died {n} times in a row as soon as this run was taken up, and not "
-            "without it"
+            f"the process crashed {n} times in a row right after this run was continued, "
+            "and not without it"
         )
         return finish(run, ctx, "interrupted", "quarantined", error=error)
     return None
@@ -106,5 +110,5 @@ def waited_too_long(run: Run, ctx: StepContext) -> Run:
         ctx,
         "timed_out",
         "waited_too_long",
-        error="nothing came within the longest wait that is allowed",
+        error="timed out: nothing arrived within the maximum wait",
     )

@@ -32,7 +32,7 @@ def check_words(
             continue
         child = ctx.tree.runs.get(id) if id in ctx.tree.children.get(run.id, ()) else None
         if child is None or isinstance(child.state, Stopping):
-            raise Refused("cancel", f"{id!r} is not a live child of this run")
+            raise Refused("cancel", f"{id!r} is not an open child of this run")
 
 
 def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
@@ -40,20 +40,23 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     another tree, and the empty one is the user; `more` are on their way."""
     spec = tree.specs.get(to)
     if spec is None or not tree.is_live(to):
-        return f"{to!r} is not a live run that you may write to"
+        return f"{to!r} is not an open run that you can send to"
     if sender in tree.specs:
         family = to == tree.specs[sender].parent or spec.parent == sender
         peers = tree.held(sender).comms
         if not family and (peers is None or to not in peers):
-            return f"{to!r} is not a live run that you may write to"
+            return f"{to!r} is not an open run that you can send to"
     fan_in = tree.fans.get(to)
     if not sender and fan_in is not None and fan_in.refuses_mail:
         return (
-            f"{to!r} is busy: it waits for its children and takes no message before they are back"
+            f"{to!r} is waiting for its children and takes no messages until they end. Send it then"
         )
     waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
     if waiting >= tree.shared.rules.mail_per_sender:
-        return f"{to!r} has {waiting} messages from you that it has not read yet"
+        return (
+            f"{to!r} has {waiting} messages from you that it has not read yet. Wait until "
+            "it reads them"
+        )
     return None
 
 
@@ -89,5 +92,5 @@ def cannot_reach(
     comms = (tree.held(sender).comms or ()) if writer is not None else ()
     is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
     if not is_heir and not is_permitted:
-        return f"{to!r} is not a run that you may write to or end"
+        return f"{to!r} is not a run that you can send to or cancel"
     return cannot_write(other, sender, to)

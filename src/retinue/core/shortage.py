@@ -13,12 +13,15 @@ def shortage(run: Run, ctx: StepContext, prompt: int, lack: str) -> str:
     """How much one turn needs, with a prompt of so many tokens, and how much of it there is."""
     i, model = DIMENSIONS.index(lack), ctx.model
     account, left = ctx.tree.ledger.least(run.id, i)
-    whose = "the budget" if account == run.id else "the budget of those above it"
+    whose = "the budget" if account == run.id else "the budget of a run above it"
     if lack == "calls":
-        return f"more tool calls are wanted; {whose} has {left} left"
+        return f"more tool calls are needed; {whose} has {left} left"
     if lack == "turns":
         return f"one more turn is needed; {whose} has {left} left"
-    parts, reply = f"{prompt:,} of prompt, {model.max_output:,} of reply", model.max_output
+    parts, reply = (
+        f"{prompt:,} for the prompt, {model.max_output:,} for the reply",
+        model.max_output,
+    )
     if lack == "tokens":
         return (
             f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {left:,} left"

@@ -26,8 +26,8 @@ from retinue.errors import Refused
 from retinue.formats.money import money
 
 UNPRICED = (
-    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model that "
-    "has a price, or declare one"
+    "The price of {model!r} is unknown, so a dollar budget cannot be enforced. Set a "
+    "token budget instead, or choose a model with a price."
 )
 
 
@@ -61,19 +61,20 @@ def _is_limited_in_dollars(run: Run, ctx: StepContext, order: Order) -> bool:
 def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
     held, first = ctx.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
-        raise Refused("depth", f"runs at depth {ctx.spec.depth} may not spawn")
+        raise Refused("depth", f"Runs at depth {ctx.spec.depth} cannot start children.")
     if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
-        raise Refused("mixed", "the children of one call must be joined and reported in one way")
-    if waits and first.join != "none":
         raise Refused(
-            "mixed", "a call waits for children in one way: either it joins them, or it has a wait"
+            "mixed", "All children of one call must share the same `join`, `compose` and `results`."
         )
+    if waits and first.join != "none":
+        raise Refused("mixed", "A call can join its children or use `wait`, not both.")
     if run.breaker is not None and run.breaker.until > ctx.now:
         b = run.breaker
         wait = (b.until - ctx.now + 999) // 1000
         raise Refused(
             "breaker",
-            f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s",
+            f"The last {b.count} children failed with the same error ({b.signature}). Try "
+            f"again in {wait} s.",
         )
     live = ctx.tree.n_live(run.id)
     for limits in (
@@ -84,7 +85,8 @@ def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, wait
     if held.fanout is not None and live + len(orders) > held.fanout:
         raise Refused(
             "children",
-            f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})",
+            f"Cannot start {len(orders)} more children: {live} are running and the limit "
+            f"is {held.fanout}.",
         )
     _check_lanes(ctx, orders)
     _check_groups(run, ctx, orders)
@@ -100,32 +102,38 @@ def _check_lanes(ctx: StepContext, orders: tuple[Order, ...]) -> None:
         for lane in order.lanes:
             wanted[lane.name] = wanted.get(lane.name, 0) + 1
             if lane.on_full == "refuse" and wanted[lane.name] > ctx.tree.lanes.room(lane):
-                raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
+                raise Refused(
+                    "running",
+                    f"lane {lane.name!r} is full (limit {lane.size})",
+                )
 
 
 def _check_numbers(run: Run, ctx: StepContext, limits: Limits, n: int, live: int) -> None:
     if limits.depth is not None and ctx.spec.depth >= limits.depth:
         raise Refused(
             "depth",
-            f"the depth limit is reached (current depth: {ctx.spec.depth}, max: {limits.depth})",
+            f"The depth limit is reached (current depth: {ctx.spec.depth}, limit: {limits.depth}).",
         )
     below = len(ctx.tree.runs) - (ctx.tree.root in ctx.tree.runs)
     if limits.tree is not None and below + n > limits.tree:
         raise Refused(
             "running",
-            f"{below} runs of this tree are live and {n} more asked for (max {limits.tree})",
+            f"Cannot start {n} more runs: {below} runs of this tree are open and the "
+            f"limit is {limits.tree}.",
         )
     if limits.per_call is not None and n > limits.per_call:
-        raise Refused("per_call", f"too many children in one call: {n} (max {limits.per_call})")
+        raise Refused("per_call", f"Too many children in one call: {n} (limit {limits.per_call}).")
     if limits.children is not None and live + n > limits.children:
         raise Refused(
             "children",
-            f"{live} children are live and {n} more were asked for (max {limits.children})",
+            f"Cannot start {n} more children: {live} are running and the limit is "
+            f"{limits.children}.",
         )
     if limits.total is not None and run.n_children + n > limits.total:
         raise Refused(
             "total",
-            f"{run.n_children} children were started and {n} more asked for (max {limits.total})",
+            f"Cannot start {n} more children: {run.n_children} were started and the limit "
+            f"is {limits.total}.",
         )
 
 
@@ -139,7 +147,8 @@ def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None
         )
         if order.group not in groups and len(groups) >= order.limits.groups:
             raise Refused(
-                "groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})"
+                "groups",
+                f"Too many groups are running: {len(groups)} (limit {order.limits.groups}).",
             )
         groups.add(order.group)
 
@@ -169,7 +178,7 @@ def _grants(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> list[Limit
         i = DIMENSIONS.index(lack)
         wanted, there = (_amount(n, lack) for n in (total[i], ctx.tree.ledger.free(run.id, i) or 0))
         raise Refused(
-            "budget", f"{wanted} were asked for, and {there} of the parent's budget are free"
+            "budget", f"Not enough budget: {wanted} requested, {there} left in the parent's budget"
         )
     return asked
 
@@ -195,7 +204,7 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
             ", ".join(held.agents if held.agents is not None else sorted(shared.definitions))
             or "none"
         )
-        raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
+        raise Refused("agent", f"Unknown agent {order.agent!r}. Agents you can start: {known}.")
     id = run_id(
         at,
         run.id,
@@ -208,7 +217,7 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
     capabilities = grant_tools(order, definition, held)
     if order.cwd and not policy.covers(order.cwd, place, held):
         raise Refused(
-            "cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {place!r}"
+            "cwd", f"{order.cwd!r} is outside the parent's directories. Use one inside {place!r}."
         )
     if order.cwd and place and not policy.covers(order.cwd, place, replace(held, read=())):
         # Where the parent may only read, the child may not write either.
@@ -221,7 +230,7 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
         known = ", ".join(
             capabilities.models if capabilities.models is not None else sorted(shared.models)
         )
-        raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
+        raise Refused("model", f"Model {model!r} is not allowed. Allowed: {known}")
     return Spec(
         id=id,
         order=_settled(order, parent.order, place),
@@ -287,11 +296,14 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
         unknown = sorted(set(asked.tools) - set(reach))
         if unknown:
             raise Refused(
-                "tools", f"agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}"
+                "tools", f"Agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}."
             )
         beyond = [t for t in asked.tools if not policy.allows(held, t)]
         if beyond:
-            raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
+            raise Refused(
+                "tools",
+                f"The parent cannot give a child these tools: {', '.join(map(repr, beyond))}.",
+            )
     given = policy.lend(held, asked, reach, definition.crew)
     wanted = (
         definition.tools if asked.tools is None else tuple({*definition.tools} & {*asked.tools})
@@ -300,7 +312,8 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
         names = ", ".join(sorted(wanted or asked.tools or ()))
         raise Refused(
             "tools",
-            f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff",
+            f"Agent {order.agent!r} would start with none of its tools ({names}). Add it "
+            "to `staff` so that its tools can be passed on.",
         )
     return given
 
@@ -341,7 +354,7 @@ def enlist(
         deadline = sooner(deadline, now + order.timeout_ms)
     text = order.task
     if order.context.kind == "summary" and order.context.text:
-        text = f"Context from whoever asked:\n{order.context.text}\n\nTask:\n{text}"
+        text = f"Context from the requester:\n{order.context.text}\n\nTask:\n{text}"
     message, length = User(text=text), base.length if base else 0
     tree.changes.messages.append((spec.conversation, length, message))
     run = Run(

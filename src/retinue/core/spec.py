@@ -49,9 +49,7 @@ class Lane(Value):
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(
-                f"lane {self.name!r} must have room for at least one run, not {self.size}"
-            )
+            raise ValueError(f"Lane {self.name!r} must have a size of at least 1, not {self.size}.")
 
 
 class Loaded(Value):
@@ -75,7 +73,7 @@ class Retry(Value):
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:
-            raise ValueError("a retry policy has at least one attempt and no negative times")
+            raise ValueError("A retry policy needs at least one attempt and no negative times.")
 
 
 DRAWN = "drawn"
@@ -173,7 +171,7 @@ class Order(Value):
 
     def __post_init__(self) -> None:
         if self.weight < 0:
-            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}")
+            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}.")
 
 
 class Slot(Value):

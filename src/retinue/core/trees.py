@@ -237,7 +237,7 @@ class Trees:
         for root in self._entangled(tree.root):
             self.unsettled = [other for other in self.unsettled if other.root != root]
             self.failed.append((root, error))
-        return f"a defect of retinue: {type(error).__name__}: {error}"
+        return f"internal error: {type(error).__name__}: {error}"
 
     def _entangled(self, root: str) -> list[str]:
         """A tree and those with which it has exchanged letters that are not written yet: a letter
@@ -312,12 +312,12 @@ class Trees:
         again by the step."""
         machine.refuse_request(self.shared, event)
         if event.id in self.index.runs or event.id in self.by_root:
-            raise Refused("id", f"a run with the id {event.id!r} exists already")
+            raise Refused("id", f"A run with the id {event.id!r} already exists.")
         roots = self._writing.get(event.conversation, ())
         if any(root in self.by_root[root].runs for root in roots if root in self.by_root):
             raise Refused(
                 "conversation",
-                f"a live run is already writing in conversation {event.conversation}",
+                f"Conversation {event.conversation} has an open run. Wait for it, or fork it.",
             )
 
     # what concerns the whole store
@@ -352,11 +352,11 @@ class Trees:
     def _forget(self, root: str) -> None:
         tree = self.by_root.get(root)
         if self.is_open(root):
-            raise InvalidTransition(f"{root} is still open; cancel it first")
+            raise InvalidTransition(f"{root} is still open. Cancel it first.")
         if tree is not None:
             if any(x.state in ("pending", "sent") for x in tree.deliveries.values()):
                 raise InvalidTransition(
-                    f"{root} still has something to announce; wait for it, or drop it"
+                    f"{root} still has something to announce. Wait for it, or drop it."
                 )
             for key in list(tree.deliveries):
                 tree.drop_delivery(key)
@@ -390,7 +390,7 @@ class Trees:
         hears why not."""
         other = self.index.runs.get(to)
         why = (
-            f"{to!r} is not a live run"
+            f"{to!r} is not an open run"
             if other is None
             else cannot_reach(tree, other, to, event, sender)
         )

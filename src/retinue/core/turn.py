@@ -26,14 +26,14 @@ LAST_TURN = (
     "This is your last turn: {why}. Answer now with what you have, in plain text and "
     "without calling tools."
 )
-GRACE = "You have used all your turns. Hand in your result now; nothing after this reply is read."
+GRACE = "You have no turns left. Submit your result now; nothing after this reply will be read."
 SUMMARY = "Summarize your findings concisely."
-ANNOUNCE = "Write the message that announces this result to the one who asked for it."
+ANNOUNCE = "Write the message that tells the requester this result."
 COMPACT = (
-    "Summarize this conversation so that the work can go on from your summary alone: goal, "
-    "facts, decisions, next."
+    "Summarize this conversation so that the work can continue from your summary alone: "
+    "goal, facts, decisions, next steps."
 )
-SHORTENED = "Your budget leaves room for a reply of at most {n} tokens. Be brief."
+SHORTENED = "Your budget allows a reply of at most {n} tokens. Be brief."
 MIN_FINAL = 16
 BYTES_PER_TOKEN = 3
 
@@ -351,7 +351,7 @@ def relist_children(run: Run, ctx: StepContext, summary: str) -> Run:
     text = f"Summary of the work so far:\n{summary}"
     if lines:
         text += (
-            "\n\nChildren still at work (do not start them again; they will report):\n"
+            "\n\nChildren still running (do not start them again; they will report):\n"
             + "\n".join(lines)
         )
     run = replace(run, start=run.length, context=0, fresh=0, prompt=0, warm_until=0)

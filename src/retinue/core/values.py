@@ -128,8 +128,8 @@ class Budget(Value):
             amount = getattr(self, name)
             if amount is not None and not 0 <= amount < math.inf:
                 raise ValueError(
-                    f"Budget.{name} must be 0 or more and finite, not {amount!r}; leave it out "
-                    "for no limit"
+                    f"Budget.{name} must be 0 or more and finite, not {amount!r}. Omit it "
+                    "for no limit."
                 )
 
 
@@ -262,9 +262,7 @@ class Capabilities(Value):
 
     def __post_init__(self) -> None:
         if self.mode and self.mode not in MODES:
-            raise ValueError(
-                f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}"
-            )
+            raise ValueError(f"Unknown permission mode {self.mode!r}. Known: {', '.join(MODES)}")
 
 
 class Origin(Value):
@@ -368,9 +366,7 @@ class Rules(Value):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise ValueError(
-                f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}"
-            )
+            raise ValueError(f"Unknown permission mode {self.mode!r}. Known: {', '.join(MODES)}")
 
 
 class Mail(Value):

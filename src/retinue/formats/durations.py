@@ -20,5 +20,5 @@ def seconds(text: str) -> float:
         above, end = UNITS[part[2]], part.end()
         total += float(part[1]) * above
     if not rest or end < len(rest):
-        raise ValueError(f"{text[:100]!r} is not a length of time: write 90, 45s, 10m, 1h30m or 2d")
+        raise ValueError(f"{text[:100]!r} is not a duration. Use e.g. 90, 45s, 10m, 1h30m or 2d")
     return total

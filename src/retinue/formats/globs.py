@@ -169,7 +169,7 @@ def alternatives(pattern: str) -> list[str]:
             start, end, options = found
             todo += [text[:start] + option + text[end:] for option in options]
         if len(done) + len(todo) > MAX_ALTERNATIVES:
-            raise BadGlob(f"the braces stand for more than {MAX_ALTERNATIVES} patterns")
+            raise BadGlob(f"the braces expand to more than {MAX_ALTERNATIVES} patterns")
     return done
 
 

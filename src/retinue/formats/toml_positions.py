@@ -210,9 +210,9 @@ def read_key(text: str) -> tuple[str, ...]:
         places.text = text
         key = places._key()
     except NotToml:
-        raise ValueError(f"{text!r} is not a key: write it like models.default") from None
+        raise ValueError(f"{text!r} is not a key. Use e.g. models.default") from None
     if places._at != len(text):
-        raise ValueError(f"{text!r} is not a key: write it like models.default")
+        raise ValueError(f"{text!r} is not a key. Use e.g. models.default")
     return key
 
 

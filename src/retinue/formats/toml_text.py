@@ -39,11 +39,11 @@ def load(text: str) -> dict[str, Any]:
     import tomllib
 
     if line := _long_key(text):
-        raise BadToml(f"this key has more than {MOST_PARTS} parts", line)
+        raise BadToml(f"This key has more than {MOST_PARTS} parts", line)
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise BadToml("it is nested too deep") from None
+        raise BadToml("nested too deeply") from None
     except ValueError as error:
         told = str(error)
         place = _PLACE.search(told)

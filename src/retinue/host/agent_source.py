@@ -105,7 +105,7 @@ class PlannedAgents:
         servers = await self._builder.pool.servers(plan, env)
         if servers is None:
             if approve:
-                raise NotFound(f"there is no MCP server named {approve!r}")
+                raise NotFound(f"Unknown MCP server {approve!r}.")
             return ()
         await servers.refresh()
         if approve:

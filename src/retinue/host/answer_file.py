@@ -23,7 +23,8 @@ def settled(path: str, cwd: str) -> str:
         mode = os.lstat(target).st_mode
         if kernels(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
             raise ConfigError(
-                f"{target} is not a regular file, so no answer is written there; name another file."
+                f"{target} is not a regular file, so the answer cannot be written there. "
+                "Name another file."
             )
     return target
 
@@ -40,7 +41,7 @@ def write(target: str, text: str) -> None:
             os.close(fd)
     except OSError as error:
         raise RetinueError(
-            f"{target} was not written ({error.strerror}); nothing there was changed. `retinue "
-            "show` has the answer. A "
-            "link that appeared on the way there since the command was given is not followed."
+            f"{target} was not written ({error.strerror}). Nothing there was changed. "
+            "`retinue show` prints the answer. A symbolic link that was created after "
+            "the command started is not followed."
         ) from None

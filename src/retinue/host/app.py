@@ -105,7 +105,7 @@ async def _while_connected(request: Request, work: Any) -> Any:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise HttpProblem(408, "The client went away before there was a reply.")
+            raise HttpProblem(408, "The client disconnected before there was a reply.")
         return task.result()
     finally:
         task.cancel()
@@ -198,7 +198,7 @@ async def _openapi(request: Request) -> Response:
 
 async def _wrong_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = f"There is nothing at {request.url.path}."
+    text = f"Nothing found at {request.url.path}."
     if error.status_code == 405:
         text = f"{request.url.path} cannot be used with {request.method}."
     return problem_response(HttpProblem(error.status_code, text, dict(error.headers or {})))

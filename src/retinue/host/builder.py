@@ -51,8 +51,8 @@ class Staff(StartAgentTool):
         if not spec.background:
             return caller.spawn(name, args.task, label=args.name)
         told = (
-            f"{args.name} works in the background as run {caller.child_id()}; you will be told "
-            "when it has ended."
+            f"{args.name} is running in the background as {caller.child_id()}. You will "
+            "be notified when it ends."
         )
         return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
 
@@ -187,12 +187,12 @@ class AgentBuilder:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put it "
-                "back, or start anew."
+                f"Cannot read the plan {path} ({error}). Its runs are kept. Restore the "
+                "file, or start a new run."
             ) from None
         if plan.stamp != stamp:
             raise ConfigError(
-                f"the plan {path} was changed by hand. Its runs stay as they are: put it back."
+                f"The plan {path} was changed by hand. Its runs are kept. Restore the file."
             )
         return plan
 

@@ -163,7 +163,7 @@ def connect_to_host(paths: ProjectPaths, env: Mapping[str, str]) -> HostClient |
             line.connect(paths.socket)
             if not is_ours(line):
                 raise errors.ConfigError(
-                    f"{paths.socket} belongs to somebody else: remove it, or choose another --store"
+                    f"{paths.socket} is owned by another user. Remove it, or use another --store."
                 )
         except BaseException:
             line.close()

@@ -100,11 +100,10 @@ class Host(Lookups):
         if request.plan is not None and agent.name != row.spec.order.agent:
             raise Refused(
                 "agent",
-                f"run {request.run} goes on with its own agent and model; fork it to go on with "
-                "another",
+                f"Run {request.run} keeps its agent and model. Fork it to use another.",
             )
         self._retinue.register(agent)
-        return await self._retinue.resume(request.run, request.task or "Go on.", **options)
+        return await self._retinue.resume(request.run, request.task or "Continue.", **options)
 
     async def fork(self, request: requests.ForkRequest, who: Identity) -> replies.RunCreated:
         self._check_start(request, who)
@@ -150,9 +149,7 @@ class Host(Lookups):
         name = row.spec.order.agent
         agent = await self._agents.recall(name)
         if agent is None:
-            raise NotFound(
-                f"the plan of agent {name!r} is not beside the store; start a new run instead"
-            )
+            raise NotFound(f"The saved plan of agent {name!r} is missing. Start a new run instead.")
         return agent
 
     async def _wake(self, run: str) -> None:
@@ -205,7 +202,7 @@ class Host(Lookups):
         open_ones = await self._retinue.questions(request.run)
         named = [q for q in open_ones if request.question in ("", q.id)]
         if not named:
-            raise Refused("question", f"run {request.run} is not asking anything")
+            raise Refused("question", f"Run {request.run} has no open question.")
         if len(named) > 1:
             raise Refused("question", several(request.run, [(q.id, q.text) for q in named]))
         first, by = named[0], request.by or who.user or "the user"
@@ -214,7 +211,10 @@ class Host(Lookups):
             await self._retinue.answer(first.id, text)
             return replies.AnswerReply(run=first.run, question=first.text)
         if request.allow is None:
-            raise Refused("question", f"{first.label} needs a yes or a no: {first.text}")
+            raise Refused(
+                "question",
+                f"{first.label} is waiting for a decision: {first.text} Allow or deny it.",
+            )
         await self._retinue.decide(
             first.id, request.allow, by=by, reason=request.text, always=request.always
         )

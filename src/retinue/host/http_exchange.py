@@ -82,7 +82,7 @@ class Exchange:
             del self._buffer[: end + 2]
             yield from self._event(event)
         if self.reader.is_done and not self._is_over:
-            raise ValueError("the stream was cut off")
+            raise ValueError("the stream was interrupted")
 
     def _whole(self) -> HostNews:
         body = bytes(self._buffer)

@@ -55,7 +55,7 @@ class InProcessHost:
         except (HostGone, ConnectionError):
             self._thread.join(10)
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise self.error or HostGone("the host in this process went away") from None
+            raise self.error or HostGone("the host in this process ended") from None
 
     def __exit__(self, *exc: object) -> None:
         if self._client is not None:

@@ -50,8 +50,8 @@ def offline_model() -> Any:
         from retinue.models.explorer import ExplorerModel
     except ImportError:
         raise ConfigError(
-            "offline/explorer is not part of this installation: name a model, as in --model "
-            f"{example()}"
+            "offline/explorer is not part of this installation. Name a model, for "
+            f"example --model {example()}."
         ) from None
     return ExplorerModel()
 
@@ -86,7 +86,7 @@ class KeyedCatalog:
         told = {n: v for n, v in environ.items() if not n.startswith("RETINUE_")}
         merged, wrong = with_command(self._environ, told)
         for why in wrong:
-            log.warning("what a command has brought is not used: %s", why)
+            log.warning("the keys that a command sent are not used: %s", why)
         if merged != self._environ:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged, **self._declared)

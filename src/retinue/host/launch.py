@@ -103,5 +103,5 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
     ):  # it leaves its place to a process of its own at once
         host.wait(timeout=GREETING_SECONDS)
     if not line:
-        return HostGone(f"the host could not be started; its log says why: {places.log}")
+        return HostGone(f"The host could not be started. Its log has the reason: {places.log}")
     return msgspec.json.decode(line, type=StartReport).error

@@ -135,8 +135,8 @@ class RunListing:
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
-                f"{self.places.store} is damaged: {what} cannot be read. Nothing was changed. See "
-                "`retinue doctor`."
+                f"{self.places.store} is damaged: {what} cannot be read. Nothing was "
+                "changed. Run `retinue doctor`."
             ) from None
 
     def _line(
@@ -224,8 +224,7 @@ class RunListing:
         if not found:
             where = self.places.root
             raise NotFound(
-                f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what "
-                "there is."
+                f"Run {address!r} not found in {where}. Run `retinue ps --all --tree` to list runs."
             )
         if len(found) > 1:
             listed = "; ".join(
@@ -235,7 +234,7 @@ class RunListing:
             )
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
             raise NotFound(
-                f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id."
+                f"{address!r} matches {len(found)} runs: {listed}{more}. Use more of the id."
             )
         return found[0]
 

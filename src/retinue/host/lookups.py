@@ -38,7 +38,7 @@ class Lookups:
         """A run of another user is not found, in the words of one that does not exist."""
         for run in runs:
             if not is_visible(await self._retinue.record(run), who):
-                raise NotFound(f"no run {run!r}")
+                raise NotFound(f"Run {run!r} not found.")
 
     # runs
 

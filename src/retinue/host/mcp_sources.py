@@ -183,7 +183,7 @@ def _list(found: ServerSources, path: Path) -> None:
     for name in entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))[
         0
     ]:
-        said = "the project is not trusted: look at the file, then `retinue trust`"
+        said = "this project is not trusted; review the file, then run `retinue trust`"
         found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
 
 
@@ -194,9 +194,9 @@ def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
     try:
         tree = parse(raw.decode("utf-8-sig"), is_toml=path is not None and path.suffix == ".toml")
     except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
+        raise ValueError("the file is not UTF-8") from None
     if not isinstance(tree, dict):
-        raise ValueError("it must be an object with the key mcpServers")
+        raise ValueError("expected an object with the key mcpServers")
     return tree
 
 

@@ -43,7 +43,7 @@ def choose(
     told = environ.get("RETINUE_MODEL", "")
     for name, why in (
         (flag, "--model"),
-        (agent, "its agent's file"),
+        (agent, "the agent's file"),
         (config, "the configuration"),
         (told, "RETINUE_MODEL"),
     ):
@@ -65,9 +65,9 @@ def choose(
         for key in p.keys
         if environ.get(key, "").strip()
     ]
-    hints = [f"{key} is set: name one of its models with --model PROVIDER:MODEL" for key in keys]
+    hints = [f"{key} is set. To use it, pass --model PROVIDER:MODEL." for key in keys]
     hints += [
-        f"a local server answers: use it with --model {name}:MODEL"
+        f"A local model server is running. To use it, pass --model {name}:MODEL."
         for name in local_servers(environ)
     ]
     return ModelChoice(OFFLINE, "no model configured", tuple(hints))
@@ -115,7 +115,7 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     provider = PROVIDERS.get(ALIASES.get(wanted, wanted))
     if provider is None or not model:
         if provider is not None:
-            raise ConfigError(f"{name!r} names no model", f"Use {head}:MODEL. {LIST_PROVIDERS}")
+            raise ConfigError(f"{name!r} has no model name", f"Use {head}:MODEL. {LIST_PROVIDERS}")
         hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES])
         raise ConfigError(f"Unknown provider {head!r}", f"{hint} {LIST_PROVIDERS}".lstrip())
     if provider.keys and not provider.key(environ):

@@ -15,18 +15,15 @@ from retinue.agent_files.skills import Skill
 from retinue.core.values import Capabilities, Value
 
 FAMILY = "delegate"
-INSTRUCTIONS = """You work in the directory of a project, for a person who reads your last message \
-and nothing else.
+INSTRUCTIONS = """You work in a project directory for a user who reads only your final message.
 
-Look before you claim: read files, search, run what you are permitted to run. Name places as \
-path:line. Hand independent
-parts of a task to sub-agents when that saves time or room, and check what they report. When \
-something is refused, do
-not try to get around it: do what you can without it and say what is missing. End with the answer, \
-whole and short."""
+Check before you claim: read files, search, and run commands you are allowed to run. Cite places as
+path:line. Give independent parts of the task to sub-agents when that saves time or context, and
+check their reports. If a call is refused, do not work around it: do what you can, and say what is
+missing. Finish with a complete, short answer."""
 MAIN = AgentSpec(
     name="main",
-    description="The agent that works when none is named.",
+    description="The default agent.",
     instructions=INSTRUCTIONS,
     source=DefinitionSource(scope="built-in"),
 )

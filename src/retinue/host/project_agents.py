@@ -58,7 +58,7 @@ def _folders(project: Project) -> list[str]:
     folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
     for folder in folders:
         if not os.path.isdir(folder):
-            raise ConfigError(f"agents.directories: there is no folder {folder}")
+            raise ConfigError(f"agents.directories: folder {folder} not found")
     return folders
 
 
@@ -78,16 +78,13 @@ def lead_of(found: FoundAgents, name: str) -> AgentSpec:
     broken = next((s for s in found.broken if s.name == name), None)
     if broken is not None:
         why = next((c for c in broken.complaints if c.severity == "error"), broken.complaints[0])
-        raise ConfigError(f"agent {name!r} cannot be used: {why}")
+        raise ConfigError(f"Agent {name!r} cannot be used: {why}")
     if spec is not None:
-        raise ConfigError(f"agent {name!r} is disabled by its file, {spec.source.path}")
-    from retinue.agent_files.agent_spec import hint_at
+        raise ConfigError(f"Agent {name!r} is disabled in its file, {spec.source.path}")
+    from retinue.formats.suggestion import did_you_mean
 
-    hint = hint_at(name, found.agents)
-    raise NotFound(
-        f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` "
-        "shows them."
-    )
+    hint = did_you_mean(name, found.agents)
+    raise NotFound(f"Unknown agent {name!r}.{hint} Run `retinue agents list` to list them.")
 
 
 def staff_of(found: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:

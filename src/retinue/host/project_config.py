@@ -56,7 +56,7 @@ def load(
     ours, notes = _of_project(project)
     others = [os.path.join(os.path.dirname(user), name) for name in NAMES]
     notes += [
-        f"{file} is not used, because {user} is there"
+        f"{file} is not used, because {user} exists"
         for file in others
         if file != user and os.path.lexists(file)
     ]
@@ -136,7 +136,7 @@ def _of_project(project: Project) -> tuple[list[Layer], list[str]]:
             layers.append(read_layer(file, "project", data))
         elif stands.is_trusted:
             reason = stands.refused.get(
-                os.path.relpath(file, stands.root), "it was changed just now"
+                os.path.relpath(file, stands.root), "the file was changed just now"
             )
-            notes.append(f"{file} is not used: {reason}")
+            notes.append(f"{file} is ignored: {reason}")
     return layers, notes

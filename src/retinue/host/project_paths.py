@@ -95,15 +95,15 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
         here = os.path.abspath(cwd or os.getcwd())
     except FileNotFoundError:
         raise ConfigError(
-            "the directory that you are in is gone: go to another one, or name one with --cwd"
+            "The current directory no longer exists. Change to another one, or pass --cwd."
         ) from None
     if not os.path.isdir(here):
-        raise ConfigError(f"there is no directory {here}: check --cwd")
+        raise ConfigError(f"Directory {here} not found. Check --cwd.")
     root = project_root(here, environ.get("HOME", ""))
     if store:
         file = os.path.realpath(os.path.expanduser(store))
         if os.path.isdir(file):
-            raise ConfigError(f"the store {file} is a directory: name a file")
+            raise ConfigError(f"The store {file} is a directory. Name a file.")
         refuse_links(file)
         name = _key(file)
     else:
@@ -148,7 +148,7 @@ def private_directory(path: str, *, strict: bool = False) -> None:
     if strict:
         found = os.stat(path)
         if found.st_uid != os.getuid():
-            raise ConfigError(f"{path} belongs to somebody else: choose another place with --store")
+            raise ConfigError(f"{path} is owned by another user. Use another --store.")
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, 0o700)
 

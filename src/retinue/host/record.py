@@ -23,9 +23,7 @@ class RecordReader(SqliteReader):
     def __init__(self, places: ProjectPaths) -> None:
         super().__init__(places.store)
         if not places.exists:
-            raise NotFound(
-                f'there are no runs in {places.root} yet. Start one: `retinue run "..."`.'
-            )
+            raise NotFound(f'No runs in {places.root} yet. Start one with `retinue run "..."`.')
         self.open()
 
     def __enter__(self) -> RecordReader:
@@ -38,7 +36,7 @@ class RecordReader(SqliteReader):
         """A run and everything below it, parents before their children."""
         top = self.row(run)
         if top is None:
-            raise NotFound(f"no run {run!r}")
+            raise NotFound(f"Run {run!r} not found. Run `retinue ps --all` to list runs.")
         rows, todo = [], [top]
         while todo:
             row = todo.pop(0)

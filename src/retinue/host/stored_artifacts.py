@@ -21,16 +21,16 @@ def _found(shelf: Artifacts, id: str) -> str:
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)
         raise NotFound(
-            f"{shown!r} is not the id of an artifact: that is 64 hexadecimal digits, or at least "
-            f"{LEAST}"
+            f"{shown!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
+            f"{LEAST} of them are needed."
         )
     found = [name for name in shelf.names() if name.startswith(id)]
     if len(found) > 1:
         some = ", ".join(name[: len(id) + 4] for name in found[:5])
-        raise NotFound(f"{id!r} can mean {len(found)} artifacts ({some}): write more of it")
+        raise NotFound(f"{id!r} matches {len(found)} artifacts ({some}). Use more of the id.")
     if not found:
         raise NotFound(
-            f"there is no artifact {id} in this store. What no run names any more is deleted with "
-            "the last that did; another store is named with --store"
+            f"Artifact {id} not found in this store. An artifact is deleted with the last "
+            "run that refers to it. For another store, pass --store."
         )
     return found[0]

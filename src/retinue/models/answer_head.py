@@ -37,9 +37,9 @@ class AnswerHead:
         text = data.decode("latin-1").replace("\r\n", "\n")
         found = _STATUS.match(text)
         if found is None:
-            raise NotHttp("it does not begin like HTTP/1")
+            raise NotHttp("the answer does not start with HTTP/1")
         if "\r" in text or "\0" in text:
-            raise NotHttp("its headers are broken")
+            raise NotHttp("the headers are invalid")
         version, status = found.groups()
         self.status = int(status)
         self.headers = headers = _headers(text[found.end() :])
@@ -55,11 +55,9 @@ class AnswerHead:
     def _length(self, headers: dict[str, str]) -> int:
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
         if coding is not None and (length is not None or coding.lower() != "chunked"):
-            raise NotHttp(
-                "the end of the answer is told in more than one way, or in one that is not known"
-            )
+            raise NotHttp("the answer gives its length in conflicting or unknown ways")
         if length is not None and not _LENGTH.fullmatch(length):
-            raise NotHttp("the length of the answer is no number, or more than one")
+            raise NotHttp("the length of the answer is not a number, or is given more than once")
         if self.status < 200 or self.status in (204, 304):
             # 101 is no answer either: whatever follows is not HTTP.
             return 0 if self.status != 101 else UNTIL_CLOSED
@@ -73,7 +71,7 @@ def _headers(text: str) -> dict[str, str]:
         text = _FOLD.sub(" ", text)
     fields = _FIELD.findall(text)
     if len(fields) != text.count("\n") - 1:
-        raise NotHttp("its headers are broken")
+        raise NotHttp("the headers are invalid")
     if len(fields) > MAX_FIELDS:
         raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
     out = {name.lower(): value for name, value in fields}

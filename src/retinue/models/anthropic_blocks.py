@@ -88,7 +88,7 @@ def _text(text: str) -> dict[str, Any]:
 
 def _picture(image: Image) -> dict[str, Any]:
     if image.media_type not in PICTURES:
-        return _text(f"(a picture of type {image.media_type}, which cannot be shown)")
+        return _text(f"(an image of type {image.media_type}, which cannot be shown)")
     return {
         "type": "image",
         "source": {"type": "base64", "media_type": image.media_type, "data": image.data},

@@ -118,7 +118,7 @@ class _Draft:
     def reply(self) -> Reply:
         reason = self.message.get("stop_reason")
         if not reason:
-            raise ModelUnavailable("the reply does not say why it stopped", kind="server_error")
+            raise ModelUnavailable("the reply has no stop reason", kind="server_error")
         if reason == "pause_turn":
             raise ModelUnavailable(
                 "the provider paused in the middle of the reply", kind="server_error"
@@ -226,7 +226,7 @@ class AnthropicDecoder:
         if kind == "content_block_delta":
             if index not in self._open:
                 raise ModelUnavailable(
-                    "the provider sent a piece of a block that is not open", kind="server_error"
+                    "the provider sent part of a block that is not open", kind="server_error"
                 )
             if piece := self._open[index].add(_object(event.get("delta"))):
                 said.append(piece)

@@ -117,18 +117,19 @@ class Attempt(Struct):
         """What an exception of the wire means; None when it is not one of those."""
         match error:
             case TimeoutError():
-                why = f"{self.model} did not answer in time: {_late(error, times)}"
+                why = f"{self.model} did not respond in time: {_late(error, times)}"
                 return ModelUnavailable(why, "network")
             case ProxyRefused():
                 kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
                 return kind(str(error), kind="network")
             case NotSafe():
                 return ModelRejected(
-                    f"no safe connection to {self.model}: {self._short(error)}", kind="tls"
+                    f"TLS connection to {self.model} failed: {self._short(error)}", kind="tls"
                 )
             case NotHttp():
                 return ModelRejected(
-                    f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response"
+                    f"{self.model} did not answer with valid HTTP: {self._short(error)}",
+                    "bad_response",
                 )
             case OSError() | MemoryError() | RuntimeError():
                 if lack := machine.trouble(error):
@@ -138,7 +139,7 @@ class Attempt(Struct):
                 if isinstance(error, RuntimeError):
                     return None
                 return ModelUnavailable(
-                    f"no answer from {self.model}: {self._short(error)}", kind="network"
+                    f"no response from {self.model}: {self._short(error)}", kind="network"
                 )
             case _:
                 return None
@@ -148,7 +149,8 @@ class Attempt(Struct):
         status, headers = connection.head.status, connection.head.headers
         if 300 <= status < 400:
             return ModelRejected(
-                f"{self.model} redirects elsewhere, which is not followed", kind="redirect"
+                f"{self.model} answered with a redirect, which is not followed. Check its base URL",
+                kind="redirect",
             )
         connection.until = asyncio.get_running_loop().time() + seconds
         body = bytearray()
@@ -254,11 +256,11 @@ def _late(error: TimeoutError, times: Times) -> str:
     """Which of the times was over."""
     match str(error):
         case "headers":
-            return "no headers came"
+            return "no headers received"
         case "idle":
-            return f"silent for {times.idle:g} s"
+            return f"no data for {times.idle:g} s"
         case "content":
-            return f"signs of life for {times.content:g} s, but no content"
+            return f"no content for {times.content:g} s, only keep-alive data"
         case "attempt":
             return f"not complete after {times.attempt:g} s"
         case said:

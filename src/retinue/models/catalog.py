@@ -140,9 +140,7 @@ class Catalog:
 
     def _resolve(self, name: str, way: tuple[str, ...]) -> str:
         if name in way:
-            raise ConfigError(
-                f"the alias {name!r} leads back to itself: {' -> '.join([*way, name])}"
-            )
+            raise ConfigError(f"Alias {name!r} refers to itself: {' -> '.join([*way, name])}")
         way, meant = (*way, name), self._aliases.get(name, name)
         if "|" in meant:
             return CHAIN.join(
@@ -154,7 +152,9 @@ class Catalog:
             return OFFLINE
         provider, colon, model = (part.strip() for part in meant.partition(":"))
         if not colon or not model:
-            raise ConfigError(f"model {name!r} names no provider: write it like {example()}")
+            raise ConfigError(
+                f"{name!r} has no provider. Use PROVIDER:MODEL, for example {example()}."
+            )
         return f"{provider_name(provider)}:{model}"
 
     def _make(self, name: str) -> Model:
@@ -266,7 +266,7 @@ class Catalog:
         if allowed is not None and not any(fnmatchcase(model, pattern) for pattern in allowed):
             listed = ", ".join(allowed) or "none"
             raise ConfigError(
-                f"model {model!r} is not allowed for provider {provider!r}; allowed: {listed}"
+                f"Model {model!r} is not allowed for provider {provider!r}. Allowed: {listed}"
             )
 
 

@@ -59,7 +59,7 @@ class Chunks:
         """Keep the beginning of a line whose end is missing."""
         is_part = (_NEXT_PART if self._is_begun else _FIRST_PART).fullmatch(held)
         if not is_part or len(held) > MAX_LINE:
-            raise BrokenBody("a chunk of the answer does not begin with its length")
+            raise BrokenBody("a chunk of the answer does not start with its length")
         self._held = held
 
     def _end(self, data: bytes, at: int) -> None:
@@ -73,4 +73,4 @@ class Chunks:
                 return
         self._held = data[at:]
         if self._trailers + len(self._held) > MAX_TRAILERS:
-            raise BrokenBody("the answer ends in too many lines")
+            raise BrokenBody("the answer ends with too many lines")

@@ -117,13 +117,9 @@ def checked_url(url: str) -> str:
     except ValueError:
         is_whole = False
     if not is_whole or any(c.isspace() for c in url):
-        raise ConfigError(
-            "the address of a provider is not one: it must be like https://host or "
-            "http://host:port/path"
-        )
+        raise ConfigError("Invalid provider URL. Use https://host or http://host:port/path.")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
-            f"the address of {parts.hostname} holds a password: keys belong into their own "
-            "variables"
+            f"The URL for {parts.hostname} contains a password. Put the key in its own variable."
         )
     return url

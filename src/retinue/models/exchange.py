@@ -23,7 +23,7 @@ class RequestSender:
     def __init__(self, url: str, headers: Mapping[str, str], proxy: str | None = None) -> None:
         for name, value in headers.items():
             if not name or not name.isascii() or any(c in "\r\n\0" for c in name + value):
-                raise ConfigError(f"the header {name!r} holds what no header may")
+                raise ConfigError(f"the header {name!r} contains characters that are not allowed")
         parts = urlsplit(url)
         is_tls = parts.scheme == "https"
         usual = 443 if is_tls else 80
@@ -31,9 +31,7 @@ class RequestSender:
             host = ascii_name(parts.hostname or "")
             host.encode("idna")  # labels that are empty or too long
         except UnicodeError:
-            raise ConfigError(
-                "the address of a provider has a name that cannot be looked up"
-            ) from None
+            raise ConfigError("the host name of a provider's URL is invalid") from None
         self.route = Route(host, parts.port or usual, is_tls, proxy)
         target = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_SAFE)
         at = self.route.authority.removesuffix(f":{usual}")

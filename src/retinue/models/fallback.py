@@ -25,7 +25,7 @@ class Fallback:
 
     def __init__(self, models: Sequence[Model], *, name: str) -> None:
         if not models:
-            raise ConfigError(f"the chain {name!r} names no model")
+            raise ConfigError(f"The chain {name!r} names no model.")
         self.models = tuple(models)
         self.says_progress = all(getattr(m, "says_progress", False) for m in models)
         infos = [m.info for m in models]

@@ -42,7 +42,7 @@ def failure_of(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> 
     # What may be long is bounded before the patterns see it.
     state, text = str(error.get("status") or "")[:100], str(error.get("message") or "")[:4000]
     kind = _kind(code, state, text, str(details)[:4000])
-    words = worded(text, has_key=kind == "auth") or "no more was said"
+    words = worded(text, has_key=kind == "auth") or "no reason given"
     said = f"HTTP {code} {worded(state)}".rstrip() + f": {words}"
     tool = TOOL.search(text) if kind == "bad_schema" else None
     if tool is not None:

@@ -114,7 +114,7 @@ class GeminiDecoder:
                     out += self._take(payload)
             except BROKEN as error:
                 raise ModelUnavailable(
-                    f"the provider sent what cannot be read: {error}", "server_error"
+                    f"the provider sent an unreadable reply: {error}", "server_error"
                 ) from None
         return out
 
@@ -128,12 +128,12 @@ class GeminiDecoder:
                 ):
                     self._take(payload)
             except BROKEN:
-                raise ModelUnavailable("the reply was cut", kind="network") from None
+                raise ModelUnavailable("the reply was truncated", kind="network") from None
         if self.done:
             return self._reply()
         if self._n_chunks and not self._is_answered:
             return Reply(message=Assistant(), usage=self._counted(), model=self._model)
-        raise ModelUnavailable("the reply ended before its end", kind="network")
+        raise ModelUnavailable("the reply ended too early", kind="network")
 
     def so_far(self) -> tuple[Usage, int]:
         return self._counted(), self._length + len(self._body)
@@ -243,10 +243,11 @@ class GeminiDecoder:
             return Reply(message=Assistant(), usage=usage, model=model)
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise ModelRejected(
-                f"the provider misses a signature in the conversation ({why})", "invalid_request"
+                f"the provider expects a signature that the conversation lacks ({why})",
+                "invalid_request",
             )
         if reason != "STOP" and reason not in CUT:
-            raise ModelUnavailable(f"the provider broke off the reply ({why})", kind="server_error")
+            raise ModelUnavailable(f"the provider stopped the reply ({why})", kind="server_error")
         is_signed = any(isinstance(item, dict) for item in self._kept)
         opaque = (
             keep_opaque(DIALECT, encode_json(self._kept).decode("utf-8", "replace"))

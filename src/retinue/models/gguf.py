@@ -84,7 +84,7 @@ def _fields(path: Path, until: str) -> dict[str, Any]:
             raise ValueError("not a GGUF file")
         version, _, n_fields = struct.unpack_from("<IQQ", data, 4)
         if version not in (2, 3):
-            raise ValueError(f"a GGUF file of version {version}, but 2 and 3 are known")
+            raise ValueError(f"a GGUF file of version {version}; versions 2 and 3 are supported")
         reader = _Reader(data)
         fields: dict[str, Any] = {}
         try:
@@ -94,7 +94,7 @@ def _fields(path: Path, until: str) -> dict[str, Any]:
                     break
                 fields[key] = reader.value(key)
         except (struct.error, KeyError, IndexError):
-            raise ValueError("a GGUF file that is damaged or was cut") from None
+            raise ValueError("a damaged or truncated GGUF file") from None
     return fields
 
 

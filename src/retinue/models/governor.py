@@ -141,15 +141,15 @@ class Governor:
         """What is waited for, in words; nothing when nothing is."""
         now = self.seconds()
         if self.refusal is not None:
-            return f"{self.refusal}; the next try is in {max(0.0, self.refused_until - now):.0f} s"
+            return f"{self.refusal}; next try in {max(0.0, self.refused_until - now):.0f} s"
         if self.is_broken:
             wait = max(self.cool_until, self.next_probe) - now
             return (
-                f"{self._why}; the next try is "
-                f"{'under way' if self._probe else f'in {max(0.0, wait):.0f} s'}"
+                f"{self._why}; next try "
+                f"{'is running' if self._probe else f'in {max(0.0, wait):.0f} s'}"
             )
         if now < self.cool_until:
-            return f"{self._why}; the next try is in {self.cool_until - now:.0f} s"
+            return f"{self._why}; next try in {self.cool_until - now:.0f} s"
         if self._trees and self.descriptors.is_full:
             return self.descriptors.words
         return ""

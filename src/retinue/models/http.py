@@ -183,7 +183,7 @@ class HttpModel:
         assert isinstance(request.messages, History)
         if self._outgoing.cure(request.messages, error, cure):
             log.warning(
-                "%s refused a part of a conversation, which goes on without it: %s",
+                "%s rejected part of a conversation, which continues without it: %s",
                 self.model,
                 error,
             )
@@ -196,7 +196,7 @@ class HttpModel:
         cure.is_sent_anew = True
         self.n_repairs += 1
         log.error(
-            "a conversation was refused and is sent anew, which should not be needed: %s", error
+            "a rejected conversation is sent again in full, which should not be needed: %s", error
         )
         return replace(request, messages=as_history(tuple(request.messages)))
 
@@ -391,9 +391,9 @@ class HttpModel:
         if error.kind in REFUSALS:
             whose = self.provider or self.model
             words = (
-                f"key of {whose} refused: {words}"
+                f"API key of {whose} rejected: {words}"
                 if error.kind == "auth"
-                else f"account of {whose} spent: {words}"
+                else f"account of {whose} has no credit left: {words}"
             )
             if self.governor.refusal is None:
                 log.warning("%s. Runs wait for another key (Catalog.bring, Retinue.retry)", words)
@@ -408,7 +408,7 @@ class HttpModel:
         if isinstance(error, ConfigError) or not isinstance(error, Exception):
             return error
         where = "".join(traceback.format_tb(error.__traceback__))
-        told = f"the answer of {self.model} could not be read: {short(error, self._redactor)}"
+        told = f"cannot read the answer of {self.model}: {short(error, self._redactor)}"
         log.error("%s\n%s", told, where)
         return ModelRejected(told, kind="bad_response")
 

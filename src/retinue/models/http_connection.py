@@ -222,16 +222,16 @@ class ProviderConnection(asyncio.Protocol):
             if not end:
                 buffer += data
         if end > MAX_HEAD or len(buffer) > MAX_HEAD:
-            raise NotHttp(f"its headers have more than {MAX_HEAD >> 10} KiB")
+            raise NotHttp(f"the headers are larger than {MAX_HEAD >> 10} KiB")
         if not end:
             if not buffer.startswith(_BEGIN[: len(buffer)]):
-                raise NotHttp("it does not begin like HTTP/1")
+                raise NotHttp("the answer does not start with HTTP/1")
             return
         head = AnswerHead(data[:end])
         if head.status < 200 and head.status != 101:
             self._n_interim += 1
             if self._n_interim > MOST_INTERIM:
-                raise NotHttp("there is no end of answers before the answer")
+                raise NotHttp("too many interim answers before the final one")
             if len(data) > end:
                 self._take_head(data[end:])
             return

@@ -72,7 +72,7 @@ class LocalModel:
         template: str = "",
     ) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
-            raise ConfigError("local models need the extra local: pip install 'retinue[local]'")
+            raise ConfigError("Local models need the extra `local`: pip install 'retinue[local]'")
         self.path = Path(path).expanduser()
         try:
             trained = read_window(self.path)
@@ -119,7 +119,7 @@ class LocalModel:
     def _decode(self, request: Request, listener: _Listener) -> Reply:
         server, style = self._loaded()
         if listener.stop.is_set():
-            raise ModelUnavailable("the call was cancelled before it began")
+            raise ModelUnavailable("the call was cancelled before it started")
         asked = body(request, style, self.options, must_call=self._must_call)
         request.progress.leave()
         request.progress.follow(listener.so_far)
@@ -128,7 +128,7 @@ class LocalModel:
         except Exception as error:
             # Raised before the first token: a template or a schema that the engine does not take.
             raise ModelRejected(
-                f"{self.path.name} refused the request: {error}", kind="invalid_request"
+                f"{self.path.name} rejected the request: {error}", kind="invalid_request"
             ) from None
         return listener.reply(self.info)
 
@@ -163,8 +163,8 @@ class LocalModel:
                 server = engine.Server(wanted)
         except Exception as error:
             raise ModelRejected(
-                f"the engine could not load {self.path}: {error} Is the file whole, and is there "
-                f"memory for {wanted.n_ctx} tokens?",
+                f"the engine could not load {self.path}: {error} Check that the file is "
+                f"complete and that there is memory for {wanted.n_ctx} tokens.",
                 kind="not_found",
             ) from None
         return server, style_of(facts)
@@ -198,7 +198,7 @@ class _Listener:
             self._take(chunk)
         except Exception as error:  # the engine would swallow it
             self._error = ModelUnavailable(
-                f"the engine said what was not understood: {error}", kind="server_error"
+                f"cannot read the engine's output: {error}", kind="server_error"
             )
         return self._error is not None
 
@@ -296,7 +296,8 @@ def _failure(error: Any) -> ModelError:
     message = str(told.get("message") or error)[:500]
     if told.get("type") == "exceed_context_size_error":
         return ModelRejected(
-            f"the conversation is longer than the window: {message}", kind="context_exhausted"
+            (f"the conversation is longer than the context window: {message}"),
+            kind="context_exhausted",
         )
     if told.get("code") in (400, 404, 501):
         return ModelRejected(message, kind="invalid_request")

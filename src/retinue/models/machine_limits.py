@@ -77,8 +77,8 @@ class Descriptors:
     @property
     def words(self) -> str:
         return (
-            f"this process may open {self.limit} files (ulimit -n), which leaves {self.room} "
-            "calls at once"
+            f"this process may open {self.limit} files (ulimit -n), which allows "
+            f"{self.room} calls at a time"
         )
 
     def raise_limit(self) -> None:
@@ -107,12 +107,12 @@ def trouble(error: BaseException | None) -> str:
     seen = 0
     while error is not None and seen < 8:
         if isinstance(error, MemoryError):
-            return "no memory is left"
+            return "out of memory"
         if isinstance(error, RuntimeError) and "start new thread" in str(error):
-            return "no thread can be started"
+            return "no new thread can be started"
         if isinstance(error, socket.gaierror):
             if error.errno == getattr(socket, "EAI_MEMORY", None):
-                return "no memory is left"
+                return "out of memory"
             # The resolver calls a lack of descriptors a temporary failure of the name service.
             return _no_descriptor()
         if isinstance(error, OSError) and error.errno in OURS:

@@ -67,7 +67,7 @@ class Dialer:
     ) -> ProviderConnection:
         trust = self.trust() if route.is_tls else None
         if route.proxy is not None:
-            assert trust is not None, "only what is encrypted goes through a proxy"
+            assert trust is not None, "a proxy is used for https only"
             return await self._by_proxy(route, route.proxy, trust, make)
         return await self._direct(route, trust, make)
 
@@ -95,7 +95,7 @@ class Dialer:
     ) -> ProviderConnection:
         parts = urlsplit(proxy)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("the proxy must be like http://host:port")
+            raise ConfigError("invalid proxy URL: use http://host:port")
         is_tls = parts.scheme == "https"
         through = Route(parts.hostname, parts.port or (443 if is_tls else 80), is_tls)
         connection = await self._direct(through, trust if is_tls else None, make)
@@ -126,11 +126,11 @@ class Dialer:
         try:
             status = (await connection.answer()).status
         except NotHttp as error:
-            raise ProxyRefused(f"the proxy sent what is not HTTP: {error}") from None
+            raise ProxyRefused(f"the proxy did not answer with valid HTTP: {error}") from None
         if not 200 <= status < 300:
-            raise ProxyRefused(f"the proxy refused with status {status}", status)
+            raise ProxyRefused(f"the proxy rejected the connection with status {status}", status)
         if not connection.rest():
-            raise ProxyRefused("the proxy sent more than an answer")
+            raise ProxyRefused("the proxy sent more than its answer")
 
     # addresses
 
@@ -143,7 +143,7 @@ class Dialer:
                 return await _first(addresses)
         except TimeoutError:
             raise TimeoutError(
-                f"no connection to {route.authority} in {self.seconds:g} s"
+                f"no connection to {route.authority} within {self.seconds:g} s"
             ) from None
         except OSError as error:
             why = error.strerror or error
@@ -194,9 +194,13 @@ async def _handshake(seconds: float, route: Route) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise TimeoutError(f"no handshake with {route.authority} in {seconds:g} s") from None
+        raise TimeoutError(
+            f"no TLS handshake with {route.authority} within {seconds:g} s"
+        ) from None
     except ssl.SSLEOFError:
-        raise ConnectionError(f"{route.authority} broke off the handshake") from None
+        raise ConnectionError(
+            f"{route.authority} closed the connection during the TLS handshake"
+        ) from None
     except (ssl.SSLError, ssl.CertificateError) as error:
         raise NotSafe(f"{route.authority}: {error}") from None
 

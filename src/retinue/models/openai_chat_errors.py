@@ -78,7 +78,7 @@ def failure(status: int, value: Any, headers: Mapping[str, str] | None = None) -
     after = delay(headers or {}, text)
     if kind == "quota" and status == 429 and after:
         kind = "rate_limit"  # Gemini calls each limit a quota, but says when it ends
-    words = worded(words, has_key=kind == "auth") or "no reason was given"
+    words = worded(words, has_key=kind == "auth") or "no reason given"
     return failed(kind, f"{f'HTTP {status}: ' * bool(status)}{words}"[:MAX_WORDS], after)
 
 

@@ -179,7 +179,7 @@ class OpenAIChatDecoder:
         self._reason = as_a(str, choice.get("finish_reason")) or self._reason
         if self._reason in _BROKEN:
             raise ModelUnavailable(
-                f"the provider gave the reply up: {self._reason}", kind=_BROKEN[self._reason]
+                f"the provider stopped the reply: {self._reason}", kind=_BROKEN[self._reason]
             )
         return pieces
 

@@ -100,7 +100,7 @@ class OpenAIResponsesDecoder:
                 break
             self._take(name, payload)
         if self._reply is None:
-            raise ModelUnavailable("the stream ended before the reply did", kind="network")
+            raise ModelUnavailable("the stream ended before the reply was complete", kind="network")
         return self._reply
 
     def so_far(self) -> tuple[Usage, int]:
@@ -110,7 +110,7 @@ class OpenAIResponsesDecoder:
         try:
             response = parse_as(body, _Response)
         except ModelUnavailable:
-            raise ModelUnavailable("the body is no whole reply", kind="network") from None
+            raise ModelUnavailable("the answer is not a complete reply", kind="network") from None
         status = text_of(response.status) or (
             "completed" if bytes(response.output) and not response.error else "failed"
         )
@@ -183,7 +183,7 @@ def _reply(status: str, response: _Response, raws: list[bytes]) -> Reply:
         raise fault_of(0, response.error, {})
     if status not in ("completed", "incomplete"):
         raise ModelUnavailable(
-            f"the provider ended its answer while it was {worded(status)}", kind="server_error"
+            f"the provider ended its answer with status {worded(status)}", kind="server_error"
         )
     items = [parse_as(raw, Item) for raw in raws]
     contents = [item.get("content") for item in items if item.get("type") == "message"]

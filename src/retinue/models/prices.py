@@ -33,8 +33,8 @@ class Price(Value):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1e6:
                 raise ConfigError(
-                    f"the price {name} must be dollars for a million tokens, 0 or more, not "
-                    f"{value!r}"
+                    f"The price {name} must be 0 or more US dollars per million tokens, "
+                    f"not {value!r}."
                 )
 
     def of(self, info: ModelInfo) -> ModelInfo:

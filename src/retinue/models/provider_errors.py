@@ -52,11 +52,13 @@ def no_reason(status: int, body: bytes) -> ModelError | None:
         return None
     said = (
         worded(body[: 8 * MAX_WORDS].decode("utf-8", "replace"))
-        or "a page, or nothing, in place of a reason"
+        or "an HTML page or nothing instead of a reason"
     )
     return failed(
         "forbidden",
-        f"something before the provider refused this request (HTTP 403): {said}"[:MAX_WORDS],
+        f"a proxy or firewall rejected this request before the provider (HTTP 403): {said}"[
+            :MAX_WORDS
+        ],
     )
 
 

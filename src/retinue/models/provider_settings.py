@@ -35,8 +35,7 @@ class ProviderTerms(Value):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e12:
                 raise ConfigError(
-                    f"{name} must be more than 0, not {value!r}; leave it out for no limit of "
-                    "your own"
+                    f"{name} must be more than 0, not {value!r}. Omit it for no limit."
                 )
         if not 0 <= (self.cache_tokens or 0) < 1e9 or not 0 <= self.second_usd < 1e9:
-            raise ConfigError("cache_tokens and second_usd must be 0 or more")
+            raise ConfigError("cache_tokens and second_usd must be 0 or more.")

@@ -154,7 +154,7 @@ PROVIDERS: dict[str, Provider] = {
             "https://api.mistral.ai/v1",
             "MISTRAL_API_KEY",
             strict_ids=True,
-            bridge="Go on.",
+            bridge="Continue.",
         ),
         _hosted(
             "deepseek",
@@ -219,5 +219,5 @@ def provider_name(name: str) -> str:
         return wanted
     hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES, LOCAL])
     raise ConfigError(
-        f"there is no provider {name!r}.{hint} There is: {', '.join(sorted([*PROVIDERS, LOCAL]))}"
+        f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*PROVIDERS, LOCAL]))}"
     )

@@ -32,7 +32,7 @@ def unpacker(headers: Mapping[str, str]) -> Callable[[bytes], Iterator[bytes]]:
         return lambda data: iter((data,))
     if kind not in ENCODINGS:
         raise ModelUnavailable(
-            f"the answer came in an encoding that was not asked for ({kind[:40]})", "server_error"
+            f"the answer has an encoding that was not requested ({kind[:40]})", "server_error"
         )
     unpack = Decompressor(kind)
 
@@ -42,12 +42,13 @@ def unpacker(headers: Mapping[str, str]) -> Callable[[bytes], Iterator[bytes]]:
                 size = unpack.n_out
                 if size > MAX_BODY or size > max(FREE, MOST_TIMES * unpack.n_in):
                     raise ModelRejected(
-                        f"the reply unpacks to {size >> 20} MiB and more", kind="response_too_large"
+                        f"the reply unpacks to more than {size >> 20} MiB",
+                        kind="response_too_large",
                     )
                 yield out
         except zlib.error as error:
             raise ModelUnavailable(
-                f"the answer says that it is compressed, and is not: {error}"
+                f"the answer is marked as compressed but is not: {error}"
             ) from None
 
     return slices

@@ -45,7 +45,7 @@ ITEM = re.compile(r"\bitem\b.*'?rs_", re.IGNORECASE | re.DOTALL)
 found."""
 AT = " at "
 PLACE = re.compile(r" at ([0-9a-f]{12})$")
-REFUSED = "the model's provider refused it"
+REFUSED = "the model's provider rejected it"
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -207,11 +207,9 @@ class Outgoing:
             return REFUSED
         most, side = LARGEST.get(self._codec.dialect, (1 << 62, 1 << 62))
         if not looks.wrong and len(image.data) > most:
-            return f"this model takes {most} bytes at most"
+            return f"this model accepts at most {most} bytes"
         if not looks.wrong and max(looks.width, looks.height) > side:
-            return (
-                f"it measures {looks.width} x {looks.height}, and this model takes {side} at most"
-            )
+            return f"it is {looks.width} x {looks.height}, and this model accepts at most {side}"
         return looks.wrong
 
     def _refuse_pictures(self, history: History, cure: Cure, *, is_many: bool) -> bool:

@@ -36,9 +36,9 @@ def left_out(tools: Sequence[ToolSchema], kept: Sequence[ToolSchema], most: int)
         return ""
     whose = ", ".join(f"{n} of {server}" for server, n in sorted(lost.items()))
     return (
-        f"{lost.total()} tools are not offered, because this model takes {most} at most "
-        f"({whose}). To choose which: "
-        "includeTools or excludeTools of an MCP server, or the agent's own list of tools."
+        f"{lost.total()} tools are not offered, because this model accepts at most {most} "
+        f"({whose}). To choose which, use includeTools or excludeTools of an MCP server, "
+        "or the agent's list of tools."
     )
 
 

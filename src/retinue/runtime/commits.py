@@ -113,7 +113,7 @@ class Commits:
                 written = await write()
             except StoreFull as error:
                 self.trouble = str(error)
-                log.error("nothing can be written; waiting: %s", error)
+                log.error("cannot write to the store; retrying: %s", error)
                 await asyncio.sleep(FULL_RETRY_SECONDS[min(tries, len(FULL_RETRY_SECONDS) - 1)])
                 tries += 1
             else:

@@ -132,7 +132,7 @@ class Engine:
             await self._say_goodbye()
         self._open = False
         self._disappoint(
-            RetinueError("the runtime was closed; what is on record goes on at its next start")
+            RetinueError("The runtime was closed. Recorded runs continue at its next start.")
         )
         await self.performer.outbox.close()
         self.performer.holdings.close()
@@ -192,9 +192,9 @@ class Engine:
         """Raise when nothing happens here any more, and `Defect` when the run's tree was set
         aside."""
         if self._failure is not None:
-            raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
+            raise StoreError(f"The runtime has stopped: {self._failure}") from self._failure
         if not self._open:
-            raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
+            raise RetinueError("The runtime is not open. Use it inside `async with Retinue(...)`.")
         if run in self.aside:
             raise self.aside[run]
 
@@ -244,7 +244,7 @@ class Engine:
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
         why = self._failure
-        error = self.aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
+        error = self.aside.get(id) if why is None else StoreError(f"The runtime has stopped: {why}")
         if error is None:
             return self.end_waiters.wait(id)
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -419,7 +419,7 @@ class Engine:
         self._failure = error
         for task in self.performer.tasks():
             task.cancel()
-        self._disappoint(StoreError(f"the runtime has stopped: {error}"))
+        self._disappoint(StoreError(f"The runtime has stopped: {error}"))
 
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""

@@ -43,9 +43,7 @@ class Outbox:
         """Raise `Refused` for a place that nothing can be delivered to."""
         if origin is not None and origin.channel and origin.channel not in self._channels:
             known = ", ".join(sorted(self._channels)) or "none"
-            raise Refused(
-                "channel", f"there is no channel {origin.channel!r} here; there is: {known}"
-            )
+            raise Refused("channel", f"Unknown channel {origin.channel!r}. Known: {known}")
 
     # who is next
 
@@ -114,11 +112,11 @@ class Outbox:
                     parent.spec.order.agent, delivery.tool, delivery.group, outcomes
                 )
         except Exception:
-            log.exception("tool %s could not put its summary into words", delivery.tool)
+            log.exception("tool %s could not write its summary", delivery.tool)
         text = (
             text or plain_page(tuple(outcomes))
             if outcomes
-            else f"{delivery.group}: nothing is left of it"
+            else f"{delivery.group}: no results are left"
         )
         return self._engine.redactor.clean(await self._texts.cut(text)), note_on(outcomes)
 
@@ -130,7 +128,7 @@ class Outbox:
         channel = self._channels.get(delivery.origin.channel)
         try:
             if channel is None:
-                raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
+                raise RetinueError(f"unknown channel {delivery.origin.channel!r} in this process")
             async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
                 await channel.send(delivery)
         except Exception as error:

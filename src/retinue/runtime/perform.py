@@ -229,10 +229,10 @@ class Performer:
             event = ModelFailed(
                 attempt=attempt,
                 kind="server_error",
-                message="the model's call was cancelled from inside",
+                message="the model call was cancelled from inside",
             )
         except Exception as error:
-            log.exception("model %s failed in a way it should not", effect.run)
+            log.exception("model %s raised an unexpected error", effect.run)
             event = ModelFailed(
                 attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}"
             )
@@ -243,7 +243,9 @@ class Performer:
         shared, bus = self._engine.trees.shared, self._engine.bus
         model = self._models.get(spec.model)
         if model is None:
-            raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
+            raise ModelError(
+                f"Unknown model {spec.model!r} in this process", kind="invalid_request"
+            )
         conversation = self.conversations.at_hand(spec.conversation)
         if conversation is None:
             conversation = await self.conversations.of(spec, run.length)
@@ -313,7 +315,7 @@ class Performer:
     def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
         tree = self._engine.trees.of(spec.id)
         if tree is None:
-            raise RetinueError(f"run {spec.id} has ended")
+            raise RetinueError(f"Run {spec.id} has ended.")
         return Caller(
             spec=with_budget_of_now(tree, spec),
             run=run,
@@ -405,7 +407,7 @@ class Performer:
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
                 text, failed = (
-                    f"The results could not be put into words: {type(error).__name__}: {error}",
+                    f"The results could not be composed: {type(error).__name__}: {error}",
                     True,
                 )
             texts.append((joined.index, joined.call_id, joined.name, text))

@@ -22,14 +22,12 @@ def set_aside_failed(engine: Engine) -> None:
     failed, engine.trees.failed = engine.trees.failed, []
     for root, error in failed:
         text = f"{type(error).__name__}: {error}"
-        log.critical(
-            "a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error
-        )
+        log.critical("internal error: the run %s is set aside: %s", root, text, exc_info=error)
         if not root or root in engine.aside:
             continue
         defect = Defect(
-            f"a defect of retinue stopped the tree of {root}: {text}. What is on record is kept, "
-            "and other trees go on. It is taken up again when the runtime is started anew."
+            f"An internal error stopped run {root}: {text}. Recorded work is safe, and "
+            "other runs continue. This run continues when the runtime is restarted."
         )
         row = engine.commits.run(root) or engine.on_record.get(root)
         row = None if row is None or isinstance(row.state, Ended) else row

@@ -130,7 +130,7 @@ class ToolEvents:
         try:
             done = await self._tools.work(spec)
         except RetinueError as error:
-            log.warning("the changes of %s could not be read: %s", spec.id, error)
+            log.warning("cannot read the changes of %s: %s", spec.id, error)
             return None
         if done is None:
             return None

@@ -45,7 +45,9 @@ class ToolReader:
         except ConfigError as error:
             return str(error)
         return (
-            "" if model in self._engine.trees.shared.models else f"no catalog has a model {model!r}"
+            ""
+            if model in self._engine.trees.shared.models
+            else f"unknown model {model!r}: no catalog has it"
         )
 
     def n_calls(self, root: str) -> int:

@@ -106,7 +106,7 @@ class PendingWrite:
             self.discard()
             raise Refused(
                 "changed",
-                f"{spot.path}: it was changed by somebody else just now; nothing was written",
+                f"{spot.path}: changed by another process just now. Nothing was written",
             )
         try:
             if spot.found is None:
@@ -147,7 +147,7 @@ def remove(spot: FileLocation) -> None:
     spot.check()
     if _identity(spot) != _of(spot.found):
         raise Refused(
-            "changed", f"{spot.path}: it was changed by somebody else just now; it was not removed"
+            "changed", f"{spot.path}: changed by another process just now. It was not removed"
         )
     try:
         os.unlink(spot.name, dir_fd=spot.dir_fd)
@@ -211,9 +211,9 @@ def _of(found: os.stat_result | None) -> tuple[int, ...] | None:
 def _unwritten(spot: FileLocation, error: OSError) -> Refused:
     if error.errno == errno.EEXIST:
         return Refused(
-            "changed", f"{spot.path}: somebody else has made it just now; nothing was written"
+            "changed", f"{spot.path}: created by another process just now. Nothing was written"
         )
     return Refused(
         "write",
-        f"{spot.path}: it could not be written ({error.strerror}); what was there is unchanged",
+        f"{spot.path}: cannot be written ({error.strerror}). Its content was not changed",
     )

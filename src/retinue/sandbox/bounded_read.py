@@ -15,7 +15,7 @@ from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 from retinue.sandbox.regular_file import drain, open_regular
 
 MAX_BYTES = 1 << 20
-LINKED = "a link to a folder; it was not followed"
+LINKED = "a link to a folder; not followed"
 
 
 def real(path: str | Path) -> Path:
@@ -38,7 +38,7 @@ def target_beneath(path: Path, root: Path) -> Path:
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error)) from None
     if not is_beneath(target, root) or target == root:
-        raise OSError(errno.EXDEV, f"it leads out of {root}")
+        raise OSError(errno.EXDEV, f"outside of {root}")
     return target
 
 
@@ -67,7 +67,7 @@ def read_beneath(
     target = target_beneath(path, root)
     is_kind = target.suffix.lower() == path.suffix.lower() and not target.name.startswith(".")
     if target.name != path.name and not (target.name in names if names else is_kind):
-        raise OSError(errno.EPERM, f"it is a link to {target.name}, a file of another kind")
+        raise OSError(errno.EPERM, f"a link to {target.name}, a file of another kind")
     return drain(open_target(target, root), cap)
 
 

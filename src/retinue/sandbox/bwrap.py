@@ -164,7 +164,7 @@ class Bwrap:
         for path in write:
             if why := protected.workplace(path):
                 raise Refused(
-                    "protected", f"{path} is not given to be written: {why}. Nothing was run."
+                    "protected", f"{path} cannot be made writable: {why}. Nothing was run."
                 )
         asked = dict.fromkeys((*write, *(os.path.realpath(path) for path in command.write)))
         homes = (home for home in protected.home_directories() if beneath(home, write))
@@ -229,8 +229,8 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
     watching.look()
     watching.close()
     notes = [
-        f"{path} was replaced by somebody else while the command ran, which took away what kept "
-        "the command from it: the command was stopped. Run it again if it is wanted"
+        f"{path} was replaced by another process while the command ran, which removed its "
+        "protection. The command was stopped. Run it again if needed"
         for path in sorted(watching.lost)
     ]
     for path in sorted(watching.written):

@@ -49,11 +49,11 @@ class Patience:
 
     def is_over(self) -> bool:
         if self.stop.is_set():
-            self.why = "it was cancelled"
+            self.why = "cancelled"
         elif self.n_seen > self.entries:
-            self.why = f"there are more than {self.entries} entries"
+            self.why = f"more than {self.entries} entries"
         elif time.monotonic() > self.until:
-            self.why = f"it took longer than {self.seconds:g} seconds"
+            self.why = f"it took longer than {self.seconds:g} s"
         return bool(self.why)
 
 

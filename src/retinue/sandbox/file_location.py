@@ -53,14 +53,14 @@ class FileLocation:
         top, here = self.root.real, real_path(self.dir_fd)
         if here != top and not here.startswith(top.rstrip("/") + "/"):
             raise Refused(
-                "path", f"{self.path}: its directory was moved out of the root; nothing was written"
+                "path", f"{self.path}: its directory was moved out of the root. Nothing was written"
             )
         why = protected(f"{here.rstrip('/')}/{self.name}", top)
         self.root.permit(f"{here.rstrip('/')}/{self.name}", self.path)
         if why:
             raise Refused(
                 "protected",
-                f"{self.path} may not be changed: {why}. Ask the user to do it by hand.",
+                f"{self.path} cannot be changed: {why}. Ask the user to do it by hand.",
             )
 
     def where(self) -> str:
@@ -109,7 +109,7 @@ def locate(root: Root, path: str, *, make: bool = False) -> FileLocation:
     for _ in range(MAX_HOPS):
         parent, name = os.path.split(at)
         if name in ("", ".", ".."):
-            raise Refused("path", f"{path}: it names a directory, not a file")
+            raise Refused("path", f"{path}: this is a directory, not a file")
         dir_fd, made = _directory(root, parent or ".", path, name, make)
         place = FileLocation(root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=made)
         try:
@@ -183,7 +183,7 @@ def _directory(
             os.close(held)
         if isinstance(error, OSError):
             raise Refused(
-                "path", f"{path}: its directory cannot be made: {error.strerror}"
+                "path", f"{path}: cannot create its directory: {error.strerror}"
             ) from None
         raise
     return fd, made

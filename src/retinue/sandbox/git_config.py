@@ -16,7 +16,7 @@ KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*", re.ASCII)
 ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 MOST_FILES = 64
 WHY_HOOKS = "git runs its hooks from there (core.hooksPath)"
-WHY_INCLUDED = "the settings of git include it, and name programs that git runs"
+WHY_INCLUDED = "git's settings include it, and it can name programs that git runs"
 
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:

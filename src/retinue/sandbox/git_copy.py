@@ -84,7 +84,7 @@ def find_repository(source: str) -> Repository:
     top = os.path.realpath(source)
     while not os.path.lexists(f"{top}/.git"):
         if top == "/":
-            raise RetinueError(f"{source} is not a git repository, and lies in none")
+            raise RetinueError(f"{source} is not in a git repository")
         top = os.path.dirname(top)
     found = Repository(top, *_directories(top))
     users = {os.lstat(path).st_uid for path in (top, found.own, found.common)}
@@ -100,7 +100,7 @@ def _directories(top: str) -> tuple[str, str]:
     if os.path.isdir(git):
         real = os.path.realpath(git)
         if not beneath(real, (top,)) or os.path.lexists(f"{real}/commondir"):
-            raise RetinueError(f"{git} leads to another repository")
+            raise RetinueError(f"{git} points to another repository")
         return real, real
     if (linked := worktree_of(top)) is not None:
         return linked
@@ -111,11 +111,9 @@ def _directories(top: str) -> tuple[str, str]:
         back = WORKTREE.search(read_text(f"{own}/config"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RetinueError(
-            f"{top} is not a git repository that can be read ({git}: {reason})"
-        ) from None
+        raise RetinueError(f"{top} is not a readable git repository ({git}: {reason})") from None
     if back is None or os.path.realpath(os.path.join(own, back[1])) != top:
-        raise RetinueError(f"{git} leads to another repository, which knows nothing of it")
+        raise RetinueError(f"{git} points to another repository, which does not list it")
     return own, own
 
 
@@ -162,9 +160,7 @@ def _plain(common: str, *names: str) -> None:
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.lstat(f"{common}/{name}").st_mode):
-                raise OSError(
-                    22, "it is not a directory of the repository's own", f"{common}/{name}"
-                )
+                raise OSError(22, "it is not a directory inside the repository", f"{common}/{name}")
 
 
 def _copy_plain(own: str, common: str, folder: str) -> None:
@@ -196,7 +192,7 @@ async def kept_settings(settings: bytes) -> str:
     for entry in os.fsdecode(listed).split("\0"):
         name, is_set, value = entry.partition("\n")
         if name == "extensions.refstorage" and value != "files":
-            raise RetinueError(f"its references are kept as {value!r}, which is not known here")
+            raise RetinueError(f"its references are stored as {value!r}, which is not supported")
         if is_set and KEPT.fullmatch(name):
             lines += setting_line(name, value)
     return "\n".join(lines) + "\n"

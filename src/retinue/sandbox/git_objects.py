@@ -29,7 +29,7 @@ def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
                 file = f"{objects}/info/alternates"
                 raise OSError(
                     errno.EINVAL,
-                    f"it takes objects from {path}, outside of what may be used here",
+                    f"it uses objects from {path}, which is outside the allowed directories",
                     file,
                 )
             if path not in seen and os.path.isdir(path):
@@ -37,7 +37,7 @@ def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
             if len(seen) > MOST_BORROWED:
                 raise OSError(
                     errno.EINVAL,
-                    "it takes objects from too many places",
+                    "it uses objects from too many places",
                     f"{objects}/info/alternates",
                 )
     return tuple(seen[1:])

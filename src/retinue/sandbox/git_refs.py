@@ -52,13 +52,13 @@ class References:
                 return
             where = f"{common}/{os.fsdecode(name)}"
             if not is_name(name):
-                raise OSError(errno.EINVAL, "it leads out of the repository", where)
+                raise OSError(errno.EINVAL, "it leaves the repository", where)
             if name in self.odd:
                 raise OSError(errno.EINVAL, self.odd[name], where)
             if name not in self.symbolic:
                 return
             head = b"ref: " + self.symbolic[name]
-        raise OSError(errno.ELOOP, "references lead in a circle", f"{common}/HEAD")
+        raise OSError(errno.ELOOP, "references form a circle", f"{common}/HEAD")
 
     def put(self, folder: str) -> None:
         """Write them into a git directory of ours."""
@@ -132,7 +132,7 @@ def _read_one(here: int, file: str, name: bytes, found: References) -> None:
         return
     except OSError as error:
         found.odd[name] = (
-            "it leads elsewhere by a link" if error.errno == errno.ELOOP else str(error.strerror)
+            "it is a link to another place" if error.errno == errno.ELOOP else str(error.strerror)
         )
         return
     if said is None:

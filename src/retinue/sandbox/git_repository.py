@@ -94,9 +94,7 @@ async def opened(
             raise
     except OSError as error:
         where = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        raise RetinueError(
-            f"{repository.top} is not a git repository that can be read ({where})"
-        ) from None
+        raise RetinueError(f"{repository.top} is not a readable git repository ({where})") from None
     try:
         index = f"{repository.own}/index"
         own = {"GIT_DIR": folder, "GIT_WORK_TREE": repository.top, "GIT_INDEX_FILE": index}

@@ -118,8 +118,8 @@ class Mounts:
 def replaced(path: str) -> Refused:
     return Refused(
         "sandbox",
-        f"{path} was replaced while the command was prepared; nothing was run. Try again when "
-        "nothing else changes it.",
+        f"{path} was replaced while the command was prepared. Nothing was run. Try again "
+        "when nothing else changes it.",
     )
 
 
@@ -157,8 +157,7 @@ def roots(paths: Iterable[str], *, write: bool) -> list[str]:
         if write and (path in SHARED or path.startswith(("/proc/", "/sys/", "/dev/"))):
             raise Refused(
                 "sandbox",
-                f"{path} belongs to the whole machine and is not given to be written; nothing was "
-                "run.",
+                f"{path} is a system directory and cannot be made writable. Nothing was run.",
             )
         if os.path.exists(path) and path not in SHARED and not beneath(path, kept):
             kept.append(path)

@@ -43,10 +43,10 @@ class OpenDirectory:
         """A descriptor for a directory of the tree, to be closed by whoever asked."""
         with self._lock:
             if not path.startswith("/"):
-                raise NotFound(f"the root {path!r} cannot be opened: it is no whole path")
+                raise NotFound(f"the root {path!r} cannot be opened: it is not an absolute path")
             if self._is_closed:
                 raise Refused(
-                    "ended", f"{path}: the run that worked there has ended; nothing was done"
+                    "ended", f"{path}: the run that worked there has ended. Nothing was done"
                 )
             try:
                 return self._open(path)
@@ -127,10 +127,10 @@ def _translated(error: OSError, path: str) -> Exception:
         case errno.ELOOP | errno.EXDEV:
             return Refused(
                 "path",
-                f"{path}: a link stands in the place of the directory that this run was given, or "
-                "on the way to it, and is not followed; nothing was done. Put the directory back, "
-                "or send another run elsewhere.",
+                f"{path}: this run's directory, or one above it, was replaced by a "
+                "symbolic link, which is not followed. Nothing was done. Put the "
+                "directory back, or start another run elsewhere.",
             )
         case errno.EACCES | errno.EPERM:
-            return Refused("path", f"{path}: the system does not permit it")
+            return Refused("path", f"{path}: permission denied by the system")
     return NotFound(f"the root {path} cannot be opened: {error.strerror}")

@@ -30,7 +30,7 @@ def drain(fd: int, path: str, limit: int = MAX_FILE) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise Refused("size", f"{path}: it is longer than {limit} bytes")
+                raise Refused("size", f"{path}: larger than {limit} bytes")
     except OSError as error:
         raise Refused("path", f"{path}: {error.strerror}") from None
     finally:
@@ -41,23 +41,23 @@ def drain(fd: int, path: str, limit: int = MAX_FILE) -> bytes:
 def outside(path: str) -> Refused:
     return Refused(
         "path",
-        f"{path}: it lies outside the directories that this run may use; give a path relative to "
-        "the root, without leading out of it through .. or links",
+        f"{path}: outside the directories this run may use. Give a path inside the root, "
+        "without `..` or links that leave it",
     )
 
 
 def regular(found: os.stat_result, path: str, limit: int) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFDIR:
-        raise Refused("directory", f"{path}: it is a directory")
+        raise Refused("directory", f"{path}: this is a directory")
     if kind != stat.S_IFREG:
         raise Refused(
-            "path", f"{path}: it is {KINDS.get(kind, 'a special file')}, not a regular file"
+            "path", f"{path}: this is {KINDS.get(kind, 'a special file')}, not a regular file"
         )
     if found.st_size > limit:
         raise Refused(
             "size",
-            f"{path}: it has {found.st_size} bytes and at most {limit} are taken; search it, or "
+            f"{path}: it has {found.st_size} bytes; the limit is {limit}. Search it, or "
             "use a shell",
         )
 
@@ -66,18 +66,18 @@ def checked_text(path: str) -> str:
     """The path, if a file system could have it."""
     if not path:
         raise Refused(
-            "path", "the path is empty; give one relative to the root, or . for the root itself"
+            "path", "the path is empty. Give one relative to the root, or . for the root itself"
         )
     if "\0" in path:
-        raise Refused("path", "the path contains a NUL character, which no file name can have")
+        raise Refused("path", "the path contains a NUL character, which file names cannot have")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         raise Refused(
-            "path", "the path contains half a surrogate pair, which is not text"
+            "path", "the path contains half of a surrogate pair, which is not text"
         ) from None
     if size > MAX_PATH:
-        raise Refused("path", f"the path has {size} bytes; at most {MAX_PATH} are possible")
+        raise Refused("path", f"the path has {size} bytes; the limit is {MAX_PATH}")
     for part in path.split("/"):
         if len(part.encode()) > MAX_NAME:
             raise Refused(

@@ -26,7 +26,8 @@ def real_path(fd: int) -> str:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError as error:
         raise Refused(
-            "path", "/proc is not there, and without it no path can be checked; nothing was done"
+            "path",
+            "/proc is not available, and without it no path can be checked. Nothing was done",
         ) from error
 
 
@@ -106,13 +107,13 @@ class Root:
         only seen what the model wrote.)"""
         self._refuse_private(real, path)
         if self._forbids is not None and (rule := self._forbids(self.named(real, path))):
-            raise Refused("denied", f"{path} may not be used: the rule {rule!r}")
+            raise Refused("denied", f"{path} cannot be used: rule {rule!r}")
 
     def _refuse_private(self, real: str, path: str) -> None:
         if why := self._private.why(real, self.real):
             raise Refused(
                 "private",
-                f"{path} may not be used: {why}. Ask the user for a copy if it is needed.",
+                f"{path} cannot be used: {why}. If you need it, ask the user for a copy.",
             )
 
     def refuse_link(self, found: os.stat_result, path: str) -> None:
@@ -120,7 +121,7 @@ class Root:
         if self._private.is_linked(found):
             raise Refused(
                 "private",
-                f"{path} may not be used: it is another name (a hard link) of a private file.",
+                f"{path} cannot be used: it is another name (a hard link) of a private file.",
             )
 
     def hides(self) -> Callable[[str], bool]:
@@ -131,9 +132,7 @@ class Root:
         """The name of a file, from where it really is: that of the root, and the way from there."""
         rest = strip(real, self.real)
         if rest is None:
-            raise Refused(
-                "path", f"{path}: it was moved out of the root meanwhile; nothing was done"
-            )
+            raise Refused("path", f"{path}: moved out of the root meanwhile. Nothing was done")
         return f"{self.path.rstrip('/')}/{rest}"
 
     def _ordinary(self, fd: int, path: str) -> int:
@@ -141,9 +140,7 @@ class Root:
         and much else."""
         if self.has_kernel and kernels(real_path(fd)):
             os.close(fd)
-            raise Refused(
-                "path", f"{path}: what is in /proc, /sys and /dev is not a file of anybody's work"
-            )
+            raise Refused("path", f"{path}: files in /proc, /sys and /dev cannot be used")
         return fd
 
     def read_file(self, path: str, limit: int = MAX_FILE) -> bytes:
@@ -155,17 +152,17 @@ class Root:
             case errno.EXDEV:
                 return outside(path)
             case errno.ENOENT:
-                return NotFound(f"{path}: there is no such file or directory")
+                return NotFound(f"{path}: no such file or directory")
             case errno.ENOTDIR:
-                return NotFound(f"{path}: a part of it is a file, not a directory")
+                return NotFound(f"{path}: part of this path is a file, not a directory")
             case errno.ELOOP:
                 return Refused(
-                    "path", f"{path}: its symbolic links lead in a circle or out of reach"
+                    "path", f"{path}: its symbolic links form a circle or lead out of reach"
                 )
             case errno.EACCES | errno.EPERM:
-                return Refused("path", f"{path}: the system does not permit it")
+                return Refused("path", f"{path}: permission denied by the system")
             case errno.ENXIO:
-                return Refused("path", f"{path}: it is a socket or a device, not a regular file")
+                return Refused("path", f"{path}: this is a socket or a device, not a regular file")
         return Refused("path", f"{path}: {error.strerror}")
 
 
@@ -218,7 +215,7 @@ class AllowedRoots:
         """Why the content of a file that may be written may not be shown, or ""; `path` is where it
         really is."""
         if not any(strip(path, top) is not None for top in self.read):
-            return "it lies outside what this run may read"
+            return "it is outside of what this run may read"
         return self.hides(path) if self.hides is not None else ""
 
     def shown(self, top: str, rest: str) -> str:
@@ -231,10 +228,10 @@ class AllowedRoots:
         """The root to which a path belongs, and the rest of the path."""
         whole = checked_text(path)
         if act == "write" and whole.startswith("~"):
-            raise Refused("path", f"{path}: ~ is not expanded; give a path relative to the root")
+            raise Refused("path", f"{path}: ~ is not expanded. Give a path relative to the root")
         tops = self.read if act == "read" else self.write
         if not tops:
-            raise Refused("path", f"{path}: this run may not {act} any file")
+            raise Refused("path", f"{path}: this run cannot {act} any file")
         spelling = whole if whole.startswith("/") else f"{self.root.rstrip('/')}/{whole}"
         # The longest root wins: it is the one whose links may lead least far.
         for top in sorted(tops, key=len, reverse=True):

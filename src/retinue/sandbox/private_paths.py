@@ -23,10 +23,10 @@ from retinue.sandbox.store_files import FOLDERS, TAILS, belongs_to_another, stor
 MOST_FILES, FRESH_SECONDS = 200_000, 5
 TEMPORARY = "retinue-state"
 """How the private folder of a runtime in memory is called, with something behind it."""
-OURS = "it belongs to Retinue itself (its store, settings, or what it keeps beside them)"
+OURS = "it belongs to Retinue (its store, settings or related files)"
 SECRET = (
-    "in a home directory this is kept from models: keys, passwords and the settings of other "
-    "programs are in it"
+    "models cannot use this part of a home directory: it has keys, passwords and "
+    "settings of other programs"
 )
 
 
@@ -87,8 +87,8 @@ class Private:
         if why := self.why(path, path):
             raise Refused(
                 "private",
-                f"{path} is not given to commands: {why}. Nothing was run. Work in another "
-                "directory.",
+                f"{path} is not available to commands: {why}. Nothing was run. Use "
+                "another directory.",
             )
 
     def beneath(self, roots: Iterable[str]) -> list[str]:
@@ -133,9 +133,9 @@ class Private:
                 if os.lstat(store + tail).st_nlink > 1:
                     raise Refused(
                         "private",
-                        f"{store + tail} has a second name (a hard link), which cannot be hidden "
-                        "from a command; nothing was run. Remove the other name, or keep the store "
-                        "outside of the workspace.",
+                        f"{store + tail} has a second name (a hard link), which cannot be "
+                        "hidden from a command. Nothing was run. Remove the other name, "
+                        "or keep the store outside the workspace.",
                     )
 
     def _known(self) -> _Known:

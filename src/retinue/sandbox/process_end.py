@@ -52,7 +52,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             pipe.abort() if n == 0 else pipe.close()  # what was not written yet is not waited for
     if not await ended(process, GONE_SECONDS):
         log.warning(
-            "process %d was killed %g s ago and has not ended: it is left alone",
+            "process %d was killed %g s ago and has not ended: no longer waiting for it",
             process.pid,
             GONE_SECONDS,
         )

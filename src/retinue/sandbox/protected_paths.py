@@ -23,12 +23,12 @@ def names(text: str) -> frozenset[str]:
 # Directories that are protected with all that is in them, wherever they stand. A `.git` that is a
 # file (of a worktree, of a submodule) is protected too: it says where the hooks are.
 DIRECTORIES = {
-    ".git": "git runs its hooks and what its config names",
+    ".git": "git runs its hooks and the programs its config names",
     ".hg": "Mercurial runs the hooks of its hgrc",
-    ".jj": "Jujutsu runs what its config names",
+    ".jj": "Jujutsu runs the programs its config names",
     ".svn": "it belongs to Subversion",
-    ".husky": "git hooks are kept in it",
-    ".githooks": "git hooks are kept in it",
+    ".husky": "it contains git hooks",
+    ".githooks": "it contains git hooks",
     ".retinue": "it configures Retinue and its agents",
     ".claude": "it configures agents and their hooks",
     ".codex": "it configures agents",
@@ -43,11 +43,11 @@ DIRECTORIES = {
 }
 PAIRS = {(".github", "agents"): "it defines agents"}
 FILES = {
-    ".mcp.json": "it names servers that are started",
+    ".mcp.json": "it lists servers that are started",
     "opencode.json": "it configures agents",
     "opencode.jsonc": "it configures agents",
     ".envrc": "direnv runs it",
-    ".gitmodules": "git takes the addresses of submodules from it",
+    ".gitmodules": "git reads the URLs of submodules from it",
 }
 # At the top of a root, which a shell may be given as its home, and in every home directory.
 PROFILES = names(
@@ -85,7 +85,7 @@ def protected(path: str, root: str) -> str | None:
     The whole path counts, not only the part beneath `root`: who works in `.git/hooks` is not to
     write there either."""
     if kernels(path):
-        return "what is in /proc, /sys and /dev is the kernel's"
+        return "files in /proc, /sys and /dev belong to the kernel"
     parts, top = _parts(path), _parts(root)
     start = _inside_worktree(parts, top)
     for i in range(start, len(parts)):
@@ -150,11 +150,13 @@ def git_directory(path: str) -> str | None:
     while below:
         has = [c for c in ("HEAD", "objects", "refs") if os.path.lexists(f"{below}/{c}")]
         if len(has) == 3:
-            return f"{below} is a git directory: git runs its hooks and what its config names"
+            return (
+                f"{below} is a git directory: git runs its hooks and the programs its config names"
+            )
         if len(has) == 2 and child in {"head", "objects", "refs"} - {plain(c) for c in has}:
             return (
-                f"with {name} the directory {below} would become a git directory, whose config "
-                "git obeys"
+                f"with {name}, the directory {below} would become a git directory, and "
+                "git would use its config"
             )
         if below == "/":
             break
@@ -205,7 +207,7 @@ def _at_home(parts: list[str], top: list[str]) -> str | None:
         first = parts[n]
         is_pair = len(parts) > n + 1 and (first, parts[n + 1]) in HOME_PAIRS
         if is_pair or first in HOME_DIRECTORIES or (first in PROFILES and len(parts) == n + 1):
-            return f"{first} of a home directory is protected: programs run or trust what is in it"
+            return f"{first} of a home directory is protected: programs run or trust its content"
         if first.startswith(".") and first not in PROJECT and len(top) <= n:
             return (
                 f"{first} is protected: the root is a home directory, where such names "

@@ -139,7 +139,7 @@ class ReadonlyPaths:
             self.binds.append(Bind(at, fd, writable, None if writable else _content(fd)))
         except OSError as error:
             raise Refused(
-                "sandbox", f"{at} cannot be protected ({error.strerror}); nothing was run."
+                "sandbox", f"{at} cannot be protected ({error.strerror}). Nothing was run."
             ) from None
 
     def _found(self, names: list[str] | None = None) -> Iterator[str]:
@@ -173,7 +173,7 @@ class ReadonlyPaths:
         if not self._is_git and set(GIT_DIRECTORY) <= set(names):
             new = next(name for name in GIT_DIRECTORY if name not in self._git_names)
             self._take(
-                new, "with it the directory would be a git directory, whose config git obeys"
+                new, "with it, the directory would be a git directory, and git would use its config"
             )
         for path, target in self._links.items():
             if _differs(path, target, self.fd):
@@ -193,7 +193,7 @@ class ReadonlyPaths:
         if path in (".git/worktrees", "worktrees") and stat.S_ISDIR(self._kind(path)):
             for name in self._names(path):
                 if self._misleads(f"{path}/{name}"):
-                    self._move(f"{path}/{name}", "git takes the settings of a worktree from it")
+                    self._move(f"{path}/{name}", "git reads the settings of a worktree from it")
             return
         self._move(path, why or _why(path, self.root))
 
@@ -201,9 +201,9 @@ class ReadonlyPaths:
         kept = self._away(path)
         if kept:
             self._notes.append(
-                f"{self.root}/{path} appeared while the command ran and was taken away, since it "
-                f"is protected ({why}); "
-                f"it is kept as {kept}. If it is wanted, the user can look at it and move it back"
+                f"{self.root}/{path} was created while the command ran and was removed, "
+                f"because it is protected ({why}). It was saved as {kept}. If you need "
+                "it, the user can check it and move it back"
             )
 
     def _away(self, path: str) -> str:
@@ -212,7 +212,7 @@ class ReadonlyPaths:
             kept = self.aside.take(self.fd, path, self.root)
         except OSError as error:
             self._notes.append(
-                f"{self.root}/{path} is protected, and could not be taken away: {error.strerror}"
+                f"{self.root}/{path} is protected and could not be removed: {error.strerror}"
             )
             return ""
         self._kept += [kept] if kept else []
@@ -222,10 +222,10 @@ class ReadonlyPaths:
         kept = self._away(path)
         with contextlib.suppress(OSError):
             os.symlink(target, path, dir_fd=self.fd)
-        moved = f"; what stood there is kept as {kept}" if kept else ""
+        moved = f"; the earlier content was saved as {kept}" if kept else ""
         self._notes.append(
-            f"{self.root}/{path} is protected and was changed by the command: that was "
-            f"undone{moved}"
+            f"{self.root}/{path} is protected and was changed by the command. The change "
+            f"was undone{moved}"
         )
 
     def restore(self, path: str) -> Iterator[str]:
@@ -235,7 +235,7 @@ class ReadonlyPaths:
         if bind is None:
             return
         if not stat.S_ISREG(os.fstat(bind.fd).st_mode):
-            yield f"the command may have changed {path}, which is protected: look at what is in it"
+            yield f"the command may have changed {path}, which is protected. Check its content"
             return
         kept, flags = (
             self._away(rest := _rest(path, self.root)),
@@ -243,21 +243,18 @@ class ReadonlyPaths:
         )
         # Not from the file that was there: in the moment in which it is replaced, a command can
         # write to that one too.
-        now = (
-            f"the command may have changed {path}, which is protected: it was taken away and is "
-            f"kept as {kept}"
-        )
+        now = f"the command may have changed {path}, which is protected. It was moved to {kept}"
         if bind.before is None:
-            yield f"{now}; it could not be put back as it was before"
+            yield f"{now}. The earlier content could not be restored"
             return
         try:
             mode = stat.S_IMODE(os.fstat(bind.fd).st_mode)
             with open(open_beneath(self.fd, rest, flags, mode, links=False), "wb") as file:
                 file.write(bind.before)
         except OSError as error:
-            yield f"{now}; it could not be put back as it was before: {error.strerror}"
+            yield f"{now}. The earlier content could not be restored: {error.strerror}"
             return
-        yield f"{now}; what was there before the command is there again"
+        yield f"{now}. The earlier content was restored"
 
     def _misleads(self, path: str) -> bool:
         """Whether git's data about a worktree is not what it seems. One outside of the root is
@@ -314,9 +311,7 @@ class ReadonlyPaths:
                 if looks:
                     self.look()
             except OSError as error:
-                self._notes.append(
-                    f"{self.root} could not be looked through at the end: {error.strerror}"
-                )
+                self._notes.append(f"{self.root} could not be checked at the end: {error.strerror}")
             finally:
                 os.close(self.fd)
                 for bind in self.binds:
@@ -408,7 +403,7 @@ def _why(path: str, root: str) -> str:
     parts = [plain(part) for part in path.split("/")]
     if len(parts) > 1 and (why := protected.PAIRS.get((parts[0], parts[1]))):
         return why
-    return protected.at_top(parts[0], root) or "git or Retinue would take it for its own"
+    return protected.at_top(parts[0], root) or "git or Retinue would use it as its own"
 
 
 def _differs(path: str, target: str, dir_fd: int) -> bool:

@@ -59,7 +59,7 @@ def read_small(
     """The whole of a file of at most `most` bytes."""
     data = drain(open_regular(path, dir_fd=dir_fd, follow=follow), most)
     if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is longer than {most} bytes")
+        raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
     return data
 
 
@@ -79,6 +79,6 @@ def lock(fd: int, seconds: float = LOCK_SECONDS) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise OSError(
-                    errno.EBUSY, f"another process has kept it locked for {seconds:g} s"
+                    errno.EBUSY, f"another process has locked it for {seconds:g} s"
                 ) from None
             time.sleep(0.01)

@@ -74,11 +74,11 @@ class ControlGroup:
         found = []
         for folder in self.folders:
             if _count(folder / "pids.events", "max"):
-                found.append("the limit on processes was met")
+                found.append("the process limit was reached")
             if _count(folder / "memory.events", "oom_kill") or _count(
                 folder / "memory.oom_control", "oom_kill"
             ):
-                found.append("the limit on memory was met, and a process was killed")
+                found.append("the memory limit was reached, and a process was killed")
         return tuple(found)
 
     def members(self) -> set[int]:

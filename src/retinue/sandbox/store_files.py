@@ -44,8 +44,8 @@ def refuse_links(store: str) -> None:
             else:
                 what = "not a regular file"
             raise StoreError(
-                f"{store + tail} belongs to the store and is {what}, so the store is not used. "
-                "Nothing was changed. Remove it if it is not wanted, or choose another file."
+                f"{store + tail} belongs to the store and is {what}, so the store is not "
+                "used. Nothing was changed. Remove it, or use another store."
             )
 
 

@@ -52,7 +52,7 @@ def untrusted(program: str, roots: Iterable[str] = ()) -> str:
     named = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))
     for path in dict.fromkeys((named, os.path.realpath(program))):
         if any(path.startswith(top.rstrip("/") + "/") for top in tops):
-            return "it lies where runs work"
+            return "it is in a directory where runs work"
         if why := _changeable(path):
             return why
     return ""
@@ -66,20 +66,20 @@ def _changeable(path: str) -> str:
         try:
             found = os.lstat(at)
         except OSError:
-            return "it cannot be looked at"
+            return "it cannot be checked"
         # In a container the system's own may belong to nobody that is known, and administrators
         # have groups.
         if not is_system and found.st_uid not in (0, os.geteuid()):
-            return f"{at} belongs to somebody else"
+            return f"{at} belongs to another user"
         is_open = found.st_mode & (stat.S_IWOTH if is_system else OPEN_TO_OTHERS)
         if is_open and not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_ISVTX:
-            return f"others may write in {at}"
+            return f"other users can write in {at}"
         owners.add(found.st_uid)
     # A command has our user id, so what belongs to root is out of its reach unless we are root.
     is_roots = owners == {0} and os.geteuid() != 0
     if is_system or is_roots or protected.workplace(os.path.dirname(path)):
         return ""
-    return "it lies where a command could be allowed to write; install it for the whole machine"
+    return "it is in a directory that a command could be allowed to write; install it system-wide"
 
 
 def _upwards(path: str) -> Iterator[str]:

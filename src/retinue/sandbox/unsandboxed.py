@@ -27,10 +27,7 @@ class Unsandboxed:
 
     def __init__(self, *, unsafe_bare: bool = False) -> None:
         if unsafe_bare is not True:
-            raise ConfigError(
-                "running commands without a sandbox must be asked for: "
-                "Unsandboxed(unsafe_bare=True)"
-            )
+            raise ConfigError("To run commands without a sandbox, pass unsafe_bare=True.")
 
     async def start(self, command: Command, sink: Sink) -> ProcessTree:
         group = find_groups().make(command.limits)

@@ -91,9 +91,7 @@ class Worktrees:
             except RetinueError:
                 raise
             except Exception as error:  # a run may leave anything there
-                raise RetinueError(
-                    f"what is in {self.place(run)} cannot be read: {error}"
-                ) from None
+                raise RetinueError(f"{self.place(run)} cannot be read: {error}") from None
 
     async def close(self, run: str, message: str = "") -> None:
         """The run is over: keep its changes on its branch, remove the copy, and the branch if it is
@@ -152,9 +150,9 @@ class Worktrees:
             raise
         except RetinueError as error:
             raise RetinueError(
-                f"isolation 'worktree' needs a git repository with a commit, and {source} is none "
-                f"({error}). "
-                "Nothing was done. Run `git init` and commit, or leave the isolation out."
+                f"isolation='worktree' needs a git repository with a commit, and {source} "
+                f"is not one ({error}). Nothing was changed. Run `git init` and commit, "
+                "or remove the isolation."
             ) from None
         top = repository.top
         return self._keep(
@@ -248,8 +246,8 @@ def _enter(path: Path, inside: str) -> str:
         os.close(make_beneath(top, inside))
     except OSError as error:
         raise RetinueError(
-            f"{inside} leads out of the copy of the repository by a link, or is no folder in it "
-            f"({error.strerror}); nothing was done there"
+            f"{inside} is not a folder in the worktree, or a link leads out of it "
+            f"({error.strerror}). Nothing was done there"
         ) from None
     finally:
         os.close(top)

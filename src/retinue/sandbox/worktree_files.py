@@ -29,8 +29,9 @@ async def refuse_secrets(git: Git, commit: str) -> None:
         if why := NOTHING.why(f"{top}/{os.fsdecode(name)}"):
             raise Refused(
                 "private",
-                f"{top} is a home directory, or holds one, and {os.fsdecode(name)} is in its last "
-                f"commit: {why}. No copy was made. Leave the isolation out.",
+                f"{top} is a home directory or contains one, and {os.fsdecode(name)} is "
+                f"in its last commit: {why}. No worktree was created. Remove the "
+                "isolation.",
             )
 
 
@@ -57,8 +58,8 @@ def register(repository: Repository, run: str, path: Path, branch: str, index: s
         _write(".git", os.fsencode(f"gitdir: {admin}\n"), fds[3])
     except OSError as error:
         raise RetinueError(
-            f"{admin} cannot be made, or leads out of the repository by a link "
-            f"({error.strerror}); nothing was done"
+            f"{admin} cannot be created, or a link leads out of the repository "
+            f"({error.strerror}). Nothing was done"
         ) from None
     finally:
         for fd in fds:
@@ -118,7 +119,7 @@ def make_plain(path: Path) -> None:
 
 
 def _cannot(error: OSError) -> None:
-    raise RetinueError(f"the copy cannot be read safely: {error}")
+    raise RetinueError(f"the worktree cannot be read safely: {error}")
 
 
 def point_to_repository(path: Path, admin: str) -> bool:

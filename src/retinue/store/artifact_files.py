@@ -82,37 +82,35 @@ class Artifacts:
                 self._write(path, data)
         except OSError as error:
             text = (
-                f"an artifact of {len(data)} bytes could not be written below {self.folder} "
+                f"Cannot write an artifact of {len(data)} bytes below {self.folder} "
                 f"({error.strerror})."
             )
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
                 raise StoreFull(
-                    f"{text} Nothing of it was kept. Free some space, then try again."
+                    f"{text} Nothing was saved. Free some space, then try again."
                 ) from error
             raise StoreError(
-                f"{text} Nothing of it was kept. Check the folder and its rights."
+                f"{text} Nothing was saved. Check the folder and its file permissions."
             ) from error
         return Artifact(path=name, bytes=len(data), sha256=name)
 
     def get(self, name: str, offset: int, limit: int | None) -> bytes:
         if not _NAME.fullmatch(name):
-            raise NotFound(
-                f"{name!r} is not the name of an artifact: that is 64 hexadecimal digits"
-            )
+            raise NotFound(f"{name!r} is not an artifact id. An id has 64 hexadecimal digits.")
         try:
             with open(open_regular(self._path(name)), "rb") as file:
                 file.seek(max(0, offset))
                 data = file.read(-1 if limit is None else max(0, limit))
         except FileNotFoundError:
-            raise NotFound(f"there is no artifact {name}") from None
+            raise NotFound(f"Artifact {name} not found.") from None
         except OSError as error:
             raise StoreError(
-                f"artifact {name} cannot be read ({error.strerror}). It was left as it is."
+                f"Cannot read artifact {name} ({error.strerror}). The file was not changed."
             ) from error
         if offset <= 0 and limit is None and sha256(data).hexdigest() != name:
             raise StoreCorrupt(
-                f"artifact {name} is not what was written. It was left as it is. Restore it from "
-                "a backup."
+                f"Artifact {name} does not match its hash. The file was not changed. "
+                "Restore it from a backup."
             )
         return data
 
@@ -195,7 +193,7 @@ class Artifacts:
                     sync_folder(os.path.dirname(path))
         except OSError as error:
             raise StoreError(
-                f"the artifacts could not be copied to {folder} ({error.strerror})."
+                f"Cannot copy the artifacts to {folder} ({error.strerror})."
             ) from error
 
     def names(self) -> Iterator[str]:

@@ -96,8 +96,9 @@ class MemoryStore(Store):
     def _fence(self) -> None:
         if self._epoch != self._data.epoch:
             raise StoreError(
-                f"The store was taken over (epoch {self._data.epoch}, this handle has "
-                f"{self._epoch}), or is not open. Nothing of this batch was kept. Open it again."
+                f"The store was taken over by another process (epoch {self._data.epoch}, "
+                f"this handle has {self._epoch}), or it is not open. This batch was not "
+                "saved. Open the store again."
             )
 
     def _check(self, changes: Changes) -> None:
@@ -105,14 +106,12 @@ class MemoryStore(Store):
         data = self._data
         for spec in changes.specs:
             if spec.id in data.specs:
-                raise StoreError(
-                    f"A run with the id {spec.id} is there already. Nothing of this batch was kept."
-                )
+                raise StoreError(f"Run {spec.id} already exists. This batch was not saved.")
         for root in changes.forgotten:
             for id in runs_below(data, root):
                 if not isinstance(changes.runs.get(id, data.runs[id]).state, Ended):
                     raise StoreError(
-                        f"{root} cannot be deleted: {id} is still open in it. Nothing was changed."
+                        f"Cannot delete {root}: its run {id} is still open. Nothing was changed."
                     )
 
     async def load(self) -> Snapshot:
@@ -244,8 +243,7 @@ class MemoryStore(Store):
 
     async def backup(self, path: str) -> None:
         raise StoreError(
-            f"{path} was not written: what is kept in memory cannot be copied. Use a store with a "
-            "file."
+            f"{path} was not written: a store in memory cannot be copied. Use a store with a file."
         )
 
     async def put_artifact(self, data: bytes) -> Artifact:
@@ -257,7 +255,7 @@ class MemoryStore(Store):
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         data = self._data.artifacts.get(sha256)
         if data is None:
-            raise NotFound(f"there is no artifact {sha256!r}")
+            raise NotFound(f"Artifact {sha256!r} not found.")
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
 

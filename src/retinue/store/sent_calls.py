@@ -61,10 +61,10 @@ class SentCalls:
             fd = os.open(self._path + TAIL, FLAGS, 0o600)
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > MOST:
-                raise OSError("it is no file of ours")
+                raise OSError("not a file of Retinue")
             data = os.pread(fd, found.st_size, 0)
             if data.strip(b"\0")[:8] not in (b"", MAGIC):
-                raise OSError("it is no file of ours")
+                raise OSError("not a file of Retinue")
             os.fchmod(fd, 0o600)
             self._read(data)
         except OSError as error:
@@ -172,15 +172,15 @@ class SentCalls:
         except OSError as error:
             fd, self._fd = self._fd, -1
             log.warning(
-                "%s%s cannot be written: %s. It is not used any more.", self._path, TAIL, error
+                "%s%s cannot be written: %s. It is no longer used.", self._path, TAIL, error
             )
             try:
                 os.ftruncate(fd, 0)
             except OSError:
                 raise StoreError(
-                    f"{self._path}{TAIL} can neither be written nor emptied ({error}), so that "
-                    "nothing is sent which "
-                    "could not be accounted for. What is on record is kept. See to the disk."
+                    f"{self._path}{TAIL} can be neither written nor emptied ({error}), so "
+                    "no more calls are sent: they could not be accounted for. Recorded "
+                    "work is safe. Check the disk."
                 ) from error
             finally:
                 os.close(fd)
@@ -224,7 +224,7 @@ def _opened(form: struct.Struct, piece: bytes) -> tuple[Any, ...] | None:
 
 def _write(fd: int, data: bytes, at: int) -> None:
     if os.pwrite(fd, data, at) != len(data):
-        raise OSError("only a part of it was written")
+        raise OSError("it was written only in part")
 
 
 def _boot() -> bytes:

@@ -123,7 +123,7 @@ class Cassette:
         left = self.unused()
         if left:
             raise CassetteError(
-                f"{self.path.name}: {len(left)} recorded answers were not asked for: {few(left)}"
+                f"{self.path.name}: {len(left)} recorded answers were not used: {few(left)}"
             )
 
     def _enter(self, mode: Literal["record", "replay"]) -> None:
@@ -131,8 +131,7 @@ class Cassette:
             return
         if self._mode:
             raise ConfigError(
-                f"{self.path.name}: one cassette cannot record and replay at once; make a second "
-                "one"
+                f"{self.path.name}: one cassette cannot both record and replay. Make a second one."
             )
         self._mode = mode
         if mode == "record":
@@ -147,19 +146,22 @@ class Cassette:
             version = msgspec.json.decode(first, type=_Header).cassette
         except OSError as error:
             raise CassetteError(
-                f"{name} cannot be read ({error.strerror}); record it first"
+                f"Cannot read {name} ({error.strerror}). Record it first."
             ) from None
         except (ValueError, msgspec.MsgspecError) as error:
-            raise CassetteError(f"{name} is not a cassette ({error}); record it again") from None
+            raise CassetteError(f"{name} is not a cassette ({error}). Record it again.") from None
         if version != VERSION:
-            raise CassetteError(f"{name} has version {version}, this is {VERSION}; record it again")
+            raise CassetteError(
+                f"{name} has version {version}; this version of Retinue supports {VERSION}. "
+                "Record it again."
+            )
         decoder = msgspec.json.Decoder(CassetteLine)
         for n, text in enumerate(rest, 2):
             try:
                 line = decoder.decode(text)
             except msgspec.MsgspecError as error:
                 raise CassetteError(
-                    f"line {n} of {name} is damaged ({error}); record it again"
+                    f"Line {n} of {name} is damaged ({error}). Record it again."
                 ) from None
             self._lines.append(line)
             self._waiting.setdefault(_act(line.key), []).append(line)
@@ -204,7 +206,7 @@ class Cassette:
         if not open:
             raise self._broken(
                 CassetteError(
-                    f"{self.path.name}: nothing is recorded for {act!r}; {self._near(act)}"
+                    f"{self.path.name}: no recorded answer for {act!r}; {self._near(act)}"
                 )
             )
         line = next((e for e in open if e.shown == shown), None)
@@ -219,7 +221,7 @@ class Cassette:
 
     def _near(self, act: str) -> str:
         if any(_act(line.key) == act for line in self._lines):
-            return "all its answers have been given out"
+            return "all its answers were already used"
         path = act.split(" ", 1)[0]
         same = [line.key for line in self._lines if line.key.split(" ", 1)[0] == path]
         return f"recorded for {path!r}: {few(same)}" if same else f"no run at {path!r} was recorded"
@@ -231,8 +233,8 @@ class Cassette:
             if not done and self._next not in self._taken:
                 due = self._lines[self._next].key
                 why = (
-                    f"{line.key!r} waits for {due!r}, which came before it and which nobody "
-                    "asks for now"
+                    f"{line.key!r} waits for {due!r}, which was recorded before it and is "
+                    "not requested now"
                 )
                 raise self._broken(CassetteError(f"{self.path.name}: {why}"))
         if self.error is not None:
@@ -330,8 +332,8 @@ class _TapedTool:
             return msgspec.json.decode(raw, type=_RETURNED[line.kind])
         if not cassette._mode:
             raise ConfigError(
-                "this cassette neither records nor replays: give it a model with record() or "
-                "replay()"
+                "This cassette neither records nor replays. Give it a model with "
+                "record() or replay()."
             )
         key = cassette._name(act)
         try:

@@ -219,4 +219,4 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         return cast(T, done.value)
     work.close()
-    raise RetinueError("a quick tool may not wait")
+    raise RetinueError("A tool declared `quick` must not await anything.")

@@ -49,7 +49,7 @@ def hidden(caller: Caller) -> Callable[[str], str]:
         if without:
             return without
         rule = "" if ruled is None else ruled(path)
-        return f"the rule {rule!r}" if rule else ""
+        return f"rule {rule!r}" if rule else ""
 
     return why
 

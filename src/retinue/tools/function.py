@@ -88,9 +88,7 @@ class FunctionTool:
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         if self._compose is None:
-            raise ConfigError(
-                f"tool {self.name!r} has no way to compose results: give @tool(compose=...)"
-            )
+            raise ConfigError(f"Tool {self.name!r} cannot compose results. Add @tool(compose=...).")
         return self._compose(outcomes)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -128,7 +126,7 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
         hints = get_type_hints(function, localns={"Caller": Caller})
     except NameError as error:
         raise ConfigError(
-            f"tool {function.__name__!r}: an annotation cannot be resolved: {error}"
+            f"Tool {function.__name__!r}: cannot resolve an annotation: {error}"
         ) from None
     caller = ""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -139,11 +137,13 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
             parameter.POSITIONAL_ONLY,
         ):
             raise ConfigError(
-                f"tool {function.__name__!r}: parameter {name!r} cannot be given by its name"
+                f"Tool {function.__name__!r}: parameter {name!r} cannot be passed by name."
             )
         hint = hints.get(name)
         if hint is None:
-            raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} needs an annotation")
+            raise ConfigError(
+                f"Tool {function.__name__!r}: parameter {name!r} needs an annotation."
+            )
         if hint is Caller:
             caller = name
         elif parameter.default is parameter.empty:

@@ -30,7 +30,8 @@ class SubmitResult:
         definitions = result.pop("$defs", None)
         if "$ref" not in result and not isinstance(output, dict):
             result.setdefault(
-                "description", "All that whoever gave you the task needs: it sees nothing else."
+                "description",
+                "Everything the agent that gave you the task needs; it sees nothing else.",
             )
         parameters = {
             "type": "object",
@@ -42,7 +43,7 @@ class SubmitResult:
             parameters["$defs"] = definitions
         self.schema = ToolSchema(
             name=RESULT,
-            description="Hand in your final result. Call it alone, once the task is done; it ends "
+            description="Submit your final result. Call it alone, when the task is done; it ends "
             "your run.",
             parameters=parameters,
         )
@@ -50,7 +51,7 @@ class SubmitResult:
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if set(args) != {"result"}:
             return Answer(
-                text='Invalid parameters: exactly one key, "result", is taken. Submit again.',
+                text='Invalid parameters: give exactly one key, "result". Submit again.',
                 error=True,
             )
         result = args["result"]
@@ -74,13 +75,14 @@ class SubmitError:
     risk: Risk = "read"
     schema = ToolSchema(
         name=ERROR,
-        description="Say that the task cannot be done, and why. Call it alone; it ends your run.",
+        description="Report that the task cannot be completed, with the reason. Call it alone; it "
+        "ends your run.",
         parameters={
             "type": "object",
             "properties": {
                 "error": {
                     "type": "string",
-                    "description": "Why it cannot be done, and what was tried.",
+                    "description": "Why the task cannot be completed, and what you tried.",
                 }
             },
             "required": ["error"],
@@ -92,7 +94,8 @@ class SubmitError:
         error = args.get("error")
         if set(args) != {"error"} or not isinstance(error, str):
             return Answer(
-                text='Invalid parameters: exactly one key, "error", is taken, a string.', error=True
+                text='Invalid parameters: give exactly one key, "error", a string. Submit again.',
+                error=True,
             )
         return Submission(text=error, ok=False)
 
@@ -107,8 +110,8 @@ def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
             import jsonschema  # type: ignore[import-untyped]
         except ImportError:
             raise ConfigError(
-                "a JSON schema as output needs the package jsonschema; install it, or give a type "
-                "instead"
+                "A JSON Schema as output needs the package jsonschema. Install it, or "
+                "give a type instead."
             ) from None
         validator = jsonschema.validators.validator_for(output)(output)
 

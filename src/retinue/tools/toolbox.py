@@ -65,7 +65,10 @@ class Toolbox:
         mine: dict[str, Tool] = {}
         for tool in tools:
             if tool.schema.name in mine:
-                raise ConfigError(f"agent {agent!r} has two tools named {tool.schema.name!r}")
+                raise ConfigError(
+                    f"Agent {agent!r} has two tools named {tool.schema.name!r}. Rename or "
+                    "remove one."
+                )
             mine[tool.schema.name] = tool
         self._tools[agent] = mine
         self._known[agent] = {name: _known(tool) for name, tool in mine.items()}
@@ -164,4 +167,4 @@ class Toolbox:
 
 def _unknown(name: str, known: list[str]) -> str:
     hint = did_you_mean(name, known)
-    return f"There is no tool named {name!r}.{hint} There is: {', '.join(known) or 'none'}"
+    return f"Unknown tool {name!r}.{hint} Available tools: {', '.join(known) or 'none'}"

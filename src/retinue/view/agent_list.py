@@ -21,7 +21,7 @@ def render_list(library: FoundAgents, *, cwd: str = "", width: int = 100) -> lis
     out = (
         _table([("NAME", "DIALECT", "MODEL", "TOOLS", "FILE"), *rows], width)
         if rows
-        else ["No agents were found."]
+        else ["No agents found."]
     )
     if not rows and library.places:
         out.append(f"Looked in: {', '.join(_path(p, cwd) for p in library.places)}")
@@ -77,7 +77,9 @@ def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
     spec = next((s for s in library.everything() if s.name == name), None)
     if spec is None:
         hint = hint_at(name, library.agents)
-        return [f"There is no agent {one_line(name)!r}. {hint or 'See: retinue agents list'}"]
+        return [
+            f"Unknown agent {one_line(name)!r}. {hint or 'Run `retinue agents list` to list them.'}"
+        ]
     out = [f"{spec.name}{f' ({one_line(spec.title)})' if spec.title else ''}"]
     out += [f"  {key + ':':<17}{value}" for key, value in _facts(spec, cwd) if value]
     above = [h for h in library.shadowed if h.spec.name == name]
@@ -92,7 +94,7 @@ def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
 def _facts(spec: AgentSpec, cwd: str) -> Iterable[tuple[str, str]]:
     yield "file", f"{_where(spec, cwd)} ({spec.source.dialect}, {spec.source.scope})"
     yield "description", one_line(spec.description)
-    yield "model", one_line(spec.model or "that of whoever starts it")
+    yield "model", one_line(spec.model or "inherited from the agent that starts it")
     yield "effort", spec.effort
     yield "temperature", "" if spec.temperature is None else f"{spec.temperature:g}"
     yield "tools", _tools(spec)
@@ -129,13 +131,13 @@ def _facts(spec: AgentSpec, cwd: str) -> Iterable[tuple[str, str]]:
         ),
     )
     yield "job", one_line(spec.job)
-    yield "without effect", one_line(", ".join(spec.extra))
+    yield "not supported", one_line(", ".join(spec.extra))
 
 
 def _spawns(spec: AgentSpec) -> str:
     if spec.can_spawn:
         return one_line(", ".join(spec.can_spawn))
-    return "everybody" if spec.spawns else ""
+    return "all agents" if spec.spawns else ""
 
 
 def _limits(spec: AgentSpec) -> str:
@@ -162,7 +164,7 @@ def render_lint(complaints: Iterable[FileComplaint], *, cwd: str = "") -> list[s
         )
     counts = [(sum(c.severity == s for c in listed), s) for s in ("error", "warning", "note")]
     said = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n)
-    return [*out, said or "Nothing to complain about."]
+    return [*out, said or "No problems found."]
 
 
 def _where(spec: AgentSpec, cwd: str) -> str:

@@ -21,9 +21,9 @@ __all__ = [
 
 NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
 AT_LIMIT = {
-    "land": "a last turn, to hand in what there is",
-    "ask": "a person is asked",
-    "stop": "it ends at once",
+    "land": "take one last turn to finish",
+    "ask": "wait and ask you",
+    "stop": "end now",
 }
 
 

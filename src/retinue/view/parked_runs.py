@@ -27,13 +27,13 @@ def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> st
         return f"{waits_for} {raise_it(run, kind, more)}, or --land, or --end"
     why = waits_for.rstrip(".")
     if kind == "auth":
-        return f"{why}. Set another key ({_names(model)}), then: retinue resume {run}"
+        return f"{why}. Set another API key ({_names(model)}), then run `retinue resume {run}`."
     if kind == "quota":
         return (
-            f"{why}. Fill the account, or set the key of another ({_names(model)}), then: "
-            f"retinue resume {run}"
+            f"{why}. Top up the account, or set the key of another ({_names(model)}), "
+            f"then run `retinue resume {run}`."
         )
-    return f"{why}. It tries again by itself; at once with: retinue resume {run}"
+    return f"{why}. The run retries by itself; to retry now, run `retinue resume {run}`."
 
 
 def _names(model: str) -> str:

@@ -320,7 +320,7 @@ class TreeView:
             return "asks: " + asked[0]
         if node.state == "cancelling":
             left = len(node.children) - node.n_over
-            return f"stops {left} below" if left else "stops"
+            return f"stopping {left} sub-agents" if left else "stopping"
         if node.is_gone:
             return "ended"
         return self._doing(node, now)
@@ -335,19 +335,19 @@ class TreeView:
         if node.run is not None and isinstance(node.run.state, Waiting):
             n = max(len(node.children), node.run.n_children)
             return (
-                f"{node.n_over} of {n} children done"
+                f"{node.n_over} of {n} sub-agents done"
                 if n > 1
-                else "waits for its child"
+                else "waiting for its sub-agent"
                 if n
-                else "waits for mail"
+                else "waiting for a message"
             )
         if node.run is not None and isinstance(node.run.state, Short):
             owner = self.nodes.get(node.asks_at)
-            who = phrases.label(owner.spec) if owner is not None else "its tree"
+            who = phrases.label(owner.spec) if owner is not None else "its run"
             return (
-                f"waits at the limit of {who}"
+                f"waiting at the limit of {who}"
                 if node.asks_at
-                else "waits for budget that others hold"
+                else "waiting for budget that other runs have reserved"
             )
         calls, last = node.calls, node.last_call
         # A call that was refused has no step of its own: the next attempt says that it is closed.
@@ -361,14 +361,14 @@ class TreeView:
             first = next(iter(calls.values()))
             return f"{first} (+{len(calls) - 1} more)" if len(calls) > 1 else first
         if node.writing.strip():
-            return "writes: " + phrases.tail(node.writing)
+            return "writing: " + phrases.tail(node.writing)
         if node.is_taken_up:
-            return "taken up after a restart"
+            return "resumed after a restart"
         if node.run is None:
             return "queued"
         if node.tries:
-            return f"asks the provider again (try {node.tries + 1})"
-        return f"{last} · thinks" if last else "thinks"
+            return f"retrying (try {node.tries + 1})"
+        return f"{last} · thinking" if last else "thinking"
 
 
 def view(

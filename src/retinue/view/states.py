@@ -25,20 +25,20 @@ __all__ = [
 
 STOPS = {
     "budget": "the budget is spent",
-    "turn_limit": "no turns are left",
-    "length": "its reply was cut",
-    "timeout": "out of time",
-    "no_report": "it did not report",
-    "empty": "the model said nothing",
-    "refused": "the model refused",
+    "turn_limit": "no turns left",
+    "length": "reply truncated",
+    "timeout": "timed out",
+    "no_report": "no result submitted",
+    "empty": "empty reply from the model",
+    "refused": "refused by the model",
 }
 KINDS = {
     "rate_limit": "rate limit",
     "rate_limited": "rate limit",
     "overloaded": "overloaded",
     "unavailable": "not reachable",
-    "timeout": "no answer in time",
-    "server": "an error of the server",
+    "timeout": "no response in time",
+    "server": "server error",
 }
 
 
@@ -55,18 +55,20 @@ def tail(text: str, most: int = 100) -> str:
 
 def trouble(kind: str, message: str) -> str:
     return (
-        KINDS.get(kind)
-        or (kind.replace("_", " ") if kind else one_line(message, 80))
-        or "it failed"
+        KINDS.get(kind) or (kind.replace("_", " ") if kind else one_line(message, 80)) or "failed"
     )
 
 
 def waiting_for_provider(kind: str, what: str, until: int | None, now: int, tries: int) -> str:
-    """`waits for the provider: rate limit, 12 s`."""
+    """`waiting for the provider: rate limit, next try in 12 s`."""
     is_over_by_itself = until is not None and until > now and kind != "auth"
-    left = "" if until is None or not is_over_by_itself else f", {(until - now + 999) // 1000} s"
+    left = (
+        ""
+        if until is None or not is_over_by_itself
+        else f", next try in {(until - now + 999) // 1000} s"
+    )
     again = f" (try {tries + 1})" if tries else ""
-    return f"waits for the provider: {one_line(what, 80)}{left}{again}"
+    return f"waiting for the provider: {one_line(what, 80)}{left}{again}"
 
 
 def ending(end: Ending, started_at: int | None) -> str:

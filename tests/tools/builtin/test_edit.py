@@ -58,7 +58,7 @@ def test_what_is_not_there_is_answered_with_what_is_near(desk: Desk) -> None:
     assert "1\tdef total(items):\n2\t\treturn sum(items)" in spaces
     near = desk.no("edit", path="f", old="def totals(item):", new="x")
     assert "The nearest lines are:\n1\tdef total(items):" in near
-    assert "Nothing in the file looks like it" in desk.no(
+    assert "Nothing in the file is similar" in desk.no(
         "edit", path="f", old="zzzzzzzzz qqqqq", new="x"
     )
     assert "no such file" in desk.no("edit", path="none", old="x", new="y")
@@ -114,7 +114,7 @@ def test_a_file_is_written_with_its_directories(desk: Desk) -> None:
         text == f"Created new/deep/f.txt: 1 lines, 7 bytes, sha256 "
         f"{sha('h' + chr(233) + 'llo' + chr(10))}"
     )
-    assert "it names a directory" in desk.no("write", path="new/", content="x")
+    assert "this is a directory" in desk.no("write", path="new/", content="x")
     assert "directory" in desk.no("write", path="new", content="x")
     assert "not a directory" in desk.no("write", path="a.py/x", content="x")
 
@@ -218,7 +218,7 @@ class TestAfterARestart:
         ):
             desk.ok("edit", path="a.py", **args)
             before = content(desk)
-            assert "already been made" in desk.again().ok("edit", path="a.py", **args)
+            assert "was already made" in desk.again().ok("edit", path="a.py", **args)
             assert content(desk) == before
 
     def test_an_edit_that_was_not_made_is_made(self, desk: Desk) -> None:
@@ -241,13 +241,13 @@ class TestAfterARestart:
 
     def test_a_write_looks_first(self, desk: Desk) -> None:
         desk.ok("write", path="new", content="x\n")
-        assert "already been made" in desk.again().ok("write", path="new", content="x\n")
+        assert "was already made" in desk.again().ok("write", path="new", content="x\n")
         assert "Created" in desk.again().ok("write", path="newer", content="x\n")
         known = sha(content(desk))
         assert "Wrote" in desk.again().ok(
             "write", path="a.py", content="y\n", expected_sha256=known
         )
-        assert "already been made" in desk.again().ok(
+        assert "was already made" in desk.again().ok(
             "write", path="a.py", content="y\n", expected_sha256=known
         )
         assert "cannot be told" in desk.again().no(

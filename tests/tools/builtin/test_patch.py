@@ -155,8 +155,8 @@ def test_wrong_counts_and_decorations_do_no_harm(desk: Desk, patch: str) -> None
     ("patch", "words"),
     [
         ("", "`path` is missing"),
-        ("nonsense", "no change was found"),
-        ("*** Begin Patch\n*** End Patch", "no change was found"),
+        ("nonsense", "it contains no change"),
+        ("*** Begin Patch\n*** End Patch", "it contains no change"),
         ("*** Begin Patch\n*** Update File: a.txt\n-line 4\n+x\n", "*** End Patch is missing"),
         ("*** Begin Patch\n*** Update File: a.txt\nline 4\n*** End Patch", "does not start with"),
         ("*** Begin Patch\n-x\n*** End Patch", "header is missing"),
@@ -176,11 +176,11 @@ def test_wrong_counts_and_decorations_do_no_harm(desk: Desk, patch: str) -> None
         ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n", "no such file"),
         (
             "*** Begin Patch\n*** Delete File: b.txt\n*** Delete File: b.txt\n*** End Patch",
-            "stands in it twice",
+            "occurs in it twice",
         ),
         (
             "*** Begin Patch\n*** Update File: b.txt\n*** Move to: a.txt\n*** End Patch",
-            "there is a file already",
+            "a file already exists",
         ),
         ("*** Begin Patch\n*** Delete File: sub\n*** End Patch", "directory"),
         ("diff --git a/x b/x\nGIT binary patch\n", "binary"),
@@ -257,7 +257,7 @@ class TestAfterARestart:
     def test_a_patch_that_was_applied_is_not_applied_again(self, desk: Desk) -> None:
         desk.ok("edit", patch=ENVELOPE)
         before = state(desk)
-        assert "already been applied" in desk.again().ok("edit", patch=ENVELOPE)
+        assert "was already applied" in desk.again().ok("edit", patch=ENVELOPE)
         assert state(desk) == before
 
     def test_what_was_left_undone_is_done(self, desk: Desk) -> None:

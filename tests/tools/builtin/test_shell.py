@@ -71,7 +71,7 @@ def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Pa
     assert "\n1\n2\n" in text and text.endswith("99999\n100000\n")
     assert "[truncated: 523359 of 588895 bytes hidden; read on with shell_output, id '" in text
     assert "offset 32768]" in text
-    assert "\n6776\n" in page and "go on with offset 98304]" in page
+    assert "\n6776\n" in page and "continue with offset 98304]" in page
 
 
 def test_broken_characters_and_escapes_do_not_get_through(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_directory_inside_is_where_it_runs(tmp_path: Path) -> None:
         ({"command": ""}, "command is empty"),
         ({"command": " \n"}, "command is empty"),
         ({"command": "a\0b"}, "NUL"),
-        ({"command": "x" * 100_001}, "put it into a file"),
+        ({"command": "x" * 100_001}, "Put it in a file"),
         ({}, "command"),
         ({"command": 1}, "command"),
         ({"command": "true", "timeout_seconds": 0}, "timeout_seconds"),
@@ -197,7 +197,7 @@ def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> 
 
     refused, leased = in_house(tmp_path, act)
     assert (
-        refused.text.startswith("[read-only: this run may not write]\n")
+        refused.text.startswith("[read-only: this run cannot write]\n")
         and "Read-only file system" in refused.text
     )
     assert (
@@ -331,7 +331,7 @@ def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -
 
     answer = in_house(tmp_path, act)
     assert answer.error
-    assert answer.text == f"{UNKNOWN}\nUntil then it had written:\nhalf\n"
+    assert answer.text == f"{UNKNOWN}\nIts output until then:\nhalf\n"
 
 
 def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_it_answers_at_once_and_can_be_polled_to_its_end(tmp_path: Path) -> None
         return [first.text, second.text, last.text]
 
     first, second, last = in_house(tmp_path, act)
-    assert first == "running; 4 bytes so far.\none\n\n[bytes 0 to 4 of 4; that is all so far]"
+    assert first == "running; 4 bytes so far.\none\n\n[bytes 0 to 4 of 4; this is all so far]"
     assert "two\n\n[bytes 4 to 8 of 8" in second
     assert last.startswith("exit code 3 after")
 
@@ -120,7 +120,7 @@ def test_too_many_in_the_background_are_refused(tmp_path: Path) -> None:
         return await house.sh("sleep 600", background=True)
 
     answer = in_house(tmp_path, act, max_background=2)
-    assert answer.error and "stop one with shell_stop first" in answer.text
+    assert answer.error and "Stop one with shell_stop first" in answer.text
 
 
 def test_its_time_has_an_end(tmp_path: Path) -> None:

@@ -160,8 +160,8 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
 
     answer, page = in_house(tmp_path, restart)
     assert answer.error
-    assert ("died with the runtime" if background else UNKNOWN) in answer.text
-    assert "It died with the runtime" in page.text
+    assert ("ended with the runtime" if background else UNKNOWN) in answer.text
+    assert "The command ended with the runtime" in page.text
     assert sorted(p.name for p in house.workspace.iterdir()) == ["daemon.py", "never", "ready"], (
         "no placeholder, no second run"
     )

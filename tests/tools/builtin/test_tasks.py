@@ -137,7 +137,7 @@ async def test_ten_thousand_tasks_are_kept_and_shown_in_pages(tmp_path: Path) ->
         page = (await house.do("list", offset=MOST - PAGE - 1)).text.splitlines()
         assert (
             len(page) == PAGE + 3
-            and page[-1] == f"[1 more; go on with action list, offset {MOST - 1}]"
+            and page[-1] == f"[1 more; continue with action list, offset {MOST - 1}]"
         )
         assert (await house.do("list", offset=MOST)).text == f"{MOST} tasks: {MOST} pending."
         await house.do("remove", id=1)

@@ -69,11 +69,11 @@ def test_a_tool_in_use_is_withheld_when_its_definition_changes_under_way(tmp_pat
             await found.refresh()
             answer = await tool.call({"text": "b"})
             assert answer.error
-            assert "has changed since it was approved" in answer.text
+            assert "changed since it was approved" in answer.text
             assert "may have taken effect" not in answer.text
             about.write_text("other\tElse.\n")
             await found.refresh()
-            assert "does not offer" in (await tool.call({"text": "b"})).text
+            assert "no longer offers" in (await tool.call({"text": "b"})).text
 
     asyncio.run(main())
 
@@ -82,7 +82,7 @@ def test_without_approval_at_first_sight_nothing_is_offered() -> None:
     async def main() -> None:
         async with servers(fake(), approve_first=False) as found:
             assert found.tools() == []
-            assert {w.reason for w in found.status()[0].withheld} == {"it was not approved yet"}
+            assert {w.reason for w in found.status()[0].withheld} == {"not approved yet"}
             await found.approve("fake", "echo")
             assert (await call(found, "mcp__fake__echo", text="x")).text == "x"
             assert len(found.tools()) == 1

@@ -249,7 +249,7 @@ def test_a_required_server_that_cannot_start_is_an_error() -> None:
     [
         ("invalid", "not JSON"),
         ("deep", "nested too deep"),
-        ("huge", "beyond all numbers"),
+        ("huge", "too large"),
         ("refuse", "there is no such thing"),
     ],
 )

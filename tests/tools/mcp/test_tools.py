@@ -380,7 +380,7 @@ def test_structured_content_is_told_once() -> None:
 
 def test_results_are_capped() -> None:
     many = answer({"content": [{"type": "text", "text": "x"}] * 5_000}, ServerLimits()).text
-    assert many.endswith("[3000 more content blocks were left out]")
+    assert many.endswith("[3000 more content blocks were omitted]")
     limits = ServerLimits(result_chars=10, images=1, image_bytes=200)
     assert answer({"content": [{"type": "text", "text": "x" * 50}]}, limits).text.startswith(
         "x" * 10 + "\n[truncated: 40 of 50"

@@ -54,7 +54,7 @@ def read_claude(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     given = fields.text("name")
     if not given and reading.document.has_head and not reading.key:
-        fields.complain("name", f"name is missing; it goes by its file, {reading.stem!r}")
+        fields.complain("name", f"name is missing; the file name {reading.stem!r} is used")
     return reading.spec(
         KEYS,
         QUIET,
@@ -101,11 +101,11 @@ def _can_spawn(reading: SpecReader, values: dict[str, Any], spawn: list[str]) ->
         }
     if AGENT in deny:
         reading.fields.complain(
-            "can_spawn", "can_spawn names agents, and the tools to start them are denied", "error"
+            "can_spawn", "can_spawn names agents, but the tools to start them are denied", "error"
         )
     if values["can_spawn"] is not None and set(values["can_spawn"]) != set(spawn):
         reading.fields.complain(
-            "can_spawn", "tools and can_spawn name different agents; can_spawn holds"
+            "can_spawn", "tools and can_spawn name different agents; can_spawn is used"
         )
     everyone = "*" in spawn
     return {
@@ -126,9 +126,7 @@ def _common(reading: SpecReader, *, ours: bool) -> dict[str, Any]:
     if ours:
         denied = fields.names("deny")
         if denied:
-            fields.complain(
-                "deny", "deny is written disallowedTools here; it was left out", "error"
-            )
+            fields.complain("deny", "deny is called disallowedTools here; it is ignored", "error")
     if fields.data.get("hooks") is not None:
         fields.complain("hooks", "hooks are not run; the key was kept", "warning")
     inline = ("instructions", "prompt") if ours else ("prompt",)

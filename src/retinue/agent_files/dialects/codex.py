@@ -124,10 +124,8 @@ def roles(document: AgentDocument) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(value, dict):
             yield name, value
         elif name not in GLOBALS:
-            document.complain(
-                f"agents.{name} is neither a role nor a setting; it has no effect", line
-            )
+            document.complain(f"agents.{name} is neither a role nor a setting; it is ignored", line)
         else:
             document.complain(
-                f"agents.{name} is a setting of Codex; it has no effect here", line, "note"
+                f"agents.{name} is a setting of Codex; it is ignored here", line, "note"
             )

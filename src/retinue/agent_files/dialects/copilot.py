@@ -33,7 +33,8 @@ def read_copilot(reading: SpecReader) -> AgentSpec:
     values = tool_values(reading, ("tools",), (), tuple(servers))
     if len(reading.instructions) > MAX_PROMPT:
         reading.document.complain(
-            f"the prompt has {len(reading.instructions)} characters; Copilot takes {MAX_PROMPT}",
+            f"the prompt has {len(reading.instructions)} characters; Copilot's limit is "
+            f"{MAX_PROMPT}",
             0,
             "note",
         )
@@ -62,7 +63,9 @@ def _agents(reading: SpecReader, values: dict[str, Any]) -> dict[str, Any]:
         left = None if tools is None else tuple(t for t in tools if t != AGENT)
         return {"can_spawn": (), "deny": (*values["deny"], AGENT), "tools": left}
     if tools is not None and AGENT not in tools:
-        fields.complain("agents", "agents are named, but tools lacks `agent`, which starts them")
+        fields.complain(
+            "agents", "agents are named, but `agent`, which starts them, is not in tools"
+        )
     return {"can_spawn": None if "*" in names else tuple(dict.fromkeys(names))}
 
 
@@ -73,12 +76,12 @@ def _invocation(reading: SpecReader) -> dict[str, Any]:
     fields.taken.add("user-invocable")
     if fields.data.get("infer") is not None:
         fields.complain(
-            "infer", "infer is retired", "warning", "write disable-model-invocation instead"
+            "infer", "infer is no longer used", "warning", "write disable-model-invocation instead"
         )
         by_model = by_model and fields.flag("infer")
     if not by_model and not by_user:
         fields.complain(
-            "user-invocable", "neither people nor models may invoke this agent: it is turned off"
+            "user-invocable", "neither users nor models can invoke this agent, so it is disabled"
         )
         return {"disabled": True}
     mode: Literal["", "primary", "subagent"] = (

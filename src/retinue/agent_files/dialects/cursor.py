@@ -17,7 +17,7 @@ def read_cursor(reading: SpecReader) -> AgentSpec:
     if "tools" in fields.data:
         fields.complain(
             "tools",
-            "Cursor's agents have no tools of their own choice; the key was kept",
+            "Cursor's agents cannot choose their tools; the key was kept",
             "warning",
         )
     return reading.spec(

@@ -31,11 +31,11 @@ def read_gemini(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     given = fields.text("name")
     if not given:
-        fields.complain("name", f"name is missing; it goes by its file, {reading.stem!r}")
+        fields.complain("name", f"name is missing; the file name {reading.stem!r} is used")
     kind = fields.choice(("local", "remote"), "kind") or "local"
     remote = kind == "remote"
     if remote:
-        fields.complain("kind", "a remote agent (A2A) is not supported; it is turned off")
+        fields.complain("kind", "remote agents (A2A) are not supported; it is disabled")
     servers = server_values(fields, "mcpServers")
     minutes = fields.number("timeout_mins", least=0.0)
     values: dict[str, Any] = tool_values(reading, ("tools",), (), tuple(servers))

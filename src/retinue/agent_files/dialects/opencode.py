@@ -74,7 +74,7 @@ def _prompt(reading: SpecReader) -> str:
     fields = reading.fields
     prompt = fields.text("prompt")
     if reading.instructions and prompt:
-        fields.complain("prompt", "there is a text below the front matter too; prompt was left out")
+        fields.complain("prompt", "there is text below the front matter, so prompt is ignored")
     text = reading.instructions or prompt
 
     room = MAX_BYTES
@@ -96,7 +96,7 @@ def _prompt(reading: SpecReader) -> str:
 
     if _ENV.search(text):
         fields.complain(
-            "prompt", "{env:...} is not replaced: the environment is not for files to read", "note"
+            "prompt", "{env:...} is not replaced: files cannot read the environment", "note"
         )
     if len(_FILE.findall(prompt)) > MAX_FILES:
         fields.complain("prompt", f"prompt names more than {MAX_FILES} files", "error")
@@ -108,7 +108,7 @@ def _permissions(reading: SpecReader) -> dict[str, Any]:
     fields = reading.fields
     rules = list(islice(chain(_from_tools(reading), _from_permission(reading)), MAX_RULES + 1))
     if len(rules) > MAX_RULES:
-        fields.complain("permission", f"there are more than {MAX_RULES} permissions", "error")
+        fields.complain("permission", f"more than {MAX_RULES} permissions", "error")
     servers = [tool for _, _, tool in rules if tool.startswith("mcp__")]
     out: dict[str, Any] = {
         "tools": None,
@@ -127,7 +127,7 @@ def _permissions(reading: SpecReader) -> dict[str, Any]:
         out["tools"] = tuple(t for t in dict.fromkeys((*kept, *shell)) if t not in out["deny"])
         if not out["tools"]:
             key = "permission" if fields.data.get("permission") else "tools"
-            fields.complain(key, f"{key} resolves to nothing: every tool is turned off", "error")
+            fields.complain(key, f"{key} resolves to no tool: every tool is disabled", "error")
     drop_denied(out, fields, "permission")
     return out
 
@@ -141,8 +141,7 @@ def _from_tools(reading: SpecReader) -> Iterator[Rule]:
         value = {"*": False, **{name: True for name in names}}
         fields.complain(
             key,
-            "tools is a list here, as other programs write it; opencode has names with true or "
-            "false",
+            "tools is a list here, as in other programs; opencode uses names with true or false",
         )
     if value is None:
         return
@@ -155,7 +154,7 @@ def _from_tools(reading: SpecReader) -> Iterator[Rule]:
     for name, on in value.items():
         if not isinstance(on, bool):
             fields.complain(
-                key, f"{name} must be true or false, not {kind_of(on)}; it counts as false", "error"
+                key, f"{name} must be true or false, not {kind_of(on)}; false is used", "error"
             )
         for tool in _tools(reading, name, "tools"):
             if on is not True:
@@ -175,9 +174,7 @@ def _from_permission(reading: SpecReader) -> Iterator[Rule]:
         fields.wrong("permission", "allow, ask or deny by tool", value, "error")
         return
     if len(value) > MAX_RULES:
-        fields.complain(
-            "permission", f"there are permissions for more than {MAX_RULES} tools", "error"
-        )
+        fields.complain("permission", f"permissions for more than {MAX_RULES} tools", "error")
         return
     for name, inner in value.items():
         patterns = inner if isinstance(inner, dict) else {"*": inner}
@@ -191,7 +188,7 @@ def _action(fields: Fields, where: str, value: Any) -> str:
         return str(value)
     hint = hint_at(value, ACTIONS) if isinstance(value, str) else ""
     fields.complain(
-        "permission", f"{where[:80]} must be allow, ask or deny; it counts as deny", "error", hint
+        "permission", f"{where[:80]} must be allow, ask or deny; deny is used", "error", hint
     )
     return "deny"
 

@@ -58,11 +58,13 @@ class SpecReader:
         made = _NOT_NAME.sub("-", wanted).strip("-_/").lower()[:64].strip("-_/")
         if not made:
             self.fields.complain(
-                "name", f"{wanted[:60]!r} cannot be a name: use letters, digits, - and _", "error"
+                "name",
+                f"{wanted[:60]!r} is not a valid name: use letters, digits, - and _",
+                "error",
             )
             return "unnamed"
         self.fields.complain(
-            "name", f"{wanted[:60]!r} cannot be a name; it goes by {made!r}", "warning"
+            "name", f"{wanted[:60]!r} is not a valid name; {made!r} is used", "warning"
         )
         return made
 
@@ -70,7 +72,8 @@ class SpecReader:
         said = self.fields.text("description")
         if needed and not said:
             self.fields.complain(
-                "description", "description is missing: nobody can tell when to use this agent"
+                "description",
+                "description is missing, so models cannot tell when to use this agent",
             )
         return said
 
@@ -107,11 +110,11 @@ def tool_values(
         )
         out |= {"tools": None if found.every else found.names, "can_spawn": found.spawn}
         if not entries:
-            fields.complain(key, f"{key} is empty: this agent has no tools at all", "note")
+            fields.complain(key, f"{key} is empty: this agent has no tools", "note")
         elif not found.every and not found.names:
             fields.complain(
                 key,
-                f"{key} resolves to nothing: none of {', '.join(entries)[:120]} is a tool here",
+                f"{key} resolves to no tool: none of {', '.join(entries)[:120]} is a tool here",
                 "error",
             )
     denied = fields.names(*deny) if deny else None
@@ -121,7 +124,7 @@ def tool_values(
             denied, reading.dialect, complaining(key), servers=servers, known=reading.known
         )
         if found.every:
-            fields.complain(key, f"{key} takes every tool away", "error")
+            fields.complain(key, f"{key} removes every tool", "error")
         limited = {tool for tool, _ in found.patterns}
         whole = tuple(
             n for n in found.names if n not in limited and not (found.spawn and n == AGENT)
@@ -147,7 +150,7 @@ def drop_denied(out: dict[str, Any], fields: Fields, key: str) -> None:
     if out["tools"]:
         left = tuple(t for t in out["tools"] if t not in out["deny"])
         if not left:
-            fields.complain(key, f"{key} takes away all the tools that are listed", "error")
+            fields.complain(key, f"{key} removes all listed tools", "error")
         out["tools"] = left
 
 
@@ -176,6 +179,7 @@ def server_values(fields: Fields, *keys: str) -> dict[str, dict[str, Any]]:
             out |= item
         else:
             fields.complain(
-                key, f"{key} holds something that is neither a name nor one server; it was left out"
+                key,
+                f"{key} contains something that is neither a name nor one server; it is ignored",
             )
     return out

@@ -25,7 +25,7 @@ def command(context: click.Context) -> Any:
 @common
 @pass_door
 def list_(door: CommandContext, as_json: bool = False) -> None:
-    """List the agents that can be used here, with their files, and those that are shadowed."""
+    """List the agents you can use here, with their files. Shadowed ones are marked."""
     from retinue.view.agent_list import render_list
 
     found = library(door.project)
@@ -41,18 +41,18 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
 @common
 @pass_door
 def show(door: CommandContext, name: str) -> None:
-    """Show one agent: what its file says, as it is understood."""
+    """Show one agent as Retinue reads its file."""
     from retinue.view.agent_list import render_show
 
     out("\n".join(render_show(library(door.project), name, cwd=door.places.cwd)))
 
 
 @command.command("lint")
-@click.option("--strict", is_flag=True, help="Exit with 1 also for warnings.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 for warnings, too.")
 @common
 @pass_door
 def lint(door: CommandContext, strict: bool) -> int:
-    """Check all definitions; exits with 1 when one cannot be used."""
+    """Check all agent definitions. Exits with code 1 if one cannot be used."""
     from retinue.agent_files.lint import lint as check
     from retinue.view.agent_list import render_lint
 

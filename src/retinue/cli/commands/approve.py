@@ -26,17 +26,24 @@ YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")
 NO = ("n", "no", "deny")
 N_ID = 8
-HOW = {"permission": ("permitted", "denied"), "budget": ("added", "let land")}
-CONFIRM = {"permission": "Permit this call? [y/N] ", "budget": "Add it? [y/N] "}
+HOW = {"permission": ("allowed", "denied"), "budget": ("added", "allowed to finish")}
+CONFIRM = {"permission": "Allow this call? [y/N] ", "budget": "Raise the limit? [y/N] "}
 
 
 @click.command("approve")
 @run_argument(default="")
 @click.argument("answer", nargs=-1)
-@click.option("--deny", is_flag=True, help="No, instead of yes; ANSWER says why.")
-@click.option("--always", is_flag=True, help="Yes, and to equal calls in this tree from now on.")
+@click.option("--deny", is_flag=True, help="Deny the call; ANSWER is the reason.")
 @click.option(
-    "--question", default="", metavar="ID", help="This question; needed where several are open."
+    "--always",
+    is_flag=True,
+    help="Allow this call, and the same call from now on, in this run and its sub-agents.",
+)
+@click.option(
+    "--question",
+    default="",
+    metavar="ID",
+    help="The id of the question to answer, if several are open.",
 )
 @click.option("--json", "as_json", is_flag=True)
 @common
@@ -50,13 +57,13 @@ def command(
     question: str,
     as_json: bool,
 ) -> int:
-    """Answer a question of a run: permit a call, or reply to what it asks. Without a run, list all.
+    """Answer a run's questions; allow or deny its tool calls. Without RUN, list all that wait.
 
-    ANSWER is the reply to a question. To a call it is y, always, or no with a reason behind it;
-    without it the call is permitted. A yes counts for the call that was shown: name it with
-    --question, or it is shown now and asked for once more."""
+    ANSWER is the text for a question. For a tool call it is y, always, or no with an optional
+    reason; without ANSWER the call is allowed. You allow the call you were shown: name it with
+    --question, or it is shown again for you to confirm."""
     if deny and always:
-        raise click.UsageError("--deny and --always do not go together.")
+        raise click.UsageError("--deny and --always cannot be used together.")
     text = " ".join(answer)
     top = ""
     if run:
@@ -77,7 +84,7 @@ def command(
         if first["kind"] != "question":
             want = _decision(want, first, answer, deny=deny)
             if want.allow and not question and not _confirmed(first):
-                raise Refused("question", f"nothing was {HOW[first['kind']][0]}. {_how(first)}")
+                raise Refused("question", f"Nothing was {HOW[first['kind']][0]}. {_how(first)}")
         client.ask(want)
     how = "answered" if first["kind"] == "question" else HOW[first["kind"]][0 if want.allow else 1]
     door.say(f"{how}: {one_line(first['text'], 200)}")
@@ -89,23 +96,20 @@ def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str
     if not asked:
         raise Refused(
             "question",
-            f"run {words.short_id(top)} is not asking anything" + " by that id" * bool(question),
+            f"Run {words.short_id(top)} has no open question" + " with that id" * bool(question),
         )
     if len(asked) > 1:
         for q in asked:
             _show(q)
         raise Refused(
             "question",
-            f"there are {len(asked)} open questions, and nothing was answered. {_how(asked[0])}",
+            f"{len(asked)} questions are open. Nothing was answered. {_how(asked[0])}",
         )
     return asked[0]
 
 
 def _how(q: dict[str, Any]) -> str:
-    return (
-        f"Name the one that you mean: retinue approve {words.short_id(q['run'])} --question "
-        f"{q['id'][:N_ID]} ..."
-    )
+    return f"Choose one: retinue approve {words.short_id(q['run'])} --question {q['id'][:N_ID]} ..."
 
 
 def _confirmed(q: dict[str, Any]) -> bool:
@@ -124,7 +128,7 @@ def _show(q: dict[str, Any]) -> None:
         if price := words.asked_price(q):
             out(f"       {price}")
     if q["kind"] == "budget":
-        adds = f"y adds {raising.suggested(q)}, no lets it land; another amount"
+        adds = f"y adds {raising.suggested(q)}, no lets the run finish; for another amount"
         out(f"        {adds}: {raising.command(q)}")
 
 
@@ -144,10 +148,11 @@ def _decision(
         return replace(want, allow=True, text="")
     if q["kind"] == "budget":
         raise click.UsageError(
-            f"it asks about its limit: say y or no, or how much to add: {raising.command(q)}"
+            "This is a question about a limit. Answer y or no, or set the amount: "
+            f"{raising.command(q)}"
         )
     raise click.UsageError(
-        f"it asks for a permission: say y, always or no, not {one_line(want.text, 60)!r}."
+        f"This is a permission request. Answer y, always or no, not {one_line(want.text, 60)!r}."
     )
 
 
@@ -157,7 +162,7 @@ def _list(door: CommandContext, as_json: bool) -> int:
             line.state in ("needs_input", "waiting", "running", "paused")
             for line in shelf.open_runs()
         ):
-            door.say("nobody asks anything")
+            door.say("No questions are waiting.")
             return exits.OK
     with line_to(door) as client:
         asked = client.ask(requests.QuestionsRequest())["questions"]
@@ -167,5 +172,5 @@ def _list(door: CommandContext, as_json: bool) -> int:
         else:
             _show(q)
     if not asked:
-        note("nobody asks anything")
+        note("No questions are waiting.")
     return exits.OK

@@ -17,11 +17,11 @@ from retinue.host.stored_artifacts import read_artifact
 @common
 @pass_door
 def command(door: CommandContext, id: str) -> None:
-    """Print the artifact ID, which stands at every cut: `full text in artifact ID`. The first
-    digits are enough, if no other begins with them. A pipe or a file gets exactly the bytes that
-    were kept."""
+    """Print the artifact with this ID. A truncated text names its artifact: `full text in
+    artifact ID`. The first digits are enough if they match one artifact only. A pipe or a
+    file gets exactly the stored bytes."""
     if not door.places.exists:
-        raise NotFound(f"there are no runs in {door.places.root} yet, so there is no artifact")
+        raise NotFound(f"No runs in {door.places.root} yet, so there are no artifacts.")
     data = read_artifact(door.places, id.strip().removeprefix("artifact").strip().lower())
     if os.isatty(sys.stdout.fileno()):
         out(data.decode("utf-8", "replace"))

@@ -16,9 +16,9 @@ from retinue.host.listing import RunListing
 @run_argument(default="latest")
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("--include-partial-messages", is_flag=True)
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-@option("--ax-screen-reader", is_flag=True, help="Flat lines that can be read aloud.")
+@option("--ax-screen-reader", is_flag=True, help="Plain output for screen readers.")
 @common
 @pass_door
 def command(
@@ -30,7 +30,7 @@ def command(
     color: str,
     ax_screen_reader: bool,
 ) -> int:
-    """Watch a run until it ends, and print its answer. Ctrl-C leaves it going on."""
+    """Watch a run until it ends, and print its answer. Ctrl-C detaches; the run continues."""
     door.is_quiet, door.color, door.is_reader = quiet, color, ax_screen_reader
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)

@@ -18,13 +18,13 @@ from retinue.host import requests
 @common
 @pass_door
 def command(door: CommandContext, file: str) -> None:
-    """Copy the store to FILE, whether it is in use or not; its artifacts go beside it. Never
-    overwrites."""
+    """Copy the store to FILE, even while it is in use. Its artifacts are copied next to it.
+    Never overwrites a file."""
     if not door.places.exists:
-        raise NotFound(f"there are no runs in {door.places.root} yet: nothing to copy.")
+        raise NotFound(f"No runs in {door.places.root} yet: nothing to copy.")
     with line_to(door) as client:
         client.ask(requests.BackupRequest(path=os.path.abspath(file)))
     note_store(
         door.environ, os.path.realpath(file)
     )  # what runs have said is in it, wherever it lies
-    door.say(f"copied to {file}; use it with --store {file}")
+    door.say(f"Copied to {file}. Use the copy with --store {file}.")

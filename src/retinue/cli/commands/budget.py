@@ -35,14 +35,36 @@ from retinue.view.format import json_line
 @click.command("budget")
 @run_argument(default="latest")
 @click.option(
-    "--add-usd", "usd", type=float, default=0.0, metavar="USD", help="So many dollars more."
+    "--add-usd",
+    "usd",
+    type=float,
+    default=0.0,
+    metavar="USD",
+    help="Raise the limit by this many US dollars.",
 )
 @click.option(
-    "--add-tokens", "tokens", type=int, default=0, metavar="N", help="So many tokens more."
+    "--add-tokens",
+    "tokens",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Raise the limit by this many tokens.",
 )
-@click.option("--add-turns", "turns", type=int, default=0, metavar="N", help="So many turns more.")
 @click.option(
-    "--add-calls", "calls", type=int, default=0, metavar="N", help="So many tool calls more."
+    "--add-turns",
+    "turns",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Raise the limit by this many turns.",
+)
+@click.option(
+    "--add-calls",
+    "calls",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Raise the limit by this many tool calls.",
 )
 @click.option(
     "--add-seconds",
@@ -50,26 +72,26 @@ from retinue.view.format import json_line
     type=Duration(),
     default=0.0,
     metavar="TIME",
-    help="Its deadline, later.",
+    help="Move the deadline by this time, e.g. 90s, 10m, 1h.",
 )
 @click.option(
-    "--land", "then", flag_value="land", help="At its limit: one last turn, with what there is."
+    "--land", "then", flag_value="land", help="At the limit: allow one last turn to finish."
 )
-@click.option("--ask", "then", flag_value="ask", help="At its limit: wait, and ask a person.")
-@click.option("--end", "then", flag_value="end", help="End it now, and everything below it.")
+@click.option("--ask", "then", flag_value="ask", help="At the limit: wait and ask you.")
+@click.option("--end", "then", flag_value="end", help="Cancel the run and its sub-agents now.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
 def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
-    """Show what a run and everybody below it may spend, have spent and hold; or change it.
+    """Show or change what a run and its sub-agents may spend.
 
-    A run that waits at its limit goes on when it is raised (--add-usd 1), hands in what it has
-    (--land), or is ended (--end). A limit can be raised before it is reached, too. What a sub-agent
-    gets more is taken from its parent."""
+    A run that waits at its limit continues when you raise the limit (--add-usd 1), finishes with
+    what it has (--land), or is cancelled (--end). You can raise a limit before it is reached.
+    What a sub-agent gets is taken from its parent's budget."""
     if then == "end" and any(more.values()):
-        raise click.UsageError("--end and adding to the limit do not go together.")
+        raise click.UsageError("--end cannot be combined with raising a limit.")
     if min(more.values()) < 0:
-        raise click.UsageError("a limit can be raised, not lowered.")
+        raise click.UsageError("Limits can be raised, not lowered.")
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     if then == "end":
@@ -108,13 +130,13 @@ def _told(
             if done.get("limit", {}).get(n) is not None
         ]
         door.say(
-            f"added {' and '.join(added)}: {name} may spend "
-            f"{', '.join(limits) or 'without limit'} in all"
+            f"Added {' and '.join(added)}. {name} may now spend "
+            f"{', '.join(limits) or 'without limit'} in total."
         )
     if then:
-        door.say(f"at a limit of {name}: {AT_LIMIT[then]}")
+        door.say(f"At its limit, {name} will: {AT_LIMIT[then]}")
     if done.get("questions"):
-        note(f"retinue: {name} still waits, it needs more than that: retinue budget {line.short}")
+        note(f"retinue: {name} is still waiting: it needs more. Run `retinue budget {line.short}`.")
 
 
 def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
@@ -127,7 +149,7 @@ def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
         out(json_line(_as_json(line, row, account, list(asked), above)))
         return
     if not has_limits(account):
-        out(f"{line.name} has no limit of its own and draws from {_whose(above)}.")
+        out(f"{line.name} has no limit of its own. {_whose(above)}")
     else:
         out(table(line.name, account))
     if row.run.deadline is not None and not facts.has_ended(row):
@@ -150,10 +172,11 @@ def _above(book: RecordReader, row: Row) -> Row | None:
 
 def _whose(above: Row | None) -> str:
     if above is None:
-        return "nobody's: nothing limits it"
+        return "Nothing above it has a limit either."
     order, id = above.spec.order, words.short_id(above.spec.id)
     return (
-        f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
+        f"It draws from {one_line(words.agent_label(order.label or order.agent), 40)} "
+        f"{id}: retinue budget {id}"
     )
 
 

@@ -15,20 +15,20 @@ from retinue.view import format as words
 
 @click.command("cancel")
 @run_argument("runs", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All open runs of this project.")
-@click.option("--reason", default="", help="What the runs' records say about it.")
+@click.option("--all", "everything", is_flag=True, help="Cancel all open runs of this project.")
+@click.option("--reason", default="", help="Reason to record with the cancelled runs.")
 @common
 @pass_door
 def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reason: str) -> int:
-    """End runs and everything below them; the id of a group of background work stands for all of
-    it. Exits with 0 only when all of them have really stopped."""
+    """Cancel runs and their sub-agents. The id of a group of background tasks cancels the whole
+    group. Exits with code 0 only when all of them have stopped."""
     if bool(runs) == everything:
-        raise click.UsageError("name the runs to cancel, or say --all.")
+        raise click.UsageError("Name the runs to cancel, or pass --all.")
     with RunListing(door.places) as shelf:
         named = [line for run in runs for line in shelf.open_group(run) or [shelf.resolve(run)]]
         lines = named or _tops(shelf.open_runs())
     if not lines:
-        door.say("nothing is open")
+        door.say("No open runs.")
         return exits.OK
     with line_to(door) as client:
         states = client.ask(

@@ -31,34 +31,41 @@ UNSAID: dict[str, Any] = {
 
 
 @click.command("chat")
-@option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer.")
 @option(
-    "--agent", default="", metavar="NAME", help="The agent to talk with; see `retinue agents list`."
+    "-m",
+    "--model",
+    default="",
+    envvar=None,
+    help="Model to use: PROVIDER:MODEL, or offline/explorer.",
+)
+@option(
+    "--agent", default="", metavar="NAME", help="Agent to chat with; see `retinue agents list`."
 )
 @option(
     "--family",
     multiple=True,
     metavar="NAME",
-    help="How it starts sub-agents; `none` for not at all.",
+    help="Tool family for starting sub-agents; `none` for no sub-agents. Repeatable.",
 )
 @option(
     "--permission-mode",
     default="",
     metavar="MODE",
-    help="manual, acceptEdits, plan, dontAsk, auto...",
+    help="What runs without asking: manual (default), acceptEdits, auto, dontAsk, plan, "
+    "bypassPermissions.",
 )
-@option("--max-budget-usd", type=float, metavar="USD", help="What each message may cost.")
-@option("-n", "--name", default="", help="A name for the conversation.")
-@option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run.")
-@option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run.")
+@option("--max-budget-usd", type=float, metavar="USD", help="Maximum cost of each message.")
+@option("-n", "--name", default="", help="Name for the conversation.")
+@option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Continue the latest run.")
+@option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Continue this run.")
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-@option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @common
 @pass_door
 def command(door: CommandContext, /, **flags: Any) -> int:
-    """Talk with an agent. Each message goes on where the last one ended.
+    """Chat with an agent. Each message continues the same conversation.
 
-    /help lists what else can be said. In a pipe, each line is a message, and the answers are on
+    /help lists the chat commands. In a pipe, each line is a message and the answers go to
     stdout."""
     flags |= UNSAID
     is_again = flags["go_on"] or bool(flags["resume"])
@@ -68,7 +75,7 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     run = _earlier(door, flags["resume"] or "latest") if is_again else ""
     if run and (setup.model or setup.agent):
         raise ConfigError(
-            "a run goes on with its own agent and model; start a new chat to use another"
+            "A continued run keeps its agent and model. Start a new chat to change them."
         )
 
     def plan() -> PlannedRun:
@@ -94,7 +101,7 @@ def _earlier(door: CommandContext, address: str) -> str:
 
     with RunListing(door.places) as shelf:
         line = shelf.resolve(address)
-    door.say(f"goes on from {line.short}: {one_line(line.task, 60)}")
+    door.say(f"Continuing {line.short}: {one_line(line.task, 60)}")
     return line.id
 
 
@@ -112,7 +119,7 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise
-        door.say("a prompt with history and completion is in the extra `tui`: install retinue[tui]")
+        door.say("For a prompt with history and completion, install retinue[tui].")
         return PlainPrompt()
-    door.say("/help lists commands; Alt-Enter begins a new line; Ctrl-D leaves")
+    door.say("/help lists commands; Alt-Enter starts a new line; Ctrl-D exits")
     return made

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 @click.command("compact")
-@click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @common
 @pass_door
 def command(door: CommandContext, as_json: bool) -> int:
-    """Give back to the disk what deleted runs have left free in the store, and artifacts that
-    nothing names any more. Runs go on meanwhile. A file that an older version has made is written
-    anew, which is only done when no host runs."""
+    """Free the disk space of deleted runs, and delete artifacts that no run refers to. Open runs
+    continue meanwhile. A store made by an older version must be rewritten once, which needs
+    the host to be stopped."""
     if not door.places.exists:
-        raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
+        raise NotFound(f"No runs in {door.places.root} yet: nothing to compact.")
     client = connect_to_host(door.places, carried(door.configure()))
     if client is None:
         done = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
@@ -48,9 +48,9 @@ def command(door: CommandContext, as_json: bool) -> int:
     )
     if done.is_old and done.after.holes:
         note(
-            f"retinue: {_size(done.after.holes)} of it are holes: an older version has made this "
-            "file, and it has to "
-            "be written anew while nothing runs. `retinue stop`, then `retinue compact`."
+            f"retinue: {_size(done.after.holes)} of free space remain: this store was "
+            "made by an older version and must be rewritten while nothing runs. Run "
+            "`retinue stop`, then `retinue compact`."
         )
     return exits.OK
 

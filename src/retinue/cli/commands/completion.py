@@ -28,7 +28,7 @@ $help)
 def command(
     door: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]
 ) -> None:
-    """Print the completion script of a shell: bash, zsh, fish or powershell.
+    """Print a shell completion script for bash, zsh, fish or powershell.
 
     For bash: eval "$(retinue completion bash)"
     """
@@ -38,7 +38,7 @@ def command(
         _complete(door, [shell, *typed] if shell else list(typed), complete)
         return
     if shell is None:
-        raise click.UsageError("name a shell: bash, zsh, fish or powershell.")
+        raise click.UsageError("Name a shell: bash, zsh, fish or powershell.")
     if shell == "powershell":
         out(POWERSHELL.rstrip("\n"))
         return

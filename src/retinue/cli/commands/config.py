@@ -23,13 +23,13 @@ SHOWN_ALWAYS = ("models.default", "permissions.mode")
 
 
 @click.group("config", invoke_without_command=True)
-@click.option("--show-origin", is_flag=True, help="Where each value came from.")
-@click.option("--all", "everything", is_flag=True, help="Also what is as it is built in.")
+@click.option("--show-origin", is_flag=True, help="Show where each value comes from.")
+@click.option("--all", "everything", is_flag=True, help="Include settings left at their defaults.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @click.pass_context
 def command(context: click.Context, show_origin: bool, everything: bool, as_json: bool) -> Any:
-    """Show the configuration and where it comes from; `get`, `set` and `path` are for single values
+    """Show the settings and where they come from. `get`, `set` and `path` work on single values
     and files."""
     if context.invoked_subcommand is None:
         door = context.find_object(CommandContext)
@@ -44,7 +44,7 @@ def command(context: click.Context, show_origin: bool, everything: bool, as_json
 @common
 @pass_door
 def get(door: CommandContext, key: str, as_json: bool) -> int:
-    """Print one value, as in `retinue config get models.default`."""
+    """Print one value, e.g. `retinue config get models.default`."""
     from retinue.config.setting_list import is_mapping
     from retinue.host.project_config import load
 
@@ -62,7 +62,7 @@ def get(door: CommandContext, key: str, as_json: bool) -> int:
     elif path == setting.key:
         value = setting.default
     else:
-        raise ConfigError(f"{key} is not set. `retinue config` shows what is.")
+        raise ConfigError(f"{key} is not set. Run `retinue config` to see what is.")
     plain = isinstance(value, str) and not as_json
     out(value if plain else json_line(value))
     return _complain(settings)
@@ -71,12 +71,13 @@ def get(door: CommandContext, key: str, as_json: bool) -> int:
 @command.command("set")
 @click.argument("key")
 @click.argument("value")
-@click.option("--project", is_flag=True, help="In the project's file, not in your own.")
+@click.option(
+    "--project", is_flag=True, help="Write to the project config instead of your user config."
+)
 @common
 @pass_door
 def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
-    """Write one value into your own file, or into the project's. Comments and order stay as they
-    are."""
+    """Set one value in your user config, or in the project config. Comments and order are kept."""
     from retinue.config.toml_edit import set_value
     from retinue.formats.toml_positions import dotted
     from retinue.host.project_config import NAMES, user_file
@@ -84,7 +85,7 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
     path = _key(key)
     setting = _setting(path)
     if project and setting.about.scope == "user":
-        raise ConfigError(f"{key} may stand in your own file only: leave out --project.")
+        raise ConfigError(f"{key} can only be set in your user config. Remove --project.")
     parsed = _value(path, value)
     if path == ("models", "default"):
         _check_model(door, str(parsed))
@@ -94,12 +95,12 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
     if project and not os.path.realpath(file).startswith(
         os.path.realpath(door.places.root) + os.sep
     ):
-        raise ConfigError(f"{file} leads out of the project: nothing was changed.")
+        raise ConfigError(f"{file} is outside the project. Nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
     hidden = ShownValues(door.environ).value(path, parsed)
-    note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (as it was)"))
+    note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (unchanged)"))
     if path == ("sandbox", "unsafe_bare") and parsed is True:
-        note("commands may now do everything that you may, where there is no sandbox")
+        note("Commands will run with all your permissions when no sandbox is available.")
     _after(door, path, file, is_project=project)
 
 
@@ -108,7 +109,7 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
 @common
 @pass_door
 def path_(door: CommandContext, as_json: bool) -> None:
-    """Print the files that are looked at, the strongest first, and whether they are used."""
+    """Print the config files, highest precedence first, and whether they are used."""
     from retinue.host.project_config import project_files, user_file
 
     found = project_files(door.places.root, door.places.cwd)
@@ -121,7 +122,7 @@ def path_(door: CommandContext, as_json: bool) -> None:
     except ConfigError as error:
         files = [(f, "project", str(error)) for f in found]
     user = user_file(door.environ)
-    rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not there")]
+    rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not found")]
     for file, kind, state in rows:
         out(
             json_line({"path": file, "kind": kind, "state": state})
@@ -180,7 +181,7 @@ def _lines(
     yield (
         "# keys: " + "; ".join(f"{name} is set" for name in _keys(door))
         if any(_keys(door))
-        else "# keys: none is set"
+        else "# keys: none set"
     )
 
 
@@ -282,7 +283,7 @@ def _setting(path: tuple[str, ...]) -> Any:
         known = [dotted(s.key) for s in every_setting()]
         hint = did_you_mean(dotted(path), known)
         raise ConfigError(
-            f"there is no setting {dotted(path)!r}.{hint} `retinue config --all` lists them."
+            f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --all` to list them."
         )
     return found
 
@@ -298,11 +299,11 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     kind = setting.type
     if is_mapping(kind):
         if len(path) == len(setting.key):
-            raise ConfigError(f"{dotted(path)} holds names: say which, as in {dotted(path)}.NAME")
+            raise ConfigError(f"{dotted(path)} needs a name: {dotted(path)}.NAME")
         kind = get_args(bare(kind))[1]
         if len(path) > len(setting.key) + 1 or is_mapping(kind):
             raise ConfigError(
-                f"{dotted(path)} cannot be set by this command: write it into the file by hand."
+                f"{dotted(path)} cannot be set with this command. Edit the file by hand."
             )
     try:
         if text.strip().startswith("["):
@@ -332,10 +333,10 @@ def _after(door: CommandContext, path: tuple[str, ...], file: str, *, is_project
     if is_project:
         try:
             if why := door.project.trust.look().why():
-                note(f"it does not count yet: {why}")
+                note(f"This value has no effect yet: {why}")
         except ConfigError as error:
-            note(f"it does not count yet: {error}")
+            note(f"This value has no effect yet: {error}")
         return
     found = load(door.project, strict=False).found.get(path)
     if found is not None and found.origins[-1].where != file:
-        note(f"it does not count here: {found.origins[-1]} says otherwise")
+        note(f"This value has no effect here: {found.origins[-1]} overrides it.")

@@ -18,20 +18,23 @@ from retinue.view.format import json_line
 @click.group("deliveries", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List announcements; send dead ones again, or drop them."""
+    """List announcements; retry or drop failed ones."""
     if context.invoked_subcommand is None:
         context.invoke(list_)
 
 
 @command.command("list")
 @click.option(
-    "--state", default="", metavar="STATES", help="pending, sent, acked, suppressed, dead"
+    "--state",
+    default="",
+    metavar="STATES",
+    help="Only this state: pending, sent, acked, suppressed or dead.",
 )
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
 def list_(door: CommandContext, state: str, as_json: bool) -> None:
-    """List announcements and where they are."""
+    """List announcements and their states."""
     found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
     for d in found:
         if as_json:
@@ -44,12 +47,12 @@ def list_(door: CommandContext, state: str, as_json: bool) -> None:
                 f"{one_line(d.error or d.text, 80)}"
             )
     if not found and not as_json:
-        door.say("no announcements")
+        door.say("No announcements.")
 
 
 @command.command("retry")
 @click.argument("keys", nargs=-1)
-@click.option("--dead", is_flag=True, help="All that are dead.")
+@click.option("--dead", is_flag=True, help="Retry all dead announcements.")
 @common
 @pass_door
 def retry(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
@@ -59,7 +62,7 @@ def retry(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
 
 @command.command("drop")
 @click.argument("keys", nargs=-1)
-@click.option("--dead", is_flag=True, help="All that are dead.")
+@click.option("--dead", is_flag=True, help="Drop all dead announcements.")
 @common
 @pass_door
 def drop(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
@@ -76,7 +79,7 @@ def _all(door: CommandContext, states: list[str]) -> list[Delivery]:
 
 def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
     if bool(keys) == dead:
-        raise click.UsageError("name the announcements by their key, or say --dead.")
+        raise click.UsageError("Name the announcements by their keys, or pass --dead.")
     everything = _all(door, [])
     chosen = (
         [d.key for d in everything if d.state == "dead"]
@@ -84,7 +87,7 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
         else [_one(key, everything) for key in keys]
     )
     if not chosen:
-        note("nothing is dead")
+        note("No announcement is dead.")
         return
     with line_to(door) as client:
         for key in chosen:
@@ -95,6 +98,10 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
 def _one(key: str, everything: list[Delivery]) -> str:
     found = [d.key for d in everything if d.key.startswith(key)]
     if len(found) != 1:
-        many = f"can mean {len(found)} announcements" if found else "is the key of no announcement"
-        raise NotFound(f"{key!r} {many}. `retinue deliveries` lists them.")
+        many = (
+            f"{key!r} matches {len(found)} announcements"
+            if found
+            else (f"No announcement has the key {key!r}")
+        )
+        raise NotFound(f"{many}. Run `retinue deliveries` to list them.")
     return found[0]

@@ -13,11 +13,11 @@ from retinue.view.format import json_line
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
-@click.option("--offline", is_flag=True, help="Ask nobody over a network.")
-@click.option("--fix", is_flag=True, help="Take away rights that others have on our files.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--offline", is_flag=True, help="Skip checks that use the network.")
+@click.option("--fix", is_flag=True, help="Make Retinue's files private to you, then check again.")
 @click.option(
-    "--recover", default="", metavar="OUT", help="Save what can be read of a damaged store."
+    "--recover", default="", metavar="OUT", help="Save what can be read of a damaged store to FILE."
 )
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @common
@@ -25,14 +25,15 @@ from retinue.view.format import json_line
 def command(
     door: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str
 ) -> int:
-    """Check providers, sandbox, store and versions; exits with 1 when something is broken."""
+    """Check models, sandbox, store and versions. Exits with code 1 if something is broken."""
     from retinue.cli.doctor import store_checks as storage
     from retinue.cli.doctor.finding import examine, line
 
     if recover:
         raise ConfigError(
-            f"damaged stores cannot be recovered by this version; {recover} was not made, and "
-            f"{door.places.store} was left as it is. Restore a backup: `retinue --store BACKUP ps`."
+            f"This version cannot recover damaged stores. {recover} was not created, and "
+            f"{door.places.store} was not changed. Use a backup: `retinue --store BACKUP "
+            "ps`."
         )
     if fix:
         for text in storage.tighten(door):

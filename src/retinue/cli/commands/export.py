@@ -19,13 +19,11 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @click.command("export")
 @run_argument(default="latest")
 @click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option(
-    "-o", "--output", default="", metavar="FILE", help="Write there, instead of to stdout."
-)
+@click.option("-o", "--output", default="", metavar="FILE", help="Write to FILE instead of stdout.")
 @common
 @pass_door
 def command(door: CommandContext, run: str, form: str, output: str) -> None:
-    """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times,
+    """Export a run and its sub-agents: md to read, jsonl to process, perfetto to see timings,
     html to share."""
     from retinue.view import export_formats as exporting
 
@@ -37,6 +35,6 @@ def command(door: CommandContext, run: str, form: str, output: str) -> None:
         text = exporting.FORMATS[form](book, tree, day)
     if output:
         answer_file.write(answer_file.settled(output, os.getcwd()), text)
-        door.say(f"written to {output}")
+        door.say(f"Written to {output}")
     else:
         out(text.rstrip("\n"))

@@ -10,7 +10,7 @@ import click
 @click.command("fake-llm", context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> int:
-    """Serve a scripted model on loopback: `--port N --latency MS --chunks N --script
+    """Serve a scripted model locally, for tests: `--port N --latency MS --chunks N --script
     FILE.jsonl`."""
     # By its name: nothing that is installed imports the test kit, unless somebody asks for it.
     served: int = importlib.import_module("retinue.testing.fake_llm.fake_provider").main(

@@ -13,8 +13,8 @@ from retinue.view.format import json_line
 @click.argument("name", default="")
 @click.option("--json", "as_json", is_flag=True)
 def command(name: str, as_json: bool) -> None:
-    """List the families of tools that start sub-agents, and the profiles of each; or show one with
-    its settings."""
+    """List the tool families that start sub-agents, with their profiles; or show one with its
+    settings."""
     import msgspec
 
     from retinue.tools.families.profiles import FAMILIES, PROFILES, family
@@ -28,7 +28,7 @@ def command(name: str, as_json: bool) -> None:
         out(f"{name}: {', '.join(found.tool_names)}\n")
         for tool in found.tools():
             out(f"  {tool.schema.name}: {one_line(tool.schema.description, 100)}")
-        out("\nsettings that differ from nothing:")
+        out("\nSettings:")
         for key, value in settings.items():
             out(f"  {key} = {value}")
         return

@@ -23,10 +23,10 @@ from retinue.view import format as words
     "--at",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Behind message N, as `retinue logs` numbers them.",
+    help="Fork after message N, as numbered by `retinue logs`.",
 )
-@click.option("-n", "--name", default="", help="A name for the new run.")
-@click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
+@click.option("-n", "--name", default="", help="Name for the new run.")
+@click.option("--bg", is_flag=True, help="Run in the background and print the run's id.")
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @common
 @pass_door
@@ -39,10 +39,10 @@ def command(
     bg: bool,
     output_format: str,
 ) -> int:
-    """Start a run that knows what another one knew, and leaves that one as it is.
+    """Start a new run from another run's conversation. The original is not changed.
 
-    It begins behind the last message, or behind message N, at which no call was open.
-    """
+    The new run starts after the last message, or after message N; no tool call may be open
+    there."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     text = asking.prompt(prompt)
@@ -55,7 +55,7 @@ def command(
     with line_to(door) as client:
         terms = requests.RunTerms(label=name, questions="ask" if wish.can_answer else "")
         id = client.ask(requests.ForkRequest(run=line.id, task=text, at=at, terms=terms))["run"]
-        door.say(f"run {words.short_id(id)} forks from {line.short}")
+        door.say(f"Run {words.short_id(id)} is a fork of {line.short}.")
         if bg:
             out(words.short_id(id))
             return exits.OK

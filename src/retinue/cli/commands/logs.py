@@ -22,14 +22,17 @@ POLL_SECONDS = 0.2
 
 @click.command("logs")
 @run_argument(default="latest")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("--tools", is_flag=True, help="With the arguments and results of calls.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
+@click.option("--tools", is_flag=True, help="Include the arguments and results of tool calls.")
 @click.option(
-    "-n", "--lines", "last", type=int, default=0, metavar="N", help="Only the last N messages."
+    "-n", "--lines", "last", type=int, default=0, metavar="N", help="Show only the last N messages."
 )
-@click.option("--raw", is_flag=True, help="The steps of the log as JSON lines.")
+@click.option("--raw", is_flag=True, help="Print the recorded steps as JSON lines.")
 @click.option(
-    "--since", type=Duration(), metavar="TIME", help="With --raw: only steps so old at most."
+    "--since",
+    type=Duration(),
+    metavar="TIME",
+    help="With --raw: only steps newer than this, e.g. 10m.",
 )
 @common
 @pass_door
@@ -42,7 +45,7 @@ def command(
     raw: bool,
     since: float | None,
 ) -> None:
-    """Show what was said in a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered
+    """Show the messages of a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered
     for `fork --at`."""
     with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id

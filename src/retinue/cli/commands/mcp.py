@@ -20,13 +20,20 @@ from retinue.view.format import json_line
 
 @click.group("mcp")
 def command() -> None:
-    """List the MCP servers that can be used here, and approve what they offer."""
+    """List MCP servers; approve their tools."""
 
 
 def _config(function: Any) -> Any:
     for decorate in (
-        click.option("--strict-mcp-config", is_flag=True, help="Only those servers."),
-        click.option("--mcp-config", multiple=True, metavar="FILE|JSON", help="More servers."),
+        click.option(
+            "--strict-mcp-config", is_flag=True, help="Use only the servers from --mcp-config."
+        ),
+        click.option(
+            "--mcp-config",
+            multiple=True,
+            metavar="FILE|JSON",
+            help="Another MCP server file. Repeatable.",
+        ),
     ):
         function = decorate(function)
     return function
@@ -40,8 +47,7 @@ def _config(function: Any) -> Any:
 def list_(
     door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool
 ) -> int:
-    """Start the servers and say how each is, which tools it offers, and which of them are
-    withheld."""
+    """Start the servers and show their state, their tools, and which tools are withheld."""
     servers = _ask(door, mcp_config, strict_mcp_config)
     for server in servers:
         if as_json:
@@ -63,8 +69,8 @@ def list_(
                     out(f"      {label}: " + several_lines(tool[label]).replace("\n", "\n        "))
     if not servers:
         door.say(
-            "no MCP server is configured here: .mcp.json of the project, mcp.json of the user, or "
-            "--mcp-config"
+            "No MCP server is configured. Add one to the project's .mcp.json, to your "
+            "mcp.json, or pass --mcp-config."
         )
     return exits.OK
 
@@ -82,12 +88,11 @@ def approve(
     mcp_config: tuple[str, ...],
     strict_mcp_config: bool,
 ) -> int:
-    """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that
-    is."""
+    """Approve the tools that a server offers now, or only TOOL. `retinue mcp list` shows them."""
     servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
     found = next(s for s in servers if s["name"] == server)
     what = one_line(f"{server}{' ' + tool if tool else ''}")
-    door.say(f"approved: {what}, which offers {len(found['tools'])} tools")
+    door.say(f"Approved {what}, which offers {len(found['tools'])} tools.")
     return exits.OK
 
 
@@ -106,10 +111,9 @@ def _ask(
     if approve and approve not in found.names:
         left = next((s for s in found.left_out if s["name"] == approve), None)
         raise NotFound(
-            f"the MCP server {approve!r} is not used here: {left['error']}"
+            f"MCP server {approve!r} is not used here: {left['error']}"
             if left is not None
-            else f"there is no MCP server {approve!r}. `retinue mcp list` shows those that there "
-            "are."
+            else f"Unknown MCP server {approve!r}. Run `retinue mcp list` to list them."
         )
     if not found.sources:
         return found.left_out

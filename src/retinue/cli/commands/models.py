@@ -14,7 +14,7 @@ from retinue.view.format import json_line
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> Any:
-    """List providers; fetch weights."""
+    """List model providers; download a small local model."""
     return context.invoke(list_) if context.invoked_subcommand is None else None
 
 
@@ -22,8 +22,7 @@ def command(context: click.Context) -> Any:
 @click.option("--json", "as_json", is_flag=True)
 @pass_door
 def list_(door: CommandContext, as_json: bool = False) -> None:
-    """List the providers, whether their key is set, and the model that is used when only the key is
-    there."""
+    """List the providers, whether their API key is set, and their default models."""
     from retinue.current_models import defaults
     from retinue.models.providers import PROVIDERS
 
@@ -59,7 +58,7 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
 @click.argument("name")
 @pass_door
 def pull(door: CommandContext, name: str) -> None:
-    """Fetch the weights of a small local model, checked against their known hash."""
+    """Download a small local model and check it against its known hash."""
     from retinue.models import local_weights as weights
 
     path = weights.pull(name, weights.default_cache(door.environ), tell=note)

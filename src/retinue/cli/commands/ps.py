@@ -20,25 +20,25 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 
 
 @click.command("ps")
-@click.option("--tree", is_flag=True, help="With the sub-agents of each run.")
+@click.option("--tree", is_flag=True, help="Include the sub-agents of each run.")
 @click.option(
-    "-a", "--all", "everything", is_flag=True, help="Also those that ended more than an hour ago."
+    "-a", "--all", "everything", is_flag=True, help="Include runs that ended more than an hour ago."
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per run.")
 @click.option(
-    "-w", "--watch", is_flag=True, help="Again whenever something has changed, until Ctrl-C."
+    "-w", "--watch", is_flag=True, help="Keep watching: print again on every change, until Ctrl-C."
 )
 @click.option(
     "--state",
     default="",
     metavar="STATES",
-    help="Only these, as in running,failed. `open` means all live.",
+    help="Only runs in these states, e.g. running,failed; `open` is every run that has not ended.",
 )
 @click.option(
     "--since",
     type=Duration(),
     metavar="TIME",
-    help="Only those that were started so long ago at most.",
+    help="Only runs started within this time, e.g. 2h.",
 )
 @click.option("-n", "--limit", type=int, default=1_000, show_default=True)
 @common
@@ -53,8 +53,7 @@ def command(
     since: float | None,
     limit: int,
 ) -> None:
-    """List the runs of this project: those that are open, and those that ended within the last
-    hour."""
+    """List the runs of this project: open runs, and those that ended within the last hour."""
     states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
     seen = None
     while True:
@@ -115,8 +114,8 @@ def _print(text: str, *, clear: bool) -> None:
 
 
 def _nothing(door: CommandContext, everything: bool) -> str:
-    more = "" if everything else " `retinue ps --all` shows older ones."
-    return f'no runs in {door.places.root}.{more} Start one: retinue run "..."'
+    more = "" if everything else " Run `retinue ps --all` to see older ones."
+    return f'No runs in {door.places.root}.{more} Start one with: retinue run "..."'
 
 
 def _asking(state: str) -> str:

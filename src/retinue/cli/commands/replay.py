@@ -29,13 +29,13 @@ LONGEST_SECONDS = 2.0
     type=float,
     default=0.0,
     metavar="X",
-    help="X times as fast as it was; 0 for at once.",
+    help="Speed factor; 0 shows everything without waiting.",
 )
 @click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
 @common
 @pass_door
 def command(door: CommandContext, run: str, speed: float, output_format: str) -> None:
-    """Show again how a run went, from its record: no model is asked, nothing is done again."""
+    """Replay a run from its record. No model is called and nothing is done again."""
     with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
     with RecordReader(door.places) as book:

@@ -25,9 +25,9 @@ from retinue.view import totals as facts
 @click.option(
     "--from-failed",
     is_flag=True,
-    help="Retry the sub-agents that failed, then go on with their results.",
+    help="Retry the sub-agents that failed, then continue with their results.",
 )
-@click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
+@click.option("--bg", is_flag=True, help="Run in the background and print the run's id.")
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True)
 @common
@@ -41,7 +41,7 @@ def command(
     output_format: str,
     quiet: bool,
 ) -> int:
-    """Go on with a run: one that its process left open is taken up where it was, one that has ended
+    """Continue a run: one that was interrupted picks up where it stopped; one that has ended
     gets a new turn."""
     door.is_quiet = quiet
     with RunListing(door.places) as shelf:
@@ -62,8 +62,8 @@ def command(
         terms = requests.RunTerms(questions="ask" if wish.can_answer else "")
         id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
         door.say(
-            f"run {words.short_id(id)} goes on"
-            + (f" from {line.short}" if id != line.id else " where it was")
+            f"Run {words.short_id(id)} continues"
+            + (f" from {line.short}" if id != line.id else " where it stopped")
         )
         if bg:
             out(words.short_id(id))
@@ -80,7 +80,7 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
             if facts.word(r) in words.FAILURES and r.spec.parent == line.id
         ]
     if not failed:
-        raise Refused("failed", f"no sub-agent of {line.short} failed; leave out --from-failed")
+        raise Refused("failed", f"No sub-agent of {line.short} failed. Remove --from-failed.")
     labels = {
         r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed
     }
@@ -91,14 +91,14 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
         for id in labels
     }
     for id, label in labels.items():
-        door.say(f"retrying {label} as {words.short_id(again[id])}")
+        door.say(f"Retrying {label} as {words.short_id(again[id])}.")
     client.ask(requests.WaitRequest(runs=tuple(again.values())))
     reports = []
     with RecordReader(door.places) as book:
         for id, label in labels.items():
             row = book.row(again[id])
             end = facts.ending(row) if row is not None else None
-            said = "it did not end" if end is None else end.text or end.error
+            said = "It did not end." if end is None else end.text or end.error
             reports.append(f"{label} ({end.state if end is not None else 'open'}): {said}")
-    head = "These sub-agents had failed and were tried again. Their reports:\n\n"
-    return head + "\n\n".join(reports) + f"\n\n{text or 'Finish the task with them.'}"
+    head = "These sub-agents had failed and were retried. Their reports:\n\n"
+    return head + "\n\n".join(reports) + f"\n\n{text or 'Finish the task with these reports.'}"

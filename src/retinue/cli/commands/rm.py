@@ -18,21 +18,21 @@ from retinue.view import format as words
 
 @click.command("rm")
 @run_argument("runs", nargs=-1)
-@click.option("--ended", is_flag=True, help="All runs that have ended.")
+@click.option("--ended", is_flag=True, help="Delete all runs that have ended.")
 @click.option(
     "--older-than",
     type=Duration(),
     metavar="TIME",
-    help="With --ended: only those that ended so long ago.",
+    help="With --ended: only runs that ended longer ago than this, e.g. 7d.",
 )
 @common
 @pass_door
 def command(
     door: CommandContext, runs: tuple[str, ...], ended: bool, older_than: float | None
 ) -> int:
-    """Delete runs that have ended, with their conversations and everything below them."""
+    """Delete runs that have ended, with their sub-agents and conversations."""
     if bool(runs) == ended:
-        raise click.UsageError("name the runs to delete, or say --ended.")
+        raise click.UsageError("Name the runs to delete, or pass --ended.")
     with RunListing(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs] if runs else shelf.roots(limit=1_000_000)
     if ended:
@@ -42,15 +42,16 @@ def command(
         if line.ended_at is None:
             raise Refused(
                 "open",
-                f"run {line.short} is still open; cancel it first: retinue cancel {line.short}",
+                f"Run {line.short} is still open. Cancel it first: retinue cancel {line.short}",
             )
         if line.parent:
             raise Refused(
                 "root",
-                f"{line.short} is part of run {words.short_id(line.root)}; delete that one instead",
+                f"{line.short} is a sub-agent of run {words.short_id(line.root)}. Delete "
+                f"{words.short_id(line.root)} instead.",
             )
     if not lines:
-        door.say("nothing to delete")
+        door.say("Nothing to delete.")
         return exits.OK
     with line_to(door) as client:
         for line in lines:
@@ -58,5 +59,5 @@ def command(
                 client.ask(requests.ForgetRequest(run=line.id))
                 note(f"deleted {line.name}")
             except NotFound:  # it shared the conversation of one that was deleted before it
-                note(f"deleted {line.name}, with its conversation")
+                note(f"Deleted {line.name} and its conversation.")
     return exits.OK

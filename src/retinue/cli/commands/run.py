@@ -28,10 +28,10 @@ from retinue.view.format import json_line
 @common
 @pass_door
 def command(door: CommandContext, /, **flags: Any) -> int:
-    """Start a run and wait for its answer, which is all that is written to stdout.
+    """Start a run and print its answer.
 
-    PROMPT is what to do; `-` stands for what is on stdin.
-    """
+    Only the answer goes to stdout; progress goes to stderr. Use `-` as PROMPT to read it from
+    stdin."""
     is_again = flags["go_on"] or bool(flags["resume"])
     setup, value = asking.configured(door, flags, keep=_kept(flags, is_again))
     setup = replace(
@@ -47,7 +47,9 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     if is_again:
         return _again(door, flags, setup, wish)
     if setup.on_limit == "ask" and wish.is_memory and not wish.can_answer:
-        raise click.UsageError("nobody could answer: --on-limit ask needs a store, or a terminal.")
+        raise click.UsageError(
+            "--on-limit ask needs a stored run or a terminal, so that someone can answer."
+        )
     planned, terms = make_plan(door.project, setup, value), _terms(door, setup, wish)
     if flags["input_format"] == "stream-json":
         return _converse(door, planned, terms, wish)
@@ -70,16 +72,17 @@ def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
 
 def _check(flags: dict[str, Any], is_again: bool) -> None:
     if flags["bg"] and flags["no_session_persistence"]:
-        raise click.UsageError("--bg needs a store: leave out --no-session-persistence.")
+        raise click.UsageError("--bg needs a stored run. Remove --no-session-persistence.")
     if flags["no_session_persistence"] and is_again:
         raise click.UsageError(
-            "to go on with a run is to persist it: leave out --no-session-persistence."
+            "--continue and --resume need a stored run. Remove --no-session-persistence."
         )
     if flags["fork_session"] and not is_again:
-        raise click.UsageError("--fork-session goes with --continue or --resume.")
+        raise click.UsageError("--fork-session needs --continue or --resume.")
     if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["bg"]):
         raise click.UsageError(
-            "with --input-format stream-json the prompts come from stdin, in the foreground."
+            "With --input-format stream-json, prompts come from stdin and the run stays "
+            "in the foreground."
         )
 
 
@@ -107,7 +110,7 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
     """The permission mode that three flags may name."""
     modes = [m for m in (flag, sandbox, "yolo" if yolo else "") if m]
     if len({permission_mode(m) for m in modes}) > 1:
-        raise click.UsageError(f"{' and '.join(modes)} say different things about permissions.")
+        raise click.UsageError(f"{' and '.join(modes)} contradict each other. Use one of them.")
     return modes[0] if modes else ""
 
 
@@ -124,7 +127,7 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
         line = shelf.resolve(flags["resume"] or "latest")
     if setup.model or setup.agent:
         raise ConfigError(
-            "a run goes on with its own agent and model; start a new run to use another"
+            "A continued run keeps its agent and model. Start a new run to change them."
         )
     text = asking.prompt(flags["prompt"])
     terms = _terms(door, setup, wish)
@@ -134,7 +137,7 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
         want = requests.ForkRequest(run=line.id, task=text, terms=terms)
     with line_to(door, wish) as client:
         run = client.ask(want)["run"]
-        how = "forked from" if flags["fork_session"] else "goes on from"
+        how = "fork of" if flags["fork_session"] else "continues"
         door.say(
             f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} "
             f"{line.short}"
@@ -149,7 +152,10 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
 def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
     id = words.short_id(run)
     out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
-    door.say(f"in the background: retinue attach {id}, logs {id}, send {id}, cancel {id}")
+    door.say(
+        f"Running in the background. Next: retinue attach {id} | logs {id} | send {id} | "
+        f"cancel {id}"
+    )
     return exits.OK
 
 
@@ -168,5 +174,5 @@ def _converse(
             if code in (exits.INTERRUPTED, exits.TERMINATED):
                 return code
     if not run:
-        raise click.UsageError("there was no message on stdin.")
+        raise click.UsageError("No message on stdin.")
     return code

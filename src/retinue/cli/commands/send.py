@@ -16,17 +16,18 @@ from retinue.host.listing import RunListing
 @run_argument()
 @click.argument("message", nargs=-1)
 @click.option(
-    "--steer", is_flag=True, help="Break the current turn off, instead of waiting for the next."
+    "--steer", is_flag=True, help="Interrupt the current turn instead of waiting for the next."
 )
 @common
 @pass_door
 def command(door: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
-    """Send a message to a run; it is read at its next turn. `-` stands for what is on stdin."""
+    """Send a message to a run. The run reads it at its next turn. Use `-` to read it from stdin."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     text = asking.prompt(message)
     with line_to(door) as client:
         client.ask(requests.SendRequest(run=line.id, text=text, steer=steer))
     door.say(
-        f"sent to {line.name}; it is on record, and read at its {'new' if steer else 'next'} turn"
+        f"Sent to {line.name}. "
+        f"{'It interrupts the current turn.' if steer else 'It is read at the next turn.'}"
     )

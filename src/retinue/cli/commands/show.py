@@ -23,12 +23,11 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 @click.command("show")
 @run_argument(default="latest")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @common
 @pass_door
 def command(door: CommandContext, run: str, as_json: bool) -> None:
-    """Show one run: who worked, what they spent, what came of it. RUN is part of an id, a name, or
-    run/agent."""
+    """Show one run: its sub-agents, result and cost. RUN is part of an id, a name, or RUN/AGENT."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     with RecordReader(door.places) as book:
@@ -94,7 +93,7 @@ def _header(final: TreeRecord, state: str) -> list[str]:
         f"where    {one_line(order.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, "
         f"{words.span(facts.elapsed(top, int(time.time() * 1000)))}",
-        f"spent    {tokens}, {usd}, {top.run.turn} turns of its own",
+        f"spent    {tokens}, {usd}, {top.run.turn} own turns",
     ]
     if lacking := facts.missing(top):
         lines.append(f"missing  {one_line(lacking)}")
@@ -115,7 +114,7 @@ def _header(final: TreeRecord, state: str) -> list[str]:
         lines.append(limits)
     lines += _loaded(final)
     if top.spec.resumes:
-        lines.append(f"goes on  from {words.short_id(top.spec.resumes)}")
+        lines.append(f"continues {words.short_id(top.spec.resumes)}")
     return lines
 
 
@@ -207,9 +206,7 @@ def _result(final: TreeRecord) -> list[str]:
     lines = ["", several_lines(end.text)] if end.text else []
     if end.error and end.state != "completed":
         lines += ["", f"error: {several_lines(end.error)}"]
-    return lines + [
-        f"artifact {a.sha256} ({a.bytes} bytes): the whole of what was cut" for a in end.artifacts
-    ]
+    return lines + [f"artifact {a.sha256} ({a.bytes} bytes): the full text" for a in end.artifacts]
 
 
 def _clock(at: int) -> str:

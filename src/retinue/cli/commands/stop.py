@@ -21,11 +21,11 @@ WAIT_SECONDS = 15.0
 
 
 @click.command("stop")
-@click.option("--all", "everything", is_flag=True, help="The hosts of all projects.")
+@click.option("--all", "everything", is_flag=True, help="Stop the hosts of all projects.")
 @common
 @pass_door
 def command(door: CommandContext, everything: bool) -> int:
-    """End the host of this project. Open runs are kept as they are: `retinue resume` goes on with
+    """Stop the background host of this project. Open runs are kept; `retinue resume` continues
     them."""
     targets = [door.places]
     if everything:
@@ -48,20 +48,19 @@ def command(door: CommandContext, everything: bool) -> int:
         except errors.HostSilent as error:
             _end(error.pid, signal.SIGKILL)
             note(
-                f"retinue: host {error.pid} did not answer and was killed; what is on record is "
-                "kept"
+                f"retinue: Host {error.pid} did not respond and was killed. Recorded work is safe."
             )
             pid, n_open = error.pid, 0
         except errors.HostOutdated as error:
             _end(error.pid, signal.SIGTERM)
             pid, n_open = error.pid, 0
         if not _gone(target):
-            note(f"retinue: the host {pid} is still closing; its runs are on record")
+            note(f"retinue: Host {pid} is still shutting down. Its runs are recorded.")
             return exits.FAILED
         n += 1
-        note(f"stopped host {pid}" + (f"; {n_open} runs stay open" if n_open else ""))
+        note(f"Stopped host {pid}" + (f"; {n_open} runs stay open" if n_open else ""))
     if not n:
-        door.say("no host is running")
+        door.say("No host is running.")
     return exits.OK
 
 

@@ -15,10 +15,10 @@ from retinue.view.format import json_line
 @click.command("tools")
 @click.argument("names", nargs=-1, metavar="[NAME | explain NAME]")
 @click.option(
-    "--run", default="latest", metavar="RUN", help="With explain: the run that would call it."
+    "--run", default="latest", metavar="RUN", help="With explain: the run that would make the call."
 )
 @click.option(
-    "--args", default="{}", metavar="JSON", help="With explain: the arguments of the call."
+    "--args", default="{}", metavar="JSON", help="With explain: the arguments of the call, as JSON."
 )
 @click.option("--json", "as_json", is_flag=True)
 @common
@@ -26,17 +26,16 @@ from retinue.view.format import json_line
 def command(
     door: CommandContext, names: tuple[str, ...], run: str, args: str, as_json: bool
 ) -> None:
-    """List the built-in tools, or show one: what it does to the world, and its arguments.
+    """List the built-in tools, or show one with its arguments and its effects.
 
-    `explain NAME` says whether a run that is going on may call a tool, and which rule says so.
-    """
+    `explain NAME` says whether an open run may call a tool, and which rule decides."""
     if names[:1] == ("explain",):
         if len(names) != 2:
-            raise click.UsageError("name one tool: retinue tools explain NAME --run RUN.")
+            raise click.UsageError("Name one tool: retinue tools explain NAME --run RUN.")
         out(_explained(door, names[1], run, args))
         return
     if len(names) > 1:
-        raise click.UsageError("name one tool.")
+        raise click.UsageError("Name one tool only.")
     _list(names[0] if names else "", as_json)
 
 
@@ -49,14 +48,14 @@ def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
     try:
         msgspec.json.decode(args, type=dict)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise click.UsageError(f"--args must be an object in JSON: {error}.") from None
+        raise click.UsageError(f"--args must be a JSON object: {error}.") from None
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     if line.state in words.ENDS:
         raise Refused(
             "ended",
-            f"run {line.short} has ended ({words.state_text(line.state)}): it calls nothing any "
-            "more",
+            f"Run {line.short} has ended ({words.state_text(line.state)}), so it cannot "
+            "call tools.",
         )
     (name, *_) = tool_names(tool)
     with line_to(door) as client:
@@ -68,7 +67,7 @@ def _list(name: str, as_json: bool) -> None:
 
     found = [tool for tool in builtin_tools() if name in ("", tool.schema.name)]
     if not found:
-        raise NotFound(f"there is no built-in tool {name!r}. `retinue tools` lists them.")
+        raise NotFound(f"Unknown tool {name!r}. Run `retinue tools` to list them.")
     for tool in found:
         risk = getattr(tool, "risk", "execute")
         if as_json:

@@ -11,8 +11,8 @@ from retinue.cli.run_argument import run_argument
 from retinue.errors import ConfigError
 
 MISSING = (
-    "retinue top needs the extra `tui`: install retinue[tui]. Without it: `retinue ps "
-    "--watch`, `retinue attach`."
+    "`retinue top` needs the extra `tui`. Install retinue[tui], or use `retinue ps "
+    "--watch` or `retinue attach`."
 )
 
 
@@ -21,7 +21,7 @@ MISSING = (
 @common
 @pass_door
 def command(door: CommandContext, run: str) -> None:
-    """Watch everything that goes on in this project; with RUN, that run and what is said in it."""
+    """Watch all runs of this project on a full screen; with RUN, that run and its messages."""
     try:
         from retinue.cli.tui.top_app import TopApp
     except ImportError as error:
@@ -39,7 +39,8 @@ def command(door: CommandContext, run: str) -> None:
         opened, top = found.id, found.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
-            "retinue top needs a terminal. In a pipe: `retinue ps --tree`, `retinue ps --json`."
+            "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
+            "`retinue ps --json`."
         )
     board = ProjectRuns(door.places, carried(door.environ), top)
     try:

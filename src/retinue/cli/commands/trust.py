@@ -28,25 +28,25 @@ ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
 @click.command("trust")
 @click.argument("path", default="", metavar="[PATH]")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--list", "list_all", is_flag=True, help="List the projects that are trusted.")
-@click.option("--revoke", is_flag=True, help="Trust this project no more.")
+@click.option("--yes", "-y", is_flag=True, help="Trust without asking.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted projects.")
+@click.option("--revoke", is_flag=True, help="Stop trusting this project.")
 @click.option(
-    "--check", is_flag=True, help="Only say whether it is trusted: exits with 1 when it is not."
+    "--check", is_flag=True, help="Only check: exits with code 1 if the project is not trusted."
 )
 @common
 @pass_door
 def command(
     door: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool
 ) -> int:
-    """Let a project's own files take effect, after showing what they would do.
+    """Review and trust a project's configuration, agents and MCP servers.
 
-    Trust holds for the directory with exactly these files. When one of them changes, it has to be
-    given again."""
+    Trust covers this directory with exactly these files. If one of them changes, you are asked
+    again."""
     from retinue.host.project_trust import open_trust_file
 
     if sum((list_all, revoke, check)) > 1:
-        raise click.UsageError("--list, --revoke and --check exclude each other.")
+        raise click.UsageError("Use only one of --list, --revoke and --check.")
     if path:
         door.enter(path)
     trust = open_trust_file(door.environ)
@@ -54,25 +54,21 @@ def command(
         return _list(trust.projects())
     root = door.places.root
     if door.project.trust.is_home:
-        raise ConfigError(f"{root} is no project: go to the project's directory, or name it")
+        raise ConfigError(f"{root} is not a project. Change to a project directory, or name one.")
     if revoke:
         done = trust.revoke(root)
-        note(f"{root} is trusted no more" if done else f"{root} was not trusted")
+        note(f"{root} is no longer trusted." if done else f"{root} was not trusted.")
         return exits.OK
     seen = trust.survey(root)
     if check:
         return _check(seen)
     if seen.state in ("empty", "trusted"):
-        why = (
-            "there is nothing in it to be trusted"
-            if seen.state == "empty"
-            else "it is trusted, and nothing has changed"
-        )
+        why = "nothing to trust" if seen.state == "empty" else "trusted; nothing has changed"
         note(f"{root}: {why}")
         return exits.OK
     if not seen.files and not seen.removed:
         _refused(seen)
-        raise ConfigError("none of these files can be trusted; nothing was changed")
+        raise ConfigError("None of these files can be trusted. Nothing was changed.")
     for line in preview(door, seen):
         note(line)
     if not yes and not _agreed():
@@ -96,23 +92,23 @@ def _list(projects: dict[str, Any]) -> int:
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.at / 1000))
         out(f"{one_line(root)}  {len(record.files)} files  since {day}{gone}")
     if not projects:
-        note("no project is trusted")
+        note("No project is trusted.")
     return exits.OK
 
 
 def _agreed() -> bool:
-    said = line_after("trust these files, as they are now? [y/N] ")
+    said = line_after("Trust these files? [y/N] ")
     if not sys.stdin or not sys.stdin.isatty():
         sys.stderr.write("\n")
     if said is not None and said.lower() in ("y", "yes"):
         return True
-    note("nothing was trusted" + (": say yes, or use --yes" if said is None else ""))
+    note("Nothing was trusted." + (" Answer yes, or pass --yes." if said is None else ""))
     return False
 
 
 def _refused(seen: ProjectTrust) -> None:
     for name, why in sorted(seen.refused.items()):
-        note(f"  {one_line(name)}: {why}; it stays without effect")
+        note(f"  {one_line(name)}: {why}; it is ignored")
 
 
 def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
@@ -120,13 +116,13 @@ def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
     yield f"project: {_name(seen.root)}"
     for word, names in (("changed", seen.changed), ("new", seen.added), ("gone", seen.removed)):
         if seen.state == "changed" and names:
-            yield f"{word} since it was trusted: {', '.join(map(_name, names))}"
+            yield f"{word} since you trusted it: {', '.join(map(_name, names))}"
     sections = (
         ("settings", _settings(seen)),
-        ("servers of tools that would be started", _servers(seen)),
-        ("agents that would do more without asking", _agents(door, seen)),
-        ("advice that would be put into prompts", _advice(seen)),
-        ("not run in any case", _hooks(seen)),
+        ("MCP servers that would be started", _servers(seen)),
+        ("agents that would run more calls without asking", _agents(door, seen)),
+        ("instructions that would be added to prompts", _advice(seen)),
+        ("never run", _hooks(seen)),
         ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(seen.refused.items()))),
         (
             "all files",
@@ -163,7 +159,7 @@ def _settings(seen: ProjectTrust) -> Iterator[str]:
                     f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({_name(name)})"
                 )
         for problem in layer.problems:
-            yield f"wrong, and so not used: {_name(str(problem))}"
+            yield f"invalid, so not used: {_name(str(problem))}"
 
 
 def _servers(seen: ProjectTrust) -> Iterator[str]:
@@ -179,7 +175,7 @@ def _servers(seen: ProjectTrust) -> Iterator[str]:
         try:
             tree = parse(text, is_toml=path.suffix == ".toml")
         except ValueError as error:
-            yield f"{_name(name)} cannot be read, and so starts nothing: {_one(str(error), 200)}"
+            yield f"{_name(name)} cannot be read, so it starts nothing: {_one(str(error), 200)}"
             continue
         if not isinstance(tree, dict):
             continue
@@ -192,7 +188,7 @@ def _command(fields: Any) -> str:
     """A server's command as it would be started, or where it is; of variables and headers only the
     names."""
     if not isinstance(fields, dict):
-        return "(no server)"
+        return "(not a server)"
     args = fields.get("args") or []
     what = (
         " ".join(
@@ -210,7 +206,7 @@ def _command(fields: Any) -> str:
     if token := fields.get("bearer_token_env_var"):
         more.append(f"with the token in {_name(str(token))}")
     if fields.get("trust"):
-        more.append("and what it says about its tools is believed")
+        more.append("its claims about its tools are trusted")
     return _cut("; ".join([what, *more]), 2_000)
 
 
@@ -277,4 +273,4 @@ def _name(text: str) -> str:
 
 def _cut(text: str, most: int) -> str:
     more = len(text) - most
-    return text if more <= 0 else f"{text[:most]}… ({more} more characters; look at the file)"
+    return text if more <= 0 else f"{text[:most]}… ({more} more characters; see the file)"

@@ -19,17 +19,20 @@ from retinue.view.format import json_line
 @click.command("wait")
 @run_argument("runs", nargs=-1)
 @click.option(
-    "--timeout", type=Duration(), metavar="TIME", help="Wait so long at most; then exit with 5."
+    "--timeout",
+    type=Duration(),
+    metavar="TIME",
+    help="Give up after this time and exit with code 5.",
 )
-@click.option("--any", "first", is_flag=True, help="Until the first of them has ended.")
+@click.option("--any", "first", is_flag=True, help="Stop waiting when the first run has ended.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
 def command(
     door: CommandContext, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool
 ) -> int:
-    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them
-    completed, with 4 when the time is over and one of them waits for a person."""
+    """Wait until runs end (by default the latest). Exits with code 0 if all completed, 4 if the
+    time is up and a run is waiting for your answer."""
     with RunListing(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs or ("latest",)]
     states = {line.id: line.state for line in lines}
@@ -58,6 +61,6 @@ def _asks(door: CommandContext, states: Mapping[str, str | None]) -> bool:
         ]
     for line in asking:
         if not states.get(line.id, "-") or not states.get(line.root, "-"):
-            note(f"{line.name} needs you: retinue approve {line.short}")
+            note(f"{line.name} is waiting for your answer. Run `retinue approve {line.short}`.")
             return True
     return False

@@ -16,11 +16,11 @@ from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding
 
 EXTRAS = {
-    "http": (("aiohttp", "genai_prices"), "prices of models, webhooks, fetch and MCP over HTTP"),
+    "http": (("aiohttp", "genai_prices"), "model prices, webhooks, fetch and MCP over HTTP"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "tui": (("textual", "prompt_toolkit"), "retinue top, attach, and chat with history"),
-    "json5": (("pyjson5",), "configuration files in JSON5"),
-    "schema": (("jsonschema",), "outputs that are described by a JSON schema"),
+    "json5": (("pyjson5",), "JSON5 configuration files"),
+    "schema": (("jsonschema",), "results with a JSON Schema"),
 }
 LIBRARIES = ("apsw", "click", "msgspec", "PyYAML", "rich", "starlette", "uvicorn")
 SQLITE = (3, 51, 3)
@@ -51,7 +51,7 @@ def libraries(door: CommandContext) -> Iterator[Finding]:
             missing.append(name)
     sqlite = apsw.sqlite_lib_version()
     if missing:
-        fix = "install retinue again: pip install --force-reinstall retinue"
+        fix = "reinstall it: pip install --force-reinstall retinue"
         yield Finding(
             name="libraries", state="broken", text=f"missing: {', '.join(missing)}", fix=fix
         )
@@ -76,7 +76,7 @@ def extras(door: CommandContext) -> Iterator[Finding]:
         yield Finding(name="extras", state="ok", text=have)
         return
     lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
-    fix = f"if you want them: pip install 'retinue[{','.join(missing)}]'"
+    fix = f"to install them: pip install 'retinue[{','.join(missing)}]'"
     # Without prices a limit in dollars refuses a hosted model; all else is a matter of taste.
     state = "degraded" if "http" in missing else "ok"
     yield Finding(name="extras", state=state, text=f"{have}; not installed: {lost}", fix=fix)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def _version(program: str) -> str:
             [program, "--version"], capture_output=True, text=True, timeout=5, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return f"it does not start ({error})"
+        return f"does not start ({error})"
     return " ".join((done.stdout or done.stderr).splitlines()[:1]) or "of unknown version"
 
 
@@ -138,7 +138,7 @@ def programs(door: CommandContext) -> Iterator[Finding]:
 
     for name, program, without, fix in (
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
-        ("git", "git", "no git tool, no isolated runs", "install the package git"),
+        ("git", "git", "no git tool and no worktrees", "install the package git"),
     ):
         found, refused = find_program(program, door.environ, door.places.root)
         if found:
@@ -157,7 +157,7 @@ def terminal(door: CommandContext) -> Iterator[Finding]:
     colors = (
         "off (NO_COLOR)"
         if env.get("NO_COLOR")
-        else "of 24 bits"
+        else "24-bit"
         if deep
         else "plain"
         if is_tty
@@ -167,15 +167,10 @@ def terminal(door: CommandContext) -> Iterator[Finding]:
         colors = "off (TERM is dumb or not set)"
     size = shutil.get_terminal_size()
     text = (
-        f"{'a terminal' if is_tty else 'not a terminal'}, {size.columns} columns, colours "
+        f"{'a terminal' if is_tty else 'not a terminal'}, {size.columns} columns, colors "
         f"{colors}, {encoding}"
     )
-    fix = (
-        ""
-        if is_utf
-        else "set a UTF-8 locale, as in LANG=C.UTF-8: marks and borders are plain letters without "
-        "it"
-    )
+    fix = "" if is_utf else "set a UTF-8 locale, e.g. LANG=C.UTF-8, to see symbols and borders"
     if os.environ.get("PYTHONIOENCODING"):
         text += " (PYTHONIOENCODING)"
     yield Finding(name="terminal", state="ok" if is_utf else "degraded", text=text, fix=fix)

@@ -23,13 +23,17 @@ def configuration(door: CommandContext) -> Iterator[Finding]:
         yield Finding(
             name="configuration",
             state="degraded",
-            text=f"{name} means nothing.{hint}",
+            text=f"{name} is not a Retinue variable.{hint}",
             fix=f"unset {name}",
         )
     if not settings.problems:
         files = [layer.where for layer in settings.layers if layer.kind in ("user", "project")]
         user = user_file(door.environ)
-        text = ", ".join(files) if files else f"everything is as built in; {user} would be yours"
+        text = (
+            ", ".join(files)
+            if files
+            else (f"all settings are at their defaults; your user config would be {user}")
+        )
         yield Finding(name="configuration", state="ok", text=text)
 
 
@@ -75,7 +79,7 @@ def trust(door: CommandContext) -> Iterator[Finding]:
     try:
         stands = door.project.trust.look()
     except ConfigError as error:
-        fix = f"move {trust_file(door.environ)} away, and trust your projects again"
+        fix = f"move {trust_file(door.environ)} away, then trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
         return
     if text := stands.problem():
@@ -83,13 +87,13 @@ def trust(door: CommandContext) -> Iterator[Finding]:
             name="trust",
             state="degraded",
             text=text,
-            fix="look at what they would do: retinue trust",
+            fix="review them: retinue trust",
         )
     else:
         text = (
             f"{len(stands.files)} files are trusted"
             if stands.is_trusted
-            else "this project has nothing to be trusted"
+            else "this project has no files that need trust"
         )
         yield Finding(name="trust", state="ok", text=text)
     for name, reason in stands.refused.items():
@@ -97,7 +101,7 @@ def trust(door: CommandContext) -> Iterator[Finding]:
             name="trust",
             state="degraded",
             text=f"{name}: {reason}",
-            fix="replace it by a file of the project",
+            fix="replace it with a regular file in the project",
         )
 
 

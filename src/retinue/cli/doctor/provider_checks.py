@@ -60,14 +60,14 @@ def model(door: CommandContext) -> Iterator[Finding]:
         return
     head, _, tail = choice.model.partition(":")
     if head in allow and not any(fnmatchcase(tail, pattern) for pattern in allow[head]):
-        fix = f"add it to models.allow.{head}, or choose another"
+        fix = f"add it to models.allow.{head}, or choose another model"
         yield Finding(
             name="model", state="broken", text=f"{choice.model} is not in models.allow", fix=fix
         )
         return
     why = where if name else choice.why
     if choice.model == provider.OFFLINE and not name:
-        fix = "export ANTHROPIC_API_KEY=..., or another provider's key, for answers by a model"
+        fix = "set ANTHROPIC_API_KEY or another provider's key to use a model"
         yield Finding(name="model", state="degraded", text=f"{choice.model} ({why})", fix=fix)
     else:
         yield Finding(name="model", state="ok", text=f"{choice.model} ({why})")
@@ -91,7 +91,9 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         if (key or p.name in used) and (url := p.base_url(environ)):
             wanted.setdefault(url, []).append((p.name, key))
     if not wanted:
-        yield Finding(name="providers", state="ok", text="no key is set, so none was asked")
+        yield Finding(
+            name="providers", state="ok", text="no API key is set, so no provider was checked"
+        )
         return
     told = {} if offline else in_parallel({u: _knock(u, environ) for u in wanted}, SECONDS + 0.5)
     for url, named in wanted.items():
@@ -99,7 +101,7 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         keys = ", ".join(sorted({f"{k} is set" for _, k in named if k})) or "needs no key"
         if offline:
             yield Finding(
-                name="providers", state="ok", text=f"{names}: {keys}; not asked (--offline)"
+                name="providers", state="ok", text=f"{names}: {keys}; not checked (--offline)"
             )
             continue
         said = told[url] or Came(f"no answer within {SECONDS:g} s", is_good=False)
@@ -107,11 +109,11 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         fix = (
             ""
             if said.is_good
-            else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's address"
+            else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's base URL"
         )
         text = (
             f"{names}: {keys}; {host} "
-            f"{said.text if said.is_good else f'does not answer ({said.text})'}"
+            f"{said.text if said.is_good else f'does not respond ({said.text})'}"
         )
         yield Finding(
             name="providers", state="ok" if said.is_good else "degraded", text=text, fix=fix
@@ -142,7 +144,7 @@ def _knock(url: str, environ: Mapping[str, str]) -> Callable[[], str]:
             error.close()
         except urllib.error.URLError as error:
             raise OSError(str(error.reason)) from None
-        return f"answers in {(time.monotonic() - began) * 1000:.0f} ms"
+        return f"responds in {(time.monotonic() - began) * 1000:.0f} ms"
 
     return knock
 
@@ -165,11 +167,11 @@ def local(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
 
     ports = ", ".join(f"{name} {port}" for name, port in provider.SERVERS.items())
     if offline:
-        yield Finding(name="local servers", state="ok", text=f"not asked (--offline): {ports}")
+        yield Finding(name="local servers", state="ok", text=f"not checked (--offline): {ports}")
         return
     found = provider.local_servers({**door.environ})
     if found:
-        text = f"answering: {', '.join(found)}; use one with --model {found[0]}:MODEL"
+        text = f"running: {', '.join(found)}; use one with --model {found[0]}:MODEL"
     else:
-        text = f"none answers ({ports})"
+        text = f"none found ({ports})"
     yield Finding(name="local servers", state="ok", text=text)

@@ -26,23 +26,23 @@ def store(door: CommandContext) -> Iterator[Finding]:
     path = door.places.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
-            fix = "put the store back beside its -wal file, or restore a backup"
+            fix = "put the store back next to its -wal file, or restore a backup"
             yield Finding(
                 name="store",
                 state="broken",
-                text=f"{path} is missing, but its -wal file is there",
+                text=f"{path} is missing, but its -wal file exists",
                 fix=fix,
             )
         else:
             yield Finding(
-                name="store", state="ok", text=f"there are no runs yet; they will be kept in {path}"
+                name="store", state="ok", text=f"no runs yet; they will be stored in {path}"
             )
         return
     size = sum(os.path.getsize(path + tail) for tail in ("", "-wal") if os.path.exists(path + tail))
     try:
         found = look_at_store(path)
     except apsw.Error as error:
-        fix = "restore a backup with --store; what it was is left as it is"
+        fix = "use a backup: `retinue --store BACKUP ...`. The damaged file was not changed"
         yield Finding(
             name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix
         )
@@ -51,7 +51,7 @@ def store(door: CommandContext) -> Iterator[Finding]:
         yield _other(path, found)
         return
     for sentence in found.wrong[:10]:
-        fix = "stop using it; restore a backup (`retinue backup` makes them)"
+        fix = "stop using it and restore a backup (made with `retinue backup`)"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
     if len(found.wrong) > 10:
         yield Finding(
@@ -59,18 +59,19 @@ def store(door: CommandContext) -> Iterator[Finding]:
         )
     if not found.wrong:
         old = (
-            f", to be brought to {found.known} at the next start"
+            f", will be upgraded to {found.known} at the next start"
             if found.version < found.known
             else ""
         )
         whole = (
-            f"schema {found.version}{old}, hash chain and structure whole, {found.n_open} open runs"
+            f"schema {found.version}{old}, hash chain and structure OK, {found.n_open} open runs"
         )
         text = f"{path}: {_size(size)}, {whole}"
         yield Finding(name="store", state="ok", text=text)
     for why, n in Counter(found.waits).items():
         fix = (
-            "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
+            "set another key or top up the account, then: retinue resume (retinue ps "
+            "lists the runs)"
         )
         yield Finding(
             name="runs",
@@ -88,10 +89,10 @@ def _other(path: str, found: StoreHealth) -> Finding:
     if found.kind == "empty":
         return Finding(name="store", state="ok", text=f"{path} is empty")
     if found.kind == "foreign":
-        text, fix = f"{path} is the database of another program", "choose another file with --store"
+        text, fix = f"{path} belongs to another program", "use another file with --store"
         return Finding(name="store", state="broken", text=text, fix=fix)
-    text = f"{path} has schema {found.version}, and this program knows {found.known}"
-    return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
+    text = f"{path} has schema {found.version}; this version supports up to {found.known}"
+    return Finding(name="store", state="broken", text=text, fix="upgrade Retinue")
 
 
 def _size(n: int) -> str:
@@ -109,17 +110,17 @@ def host(door: CommandContext) -> Iterator[Finding]:
     held = is_attended(places.store)
     if not held and not os.path.exists(places.socket):
         yield Finding(
-            name="host", state="ok", text="none is running; a command starts one when it needs it"
+            name="host", state="ok", text="no host is running; a command starts one when needed"
         )
         return
     pid = store_holder(places.store)
     said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
     if said is None:
-        fix = f"it hangs: kill {pid}; what is on record is kept" if pid else "retinue stop"
+        fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue stop"
         yield Finding(
             name="host",
             state="broken",
-            text=f"process {pid or '?'} holds the store and says nothing",
+            text=f"process {pid or '?'} holds the store but does not respond",
             fix=fix,
         )
     elif not said.is_good:
@@ -129,18 +130,18 @@ def host(door: CommandContext) -> Iterator[Finding]:
     elif said.text:
         yield Finding(name="host", state="ok", text=said.text)
     elif held:
-        text = f"process {pid} holds the store, but is no host of it ({_command(pid)})"
+        text = f"the store is locked by another program: process {pid} ({_command(pid)})"
         yield Finding(
             name="host",
             state="degraded",
             text=text,
-            fix="let that program end, or use another --store",
+            fix="wait for that program to end, or use another --store",
         )
     else:
         yield Finding(
             name="host",
             state="ok",
-            text="none is running; one left its address behind, which is harmless",
+            text="no host is running (a stale socket was found; it is harmless)",
         )
 
 
@@ -161,7 +162,7 @@ def _command(pid: int) -> str:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
     except OSError:
-        return "its name is not known"
+        return "unknown program"
 
 
 def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
@@ -217,10 +218,13 @@ def _loose(path: str, forbidden: int) -> Iterator[tuple[str, int, int]]:
 def rights(door: CommandContext) -> Iterator[Finding]:
     found = list(loose(door))
     for path, mode, wanted in found:
-        text = f"{path} has {mode:04o}, should have {wanted:04o}: others may use it"
+        text = (
+            f"{path} has mode {mode:04o}; it should be {wanted:04o} so that other users "
+            "cannot access it"
+        )
         yield Finding(name="rights", state="broken", text=text, fix="retinue doctor --fix")
     if not found:
-        yield Finding(name="rights", state="ok", text="what is kept is for its owner alone")
+        yield Finding(name="rights", state="ok", text="Retinue's files are private to you")
 
 
 def tighten(door: CommandContext) -> Iterator[str]:
@@ -229,7 +233,7 @@ def tighten(door: CommandContext) -> Iterator[str]:
         try:
             os.chmod(path, wanted, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         except OSError as error:
-            yield f"{path} could not be changed ({error.strerror}): it belongs to somebody else"
+            yield f"{path} could not be changed ({error.strerror}): another user owns it"
         else:
             yield f"{path}: {mode:04o} -> {wanted:04o}"
 
@@ -244,10 +248,13 @@ def disk(door: CommandContext) -> Iterator[Finding]:
         ""
         if state == "ok"
         else "free some space, or move the store with --store or XDG_DATA_HOME; `retinue rm "
-        "--ended`"
+        "--ended` deletes old runs"
     )
-    text = f"{_size(free)} free where runs are kept"
+    text = f"{_size(free)} free where runs are stored"
     if not os.access(folder, os.W_OK):
-        state, fix = "broken", f"make {folder} writable, or choose another place with XDG_DATA_HOME"
-        text = f"{folder} cannot be written"
+        state, fix = (
+            "broken",
+            (f"make {folder} writable, or use another directory with XDG_DATA_HOME"),
+        )
+        text = f"{folder} is not writable"
     yield Finding(name="disk", state=state, text=text, fix=fix)  # type: ignore[arg-type]

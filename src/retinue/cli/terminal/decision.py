@@ -18,7 +18,7 @@ from retinue.cli.terminal.typed_answer import MARK_SECONDS, QUIET_SECONDS
 LATER = "later"
 NARROWEST = 20
 TOO_SMALL = (
-    "? too small a terminal for this question: make it larger. Nothing is decided.   esc later"
+    "? The terminal is too small for this question: make it larger. Nothing is decided.   esc later"
 )
 
 
@@ -34,20 +34,20 @@ class DecisionChoice:
 
 
 PERMISSION = (
-    DecisionChoice("y", "Allow this call once", "allows this once", whole=True),
+    DecisionChoice("y", "Allow this call once", "to allow it once", whole=True),
     DecisionChoice(
         "A",
-        "Allow this call, and equal ones in this run and below it",
-        "allows it from now on",
+        "Always allow this call in this run and its sub-agents",
+        "to allow it from now on",
         whole=True,
     ),
-    DecisionChoice("n", "Deny", "denies it"),
-    DecisionChoice("t", "Deny, and say why", "lets you say why"),
+    DecisionChoice("n", "Deny", "to deny it"),
+    DecisionChoice("t", "Deny with a reason", "to give the reason"),
 )
 
 
-def yes_or_no(yes: str, does: str, no: str = "Leave it as it is") -> tuple[DecisionChoice, ...]:
-    return DecisionChoice("y", yes, does), DecisionChoice("n", no, "leaves it as it is")
+def yes_or_no(yes: str, does: str, no: str = "Keep it as it is") -> tuple[DecisionChoice, ...]:
+    return DecisionChoice("y", yes, does), DecisionChoice("n", no, "to keep it as it is")
 
 
 class Decision:
@@ -128,7 +128,7 @@ class Decision:
                 self.marked, self._quiet_since = None, now
             return
         if self.choices[at].whole and self._seen < self._n_lines:
-            self._hint = f"Read it to its end first: PgDn, {self._n_lines - self._seen} more lines."
+            self._hint = f"Read to the end first: PgDn, {self._n_lines - self._seen} more lines."
             if key in ("down", "up") and self.marked is None:
                 at = next(i for i, choice in enumerate(self.choices) if not choice.whole)
             else:
@@ -173,7 +173,7 @@ class Decision:
 
     def _foot(self, width: int, now: float) -> list[Text]:
         if self.editor is not None:
-            hint = "↵ sends it   esc later" if self.is_ready(now) else ""
+            hint = "↵ send   esc later" if self.is_ready(now) else ""
             return [typed(self.editor, width), Text(f"   {hint}", style="dim")]
         out = []
         for n, choice in enumerate(self.choices):
@@ -190,7 +190,7 @@ class Decision:
             return "Choose, then press ↵. Nothing is decided yet.   esc later"
         if now - self._marked_at < MARK_SECONDS:
             return ""
-        return f"↵ {self.choices[self.marked].does}.   esc later"
+        return f"Press ↵ {self.choices[self.marked].does}.   esc later"
 
 
 def typed(editor: Editor, width: int) -> Text:

@@ -12,7 +12,7 @@ from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view.budget_table import amount_text, exact
 
-ENDED = "a person ended it at its limit"
+ENDED = "cancelled by the user at its limit"
 
 
 def suggested(q: dict[str, Any]) -> str:
@@ -30,11 +30,11 @@ def command(q: dict[str, Any]) -> str:
 def choices(q: dict[str, Any]) -> tuple[DecisionChoice, ...]:
     return (
         DecisionChoice(
-            "y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True
+            "y", f"Add {suggested(q)} to the limit", "to add it and continue", whole=True
         ),
-        DecisionChoice("t", "Add another amount", "lets you say how much"),
-        DecisionChoice("n", "Let the work land: a last turn, with what there is", "lets it land"),
-        DecisionChoice("e", "End it now, and everything below it", "ends it"),
+        DecisionChoice("t", "Add another amount", "to enter the amount"),
+        DecisionChoice("n", "Finish with one last turn", "to let it finish"),
+        DecisionChoice("e", "Cancel the run and its sub-agents", "to cancel it"),
     )
 
 

@@ -213,7 +213,7 @@ class LiveView:
 
     def _leave(self) -> None:
         if not self._watching.client.welcome.store:
-            self._note("this run is kept nowhere and ends with this command: x cancels it")
+            self._note("This run is not saved and stops when you quit. Press x to cancel it.")
             return
         raise WatchLeft(exits.OK)
 
@@ -223,48 +223,48 @@ class LiveView:
     def _cancel(self, id: str) -> None:
         node = self._view.nodes[id]
         if node.state in OVER:
-            self._note(f"{self._label(id)} has ended")
+            self._note(f"{self._label(id)} has ended.")
             return
         left = len(node.children) - node.n_over
-        below = f" and {left} below it" if left else ""
+        below = f" and {left} sub-agents" if left else ""
 
         def go(key: str) -> None:
             if key == "y" and node.state not in OVER:
                 self._focus.cancelled.add(id)
                 self._watching.client.begin(
-                    requests.CancelRequest(runs=(id,), reason="a person pressed x")
+                    requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
                 )
 
         self._decide(
-            Decision(f"cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "cancels"), go)
+            Decision(
+                f"Cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "to cancel it"), go
+            )
         )
 
     def _retry(self, id: str) -> None:
         if self._view.nodes[id].state not in FAILED or id == self._watching.run:
-            self._note(
-                f"{self._label(id)} has not failed: only failed sub-agents can be tried again"
-            )
+            self._note(f"{self._label(id)} has not failed. Only failed sub-agents can be retried.")
             return
 
         def go(key: str) -> None:
             if key == "y":
                 self._watching.client.begin(requests.ResumeRequest(run=id, task=AGAIN))
-                self._note(f"{self._label(id)} is tried again as a run of its own: retinue ps")
+                self._note(f"Retrying {self._label(id)} as a new run. See `retinue ps`.")
 
-        title = f"try {self._label(id)} again, as a run of its own?"
-        self._decide(Decision(title, "", yes_or_no("Try again", "tries it again"), go))
+        title = f"Retry {self._label(id)} as a new run?"
+        self._decide(Decision(title, "", yes_or_no("Retry", "to retry it"), go))
 
     def _message(self, id: str, *, steer: bool) -> None:
         if self._view.nodes[id].state in OVER:
-            self._note(f"{self._label(id)} has ended and hears nothing any more")
+            self._note(f"{self._label(id)} has ended and cannot receive messages.")
             return
-        how = "interrupts it" if steer else "with its next turn"
+        how = "interrupts the current turn" if steer else "read at the next turn"
 
         def go(text: str) -> None:
             if text.strip():
                 self._watching.send(id, text.strip(), steer=steer)
 
-        self._open(f" message to {self._label(id)} ({how}; ↵ sends, esc does not)", go, "cyan")
+        self._open(f" Message to {self._label(id)} ({how})  ↵ send  esc cancel", go, "cyan")
 
     def _who_asks(self, target: str) -> str:
         if target in self._view.nodes and self._view.nodes[target].state == "needs_input":
@@ -275,10 +275,10 @@ class LiveView:
 
     def _answer(self, id: str) -> None:
         if not id:
-            self._note("nobody asks anything")
+            self._note("No questions are waiting.")
             return
         if not self._can_answer:
-            self._note("questions are not answered from here: retinue approve")
+            self._note("Questions cannot be answered here. Use `retinue approve`.")
             return
         self._watching.ask(
             requests.QuestionsRequest(run=id), lambda done: self._asked(id, done["questions"])
@@ -288,14 +288,14 @@ class LiveView:
         """Open the oldest question of a run; by now somebody else may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
-            self._note(f"{self._label(id)} asks nothing any more")
+            self._note(f"{self._label(id)} no longer has an open question.")
         elif self._decision is None and self._ask is None:
             self._decide(self._question(mine[0]), mine[0]["run"], mine[0]["id"])
 
     def _question(self, q: dict[str, Any]) -> Decision:
         run, id, who = q["run"], q["id"], one_line(q["label"], 40)
         if q["kind"] == "budget":
-            title = f"{who} {words.short_id(run)} is at its limit:"
+            title = f"{who} {words.short_id(run)} reached its limit:"
             return Decision(title, q["text"], raising.choices(q), partial(self._raise, q))
         if q["kind"] != "permission":
             go = partial(self._watching.answer, run, question=id)
@@ -306,13 +306,11 @@ class LiveView:
         def decided(key: str) -> None:
             if key == "t":
                 deny = partial(self._watching.answer, run, question=id, allow=False)
-                self._open(
-                    " why not?  ↵ sends, esc does not", lambda text: deny(text=text), "yellow"
-                )
+                self._open(" Reason?  ↵ send  esc cancel", lambda text: deny(text=text), "yellow")
             else:
                 self._watching.answer(run, question=id, allow=key in ("y", "A"), always=key == "A")
 
-        title = f"{who} {words.short_id(run)} wants to make this call{words.asked_price(q)}:"
+        title = f"{who} {words.short_id(run)} needs permission for this call{words.asked_price(q)}:"
         return Decision(title, q["shown"], PERMISSION, decided)
 
     def _raise(self, q: dict[str, Any], key: str) -> None:
@@ -322,11 +320,13 @@ class LiveView:
 
         def go(text: str) -> None:
             if (want := raising.added(q, text)) is None:
-                self._note(f"{one_line(text, 40)!r} is no amount above zero; nothing was added")
+                self._note(
+                    f"{one_line(text, 40)!r} is not an amount above zero. Nothing was added."
+                )
             else:
                 self._watching.client.begin(want)
 
-        self._open(f" how much more ({q['limit']})?  ↵ adds it, esc does not", go, "yellow")
+        self._open(f" How much more ({q['limit']})?  ↵ add  esc cancel", go, "yellow")
 
     # prompts
 
@@ -339,7 +339,7 @@ class LiveView:
         node = self._view.nodes.get(run)
         if node is not None and not is_asked(node, question):
             self._decision, self._about, self._focus.prompt = None, ("", ""), ()
-            self._note(f"{self._label(run)} does not ask this any more; nothing was decided here")
+            self._note(f"{self._label(run)} no longer asks this. Nothing was decided here.")
 
     def _deciding(self, decision: Decision, key: str) -> None:
         made = decision.press(key, time.monotonic())

@@ -121,16 +121,18 @@ class PlainView:
         who, is_permission = one_line(self._asked["label"], 60), self._asked["kind"] == "permission"
         price = words.asked_price(self._asked)
         asks = f"? {who} asks{_about(self._asked)}:"
-        note(f"? {who} wants to make this call{price}:" if is_permission else asks)
+        note(f"? {who} needs permission for this call{price}:" if is_permission else asks)
         note("    " + self._asked["shown" if is_permission else "text"].replace("\n", "\n    "))
         self._prompt()
 
     def _prompt(self) -> None:
         assert self._asked is not None
-        choices = {"permission": "  yes, always (in this run), no, or no and why: "}
+        yes_or_no = "  [y] allow once, [a] always in this run, [n] deny, or a reason to deny: "
+        choices = {"permission": yes_or_no}
         if self._asked["kind"] == "budget":
             choices["budget"] = (
-                f"  yes (adds {raising.suggested(self._asked)}), how much, land, or end: "
+                f"  [y] add {raising.suggested(self._asked)}, an amount to add, [n] "
+                "finish now, or `end` to cancel: "
             )
         put(choices.get(self._asked["kind"], "  > "))
 

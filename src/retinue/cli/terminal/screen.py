@@ -61,13 +61,13 @@ KEYS = (
     ("?", "help"),
 )
 HELP = (
-    "↑ ↓      select an agent; esc lets go",
-    "↵        open it: what it says, live; again to close. PgUp PgDn scroll",
-    "a        what it asks, whole: mark a choice with its letter, ↵ confirms it",
-    "m  M     send it a message: with its next turn, or at once",
-    "x        cancel it and everything below it; it asks first",
-    "r        try a failed one again, as a run of its own",
-    "b  q     leave; the run goes on. Ctrl-C cancels the run, twice leaves at once",
+    "↑ ↓      select an agent; esc to deselect",
+    "↵        open its live messages; press again to close. PgUp PgDn scroll",
+    "a        answer its question: press the letter of a choice, then ↵",
+    "m  M     send it a message: read at its next turn, or interrupting the current one",
+    "x        cancel it and its sub-agents, after a confirmation",
+    "r        retry a failed sub-agent as a new run",
+    "b  q     detach; the run continues. Ctrl-C cancels it; press twice to exit now",
 )
 
 
@@ -316,7 +316,7 @@ class Screen:
         room -= 1
         focus.scroll = max(0, min(focus.scroll, len(body) - room))
         end = len(body) - focus.scroll
-        out += body[max(0, end - room) : end] or [Text("  nothing was said yet", style="dim")]
+        out += body[max(0, end - room) : end] or [Text("  No messages yet.", style="dim")]
         return out
 
     def _keys(self, focus: Focus, width: int) -> Text:

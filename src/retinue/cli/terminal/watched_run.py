@@ -144,7 +144,7 @@ class WatchedRun:
                 self._looking = 0
                 if (trouble := told.done.get("trouble", "")) != self._trouble:
                     self._trouble = trouble
-                    return Notice(trouble or "it goes on")
+                    return Notice(trouble or "The problem is resolved; the run continues.")
                 continue
             if told.error is not None:
                 if told.id in (self._number, 0):
@@ -193,7 +193,7 @@ class WatchedRun:
             told = parked.advice(
                 waits_kind(row), waits_for(row), row.spec.model, about, more_of(row)
             )
-            raise WatchLeft(exits.NEEDS_INPUT, f"it asks: {told}")
+            raise WatchLeft(exits.NEEDS_INPUT, f"{told}")
 
     def _look(self) -> None:
         if not self._looking:
@@ -209,7 +209,7 @@ class WatchedRun:
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
-            notice = Notice("cancelling; what there is by now is kept. Ctrl-C again leaves at once")
+            notice = Notice("Cancelling; partial results are kept. Press Ctrl-C again to exit now.")
         return notice
 
     def cancel(self, reason: str = "") -> None:

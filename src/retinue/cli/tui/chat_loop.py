@@ -32,16 +32,16 @@ from retinue.view import totals as facts
 from retinue.view.states import ending
 
 COMMANDS = {
-    "/help": "what can be said here",
-    "/agents": "who works, or has worked, in this conversation",
-    "/show": "[RUN] one run: its tree and its result",
-    "/send": "RUN TEXT a message with its next turn",
-    "/steer": "RUN TEXT a message that interrupts it",
-    "/cancel": "[RUN] end a run and everything below it",
-    "/cost": "what this conversation has cost",
-    "/subagents": "[on|off|toggle] whether the next message may start sub-agents",
-    "/new": "begin another conversation",
-    "/quit": "leave; what runs in the background goes on",
+    "/help": "list commands",
+    "/agents": "list the agents in this conversation",
+    "/show": "[RUN] show one run: its sub-agents and result",
+    "/send": "RUN TEXT send a message, read at the next turn",
+    "/steer": "RUN TEXT send a message that interrupts the current turn",
+    "/cancel": "[RUN] stop a run and its sub-agents",
+    "/cost": "show the cost of this conversation",
+    "/subagents": "[on|off|toggle] allow the next message to start sub-agents",
+    "/new": "start a new conversation",
+    "/quit": "exit; background runs continue",
 }
 WITH_RUN = ("/show", "/send", "/steer", "/cancel")
 
@@ -92,7 +92,7 @@ class ChatLoop:
                 if is_leaving:
                     return exits.INTERRUPTED
                 is_leaving = True
-                prompt.say("Ctrl-C again leaves, and so do Ctrl-D and /quit")
+                prompt.say("Press Ctrl-C again, Ctrl-D or /quit to exit.")
                 continue
             is_leaving = False
             if said is None or said.strip() in ("/quit", "/exit", "/q", "/qu", "/qui"):
@@ -105,7 +105,7 @@ class ChatLoop:
                 return left.code
             except HostGone as error:
                 self._client = None
-                prompt.say(f"retinue: {error} The next message goes on.")
+                prompt.say(f"retinue: {error} Your next message continues the conversation.")
             except (RetinueError, OSError) as error:
                 self.code = exits.of_error(error)
                 prompt.say(f"retinue: {exits.sentence(error)}")
@@ -121,9 +121,9 @@ class ChatLoop:
             self._command(meant[0], rest.strip(), say)
         elif meant or (said.startswith("/") and not rest and said.count("/") == 1):
             say(
-                f"{head} can mean {' or '.join(meant)}"
+                f"{head} matches {' and '.join(meant)}"
                 if meant
-                else f"there is no command {head}; /help lists them"
+                else f"Unknown command {head}. /help lists them."
             )
         elif said:
             self.message(said)
@@ -156,8 +156,8 @@ class ChatLoop:
                     raise
                 self._after = watching.after
                 note(
-                    f"run {words.short_id(self.run)} goes on in the background; the next message "
-                    "is for it"
+                    f"Run {words.short_id(self.run)} continues in the background. Your "
+                    "next message goes to it."
                 )
                 return
         self._is_open = False
@@ -189,14 +189,14 @@ class ChatLoop:
         }.get(rest)
         if wanted is None or not self._families:
             say(
-                "write /subagents on, off or toggle"
+                "Use /subagents on, off or toggle."
                 if self._families
-                else "this conversation has no family"
+                else "This conversation has no tool family."
             )
             return
         if rest:
             self._on = {f.name: wanted for f in self._families}
-        say(f"sub-agents are {'on' if wanted else 'off'}")
+        say(f"Sub-agents are {'on' if wanted else 'off'}.")
 
     def _send(self, text: str) -> bool:
         """A message to the run that was left; False when it has ended meanwhile."""
@@ -230,7 +230,9 @@ class ChatLoop:
         state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
         if end is not None and state != "completed":
             why = one_line(end.error or end.stop)
-            note(f"retinue: {words.state_text(state)}: {why}. The conversation goes on from here.")
+            note(
+                f"retinue: {words.state_text(state)}: {why}. The conversation continues from here."
+            )
         if lacking := facts.missing(final.rows[0]):
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
@@ -273,8 +275,8 @@ class ChatLoop:
         if name == "/help":
             say("\n".join(f"{command:<11}{about}" for command, about in COMMANDS.items()))
             say(
-                "Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it "
-                "leaves."
+                "Enter sends, Alt-Enter starts a new line. Ctrl-C cancels the running "
+                "turn; press twice to exit."
             )
         elif name == "/agents":
             self._agents(say)
@@ -284,7 +286,7 @@ class ChatLoop:
             say(", ".join(self.spent.words))
         elif name == "/new":
             self.run, self._is_open, self._after = "", False, 0
-            say("a new conversation")
+            say("New conversation.")
         elif name == "/show":
             self._show(rest)
         elif name == "/cancel":
@@ -300,17 +302,17 @@ class ChatLoop:
         else:
             to, _, text = rest.partition(" ")
             if not to or not text.strip():
-                say(f"write {name} RUN TEXT")
+                say(f"Use {name} RUN TEXT.")
                 return
             self.client.ask(
                 requests.SendRequest(run=self._id(to), text=text.strip(), steer=name == "/steer")
             )
-            say(f"sent to {to}")
+            say(f"Sent to {to}.")
 
     def _id(self, address: str) -> str:
         if not address:
             if not self.run:
-                raise RetinueError("there is no run yet: say something first")
+                raise RetinueError("No run yet. Send a message first.")
             return self.run
         with RunListing(self._door.places) as shelf:
             below = (
@@ -326,7 +328,7 @@ class ChatLoop:
 
     def _agents(self, say: Callable[[str], None]) -> None:
         if not self.run:
-            say("nobody yet")
+            say("No agents yet.")
             return
         with RunListing(self._door.places) as shelf:
             top = shelf.line(self.run)

@@ -86,7 +86,7 @@ class ProjectRuns:
                 state="paused",
                 word="paused",
                 glyph="‖",
-                now="its process is gone: retinue resume",
+                now="host not running: retinue resume",
             )
         return row
 

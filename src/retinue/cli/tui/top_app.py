@@ -146,7 +146,7 @@ class TopApp(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="head")
         yield Input(
-            placeholder="state:failed agent:models or any words; ↵ keeps it, esc clears it",
+            placeholder="state:failed agent:models or any text; ↵ keep, esc clear",
             id="filter",
         )
         yield DataTable[Text](cursor_type="row", zebra_stripes=False)
@@ -262,36 +262,38 @@ class TopApp(App[None]):
         id = self.chosen
         node = self.board.view.nodes.get(id)
         if node is None or node.state in OVER:
-            self.notify("it has ended")
+            self.notify("This run has ended.")
             return
         left = len(node.children) - node.n_over
-        below = f" and {left} below it" if left else ""
-        title = f"cancel {self.board.view.row(id, 0).label}{below}?"
+        below = f" and {left} sub-agents" if left else ""
+        title = f"Cancel {self.board.view.row(id, 0).label}{below}?"
 
         def go(key: str) -> None:
             if key == "y" and node.state not in OVER:
-                self.board.ask(requests.CancelRequest(runs=(id,), reason="a person pressed x"))
+                self.board.ask(
+                    requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
+                )
 
-        self._decide(Decision(title, "", yes_or_no("Cancel", "cancels"), go))
+        self._decide(Decision(title, "", yes_or_no("Cancel", "to cancel it"), go))
 
     def action_message(self) -> None:
         id = self.chosen
         if id not in self.board.view.nodes or self.board.view.nodes[id].state in OVER:
-            self.notify("it has ended and hears nothing any more")
+            self.notify("This run has ended and cannot receive messages.")
             return
 
         def go(text: str | None) -> None:
             if text and text.strip():
                 self.board.ask(requests.SendRequest(run=id, text=text.strip()))
 
-        self.push_screen(Say(Text(f"message to {self.board.view.row(id, 0).label}")), go)
+        self.push_screen(Say(Text(f"Message to {self.board.view.row(id, 0).label}")), go)
 
     def action_answer(self) -> None:
         nodes = self.board.view.nodes
         asking = [id for id, node in nodes.items() if node.state == "needs_input"]
         id = self.chosen if self.chosen in asking else next(iter(asking), "")
         if not id:
-            self.notify("nobody asks anything")
+            self.notify("No questions are waiting.")
             return
         self.board.ask(
             requests.QuestionsRequest(run=id), lambda done: self._asked(id, done["questions"])
@@ -301,14 +303,14 @@ class TopApp(App[None]):
         """Open the oldest question of a run; by now somebody else may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
-            self.notify("it asks nothing any more")
+            self.notify("This run no longer has an open question.")
         elif not isinstance(self.screen, ModalScreen):
             self._decide(self._question(mine[0]), mine[0])
 
     def _question(self, q: dict[str, Any]) -> Decision:
         run, question, who = q["run"], q["id"], one_line(q["label"], 40)
         if q["kind"] == "budget":
-            title = f"{who} {words.short_id(run)} is at its limit:"
+            title = f"{who} {words.short_id(run)} reached its limit:"
             return Decision(title, q["text"], raising.choices(q), lambda key: self._raise(q, key))
         if q["kind"] != "permission":
             return Decision(
@@ -322,7 +324,7 @@ class TopApp(App[None]):
 
         def decided(key: str) -> None:
             if key == "t":
-                self.push_screen(Say(Text("why not?")), deny)
+                self.push_screen(Say(Text("Reason?")), deny)
             else:
                 allow, always = key in ("y", "A"), key == "A"
                 self.board.ask(
@@ -335,7 +337,7 @@ class TopApp(App[None]):
                     requests.AnswerRequest(run=run, question=question, allow=False, text=text)
                 )
 
-        title = f"{who} {words.short_id(run)} wants to make this call{words.asked_price(q)}:"
+        title = f"{who} {words.short_id(run)} needs permission for this call{words.asked_price(q)}:"
         return Decision(title, q["shown"], PERMISSION, decided)
 
     def _raise(self, q: dict[str, Any], key: str) -> None:
@@ -347,9 +349,9 @@ class TopApp(App[None]):
             if text is not None and (want := raising.added(q, text)) is not None:
                 self.board.ask(want)
             elif text is not None:
-                self.notify("that is no amount above zero; nothing was added")
+                self.notify("That is not an amount above zero. Nothing was added.")
 
-        self.push_screen(Say(Text(f"how much more ({q['limit']})?")), go)
+        self.push_screen(Say(Text(f"How much more ({q['limit']})?")), go)
 
     def _decide(self, decision: Decision, question: dict[str, Any] | None = None) -> None:
         def is_asked() -> bool:

@@ -22,7 +22,7 @@ from retinue.cli.tui.project_runs import ProjectRuns
 class Say(ModalScreen[str | None]):
     """One line of text, or nothing."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave it")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Keep it")]
     DEFAULT_CSS = """
     Say { align: center middle; }
     Say > Vertical {
@@ -37,7 +37,7 @@ class Say(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._title_text)
-            yield Input(placeholder="↵ sends, esc does not")
+            yield Input(placeholder="↵ send  esc cancel")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
@@ -65,7 +65,7 @@ class Decide(ModalScreen[str]):
 
     def _draw(self) -> None:
         if not self._is_asked():
-            self.notify("this is not asked any more; nothing was decided here")
+            self.notify("This question is no longer open. Nothing was decided here.")
             self.dismiss(LATER)
             return
         # Inside of its border, with a column to spare: a line that is wrapped again would push
@@ -137,7 +137,7 @@ class RunScreen(Screen[None]):
         if said.plain != self._seen:
             self._seen = said.plain
             self.query_one("#said", Static).update(
-                said if said.plain else Text("nothing was said yet", style="dim")
+                said if said.plain else Text("No messages yet.", style="dim")
             )
             scroll = self.query_one(VerticalScroll)
             if scroll.scroll_offset.y >= scroll.max_scroll_y - 2:

@@ -132,7 +132,7 @@ def area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
 def missed_rows(missed: Sequence[str]) -> list[Row]:
     """What could not be searched, in one note."""
     places = list(dict.fromkeys(m or "." for m in missed))
-    return [["note", f"not searched to the end: {some(places, 3)}"]] if places else []
+    return [["note", f"not fully searched: {some(places, 3)}"]] if places else []
 
 
 def _head(book: KnownAnswers, path: str) -> tuple[str, Lines] | None:
@@ -346,7 +346,7 @@ def history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
         return Findings("history")
     if got is None or got.error:
         why = (
-            "git is not among the tools"
+            "git is not one of the tools"
             if "git" not in book.declared
             else reason(got.text if got else "")
         )
@@ -367,7 +367,7 @@ def history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     else:
         changed.update(of_commit)
     if not commits:
-        return Findings("history", [["note", "no history: git knows no commits here"]], whole=False)
+        return Findings("history", [["note", "no history: git has no commits here"]], whole=False)
     rows: list[Row] = [
         ["commits", len(commits), commits[0][0], commits[0][1], commits[-1][0], commits[-1][1]]
     ]
@@ -379,4 +379,4 @@ def reason(text: str) -> str:
     """The line in which git says what is wrong, or else the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return one_line((fatal or lines)[-1], 120) if lines else "git did not answer"
+    return one_line((fatal or lines)[-1], 120) if lines else "git did not respond"

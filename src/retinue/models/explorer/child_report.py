@@ -63,7 +63,7 @@ def decode(name: str, text: str) -> Findings:
     """The rows in a text, whatever else stands in it. Without the last row it is not whole."""
     _, mark, rest = text.partition(OPEN)
     if not mark:
-        return Findings(name, whole=False, why="it handed in no findings")
+        return Findings(name, whole=False, why="it submitted no findings")
     out = Findings(name, whole=False, by_child=True)
     for line in rest.splitlines():
         if line.strip() == CLOSE:

@@ -35,7 +35,7 @@ class AreaTask:
     @property
     def task(self) -> str:
         return (
-            f"{self.say}\nOnly look; hand in what you find as rows of "
+            f"{self.say}\nOnly read; submit your findings as rows of "
             f"JSON.\n{MARK}{dumps(self.order)}"
         )
 

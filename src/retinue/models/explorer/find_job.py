@@ -109,7 +109,7 @@ def look(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     )
     strong, weak = [t for t, w in terms.items() if w >= 1], [t for t, w in terms.items() if w < 1]
     if not strong:
-        return Findings(name, [["note", "there is nothing to look for"]], whole=False)
+        return Findings(name, [["note", "nothing to look for"]], whole=False)
     sweep = Sweep(book, _pattern(strong), fold=True)
     place.sweep(sweep)
     wider = Sweep(book, _pattern(weak), fold=True)

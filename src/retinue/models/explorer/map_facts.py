@@ -226,7 +226,7 @@ def reading_order(
 
     ground, source = facts.ground, set(facts.ground.tree.source)
     if ground.intro is not None:
-        add(ground.intro[1], ground.intro[2], "what the project says of itself")
+        add(ground.intro[1], ground.intro[2], "what the project says about itself")
     for path, line in entries[:2]:
         if path in source:
             add(path, line, "where it starts")

@@ -113,7 +113,7 @@ def _top(facts: MapFacts, note: str) -> str:
         f"{len(tree.foreign)} vendored" if tree.foreign else "",
     ]
     if any(aside):
-        lines.append(f"Beside the source: {', '.join(a for a in aside if a)}.")
+        lines.append(f"Besides the source: {', '.join(a for a in aside if a)}.")
     needs = [(n, m.path, line) for m in ground.manifests for n, line in m.requires]
     if needs:
         lines += [
@@ -134,7 +134,7 @@ def _entries(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
         lines.append(f"- and {len(named) - MOST_ENTRIES} more")
     runnable = [at(*e.place) for e in entries if e.place and not (e.name or e.said)]
     if runnable:
-        lines.append(f"- can be run by themselves: {some(runnable, MOST_ENTRIES)}")
+        lines.append(f"- can be run directly: {some(runnable, MOST_ENTRIES)}")
     targets = facts.ground.targets
     if targets:
         lines.append(
@@ -296,7 +296,7 @@ def _untested(facts: MapFacts) -> str:
         bare, files = untested(facts)
         for a in bare:
             lines.append(
-                f"- {a.area.title}: no test imports it, lies in it or is named after it "
+                f"- {a.area.title}: no test imports it, is inside it or is named after it "
                 f"({_example(a)})"
             )
         if files:

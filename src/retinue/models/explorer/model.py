@@ -99,7 +99,7 @@ def _job(book: KnownAnswers, intent: Intent) -> Report | None:
     note = ""
     if intent.unknown:
         note = (
-            f"Note: there is no job `{intent.unknown}`; there is: {', '.join(JOBS)}. This is "
+            f"Note: unknown job `{intent.unknown}`. Known: {', '.join(JOBS)}. This is "
             f"`{intent.job}`."
         )
     elif not intent.sure:
@@ -110,8 +110,8 @@ def _job(book: KnownAnswers, intent: Intent) -> Report | None:
     if not any(book.can(t) for t in ("list", "find", "search", "read", "git")) and not book.n_calls:
         report = Report()
         report.section(
-            "I have no tool to look at files with (list, search, find, read, git), so nothing can "
-            "be reported."
+            "No tool to look at files is available (list, search, find, read, git), so "
+            "nothing can be reported."
         )
         report.section(FOOTER)
         return report
@@ -131,7 +131,7 @@ def _part(book: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bo
     name = str(order.get("name", ""))
     work = PARTS.get(str(order.get("part")))
     if work is None:
-        return f"There is no part {order.get('part')!r} that I could do.", False
+        return f"Unknown part {order.get('part')!r}.", False
     found = work(book, order)
     if book.pending:
         return "", True
@@ -178,7 +178,8 @@ def _end(request: Request, text: str, *, ok: bool) -> Assistant:
             why = (
                 text
                 if not ok
-                else f"The offline planner can only hand in a text, and that was not taken:\n{text}"
+                else "The offline explorer can only submit a text, and it was not "
+                f"accepted:\n{text}"
             )
             args = json.dumps({"error": why}, ensure_ascii=False)
             return Assistant(calls=(Call(id=f"s{len(request.messages)}", name=ERROR, args=args),))
@@ -194,7 +195,7 @@ def _announcement(request: Request) -> str:
     """Whoever handed out a part reads its findings; nobody else has to be told."""
     prompt = request.messages[-1].text if request.messages else ""
     token = SKIP.search(prompt)
-    return token[1] if token else "Done; the findings were handed in."
+    return token[1] if token else "Done; the findings were submitted."
 
 
 def _recalled(work: Assignment) -> str:

@@ -10,7 +10,7 @@ from retinue.models.explorer.child_report import Findings
 from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.report_text import plural
 
-FOOTER = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
+FOOTER = "Offline explorer (no LLM). To use a model: export ANTHROPIC_API_KEY=... or retinue config"
 
 
 class Report:
@@ -39,9 +39,7 @@ class Report:
 def _join(kept: list[tuple[int, str, str]], gone: list[str]) -> str:
     texts = [text for _, _, text in kept]
     if gone:
-        texts.insert(
-            max(0, len(texts) - 1), f"Left out for lack of room: {', '.join(reversed(gone))}."
-        )
+        texts.insert(max(0, len(texts) - 1), f"Omitted to save space: {', '.join(reversed(gone))}.")
     return "\n\n".join(texts) + "\n"
 
 
@@ -51,7 +49,7 @@ def _size(kept: list[tuple[int, str, str]], gone: list[str]) -> int:
 
 def _cut(text: str, room: int) -> str:
     """The last resort: as much as fits, and the footer."""
-    tail = f"\n[cut for lack of room]\n\n{FOOTER}\n"
+    tail = f"\n[truncated to save space]\n\n{FOOTER}\n"
     return text.encode()[: max(0, room - len(tail))].decode("utf-8", "ignore") + tail
 
 
@@ -62,8 +60,8 @@ def footer(book: KnownAnswers, found: Iterable[Findings]) -> str:
     agents = 1 + len(children)
     who = f"{agents} agents" if agents > 1 else "1 agent"
     counted = (
-        f"{plural(calls, 'tool call')} by {who}; every statement above stands in the files "
-        "named beside it."
+        f"{plural(calls, 'tool call')} by {who}; every statement above cites the file it "
+        "comes from."
     )
     return f"---\n{FOOTER}\n{counted}"
 
@@ -76,14 +74,14 @@ def gaps(book: KnownAnswers, found: Iterable[Findings]) -> str:
             lines.append(f"`{one.name}` is missing from this report: {one_line(one.why, 200)}")
         elif not one.whole:
             lines += [f"`{one.name}`: {one_line(n, 200)}" for n in one.notes] or [
-                f"`{one.name}` was not seen to the end; its counts are lower bounds"
+                f"`{one.name}` was not fully explored; its counts are lower bounds"
             ]
     if book.work.stop:
-        lines.append("a message asked to stop, so this is what was known by then")
+        lines.append("a message asked to stop, so the report has only what was known by then")
     elif book.starved:
-        lines.append("a limit was reached, so this is what was known by then")
+        lines.append("a limit was reached, so the report has only what was known by then")
     lines += [
-        f"a message came in and was not acted on (there is no LLM to read it): {one_line(t, 80)}"
+        f"a message arrived and was not used (there is no LLM to read it): {one_line(t, 80)}"
         for t in (() if book.work.stop else book.work.unread)
     ]
     if not lines:

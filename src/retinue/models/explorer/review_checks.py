@@ -34,11 +34,11 @@ SECRETS = (
     (r"\bAIza[0-9A-Za-z_-]{35}\b", "a Google API key"),
     (
         r"(?i)\b(?:password|passwd|secret|api_?key|access_?token|auth_?token)\b['\"]?\s*[:=]\s*['\"][^'\"\s$<{]{8,}['\"]",
-        "what looks like a secret",
+        "a possible secret",
     ),
 )
 DANGERS = (
-    (r"\beval\(|(?<![.\w])exec\(", ("py", "js", "ts", "rb", "php"), "high", "runs a text as code"),
+    (r"\beval\(|(?<![.\w])exec\(", ("py", "js", "ts", "rb", "php"), "high", "runs text as code"),
     (r"shell\s*=\s*True|\bos\.system\(", ("py",), "medium", "runs a command through a shell"),
     (
         r"verify\s*=\s*False|rejectUnauthorized\s*:\s*false|InsecureSkipVerify\s*:\s*true",
@@ -59,12 +59,12 @@ DANGERS = (
         "puts text into a page as markup",
     ),
     (r"\bunsafe\s*\{", ("rs",), "medium", "an unsafe block"),
-    (r"\.unwrap\(\)", ("rs",), "low", "panics when there is nothing to unwrap"),
+    (r"\.unwrap\(\)", ("rs",), "low", "panics if there is no value"),
     (
         r"(?i)(?:execute|query)\w*\(\s*(?:f['\"]|['\"][^'\"]*['\"]\s*(?:%|\+|\.format))",
         (),
         "medium",
-        "builds a query out of text",
+        "builds a query from text",
     ),
 )
 BROAD = {
@@ -100,7 +100,7 @@ def risk(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         key = language.key if language else ""
         for n, text in diff.added:
             if re.match(r"^(?:<{7}|>{7}) |^={7}$", text) and not is_doc(diff.path):
-                yield "high", diff.path, n, "a merge marker was left in"
+                yield "high", diff.path, n, "a leftover merge marker"
             for pattern, what in SECRETS:
                 if re.search(pattern, text) and not (
                     is_test(diff.path) and what.startswith("what")
@@ -121,7 +121,7 @@ def risk(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
                     "medium",
                     diff.path,
                     n,
-                    f"errors are caught broadly or dropped: `{_code(text)}`",
+                    f"errors are caught broadly or ignored: `{_code(text)}`",
                 )
             if (
                 key in PRINTS
@@ -129,9 +129,9 @@ def risk(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
                 and not is_test(diff.path)
                 and not _speaks(diff.path)
             ):
-                yield "low", diff.path, n, f"prints or stops for debugging: `{_code(text)}`"
+                yield "low", diff.path, n, f"debug output or a debugger stop: `{_code(text)}`"
             if later.search(text):
-                yield "low", diff.path, n, f"work is put off: `{_code(text)}`"
+                yield "low", diff.path, n, f"work postponed: `{_code(text)}`"
 
 
 def _speaks(path: str) -> bool:
@@ -203,7 +203,7 @@ def docs(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         old = {name: (n, t) for n, t in diff.removed if (name := _public(diff.path, t))}
         for name, (n, text) in old.items():
             if name not in new:
-                yield "medium", diff.path, n, f"`{name}` was public and is gone or hidden here"
+                yield "medium", diff.path, n, f"`{name}` was public and was removed or hidden here"
                 api.append((diff.path, n))
             elif _signature(new[name][1]) != _signature(text):
                 yield (
@@ -275,7 +275,7 @@ def size(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
             "medium",
             worst.path,
             line,
-            f"{total} lines of source changed at once; smaller steps are easier to review",
+            f"{total} lines of source changed in one step; smaller steps are easier to review",
         )
     for diff in own:
         if diff.is_new and len(diff.added) > BIG_FILE and language_of(diff.path):
@@ -314,7 +314,7 @@ def size(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
                 "low",
                 diff.path,
                 diff.added[0][0],
-                "a manifest changed: look at dependencies and versions",
+                "a manifest changed: check dependencies and versions",
             )
 
 

@@ -22,10 +22,10 @@ from retinue.models.explorer.review_checks import CHECKS, Finding
 
 SEVERITIES = ("high", "medium", "low")
 SAYS = {
-    "risk": "Look for what could do harm: secrets, dangerous calls, swallowed errors, leftovers.",
-    "tests": "Look at what happens to the tests: removed, skipped, missing.",
-    "docs": "Look at public names: changed, removed, undocumented.",
-    "size": "Look at size and complexity.",
+    "risk": "Look for risks: secrets, dangerous calls, swallowed errors, leftovers.",
+    "tests": "Check the tests: removed, skipped, missing.",
+    "docs": "Check public names: changed, removed, undocumented.",
+    "size": "Check size and complexity.",
 }
 MOST_FILES, MOST_NEW, MOST_FINDINGS = 30, 30, 200
 _SAFE = re.compile(r"^[\w][\w./~^@{}-]*$")
@@ -114,7 +114,7 @@ def judge(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     name, rev = str(order.get("name", "")), str(order.get("rev", ""))
     check = CHECKS.get(name)
     if check is None:
-        return Findings(name, [["note", f"there is no perspective {name!r}"]], whole=False)
+        return Findings(name, [["note", f"unknown perspective {name!r}"]], whole=False)
     paths = [p for p in order.get("paths", ()) if isinstance(p, str)]
     fresh = [p for p in order.get("new", ()) if isinstance(p, str)]
     diffs, missed = _diffs(book, rev, paths)
@@ -128,7 +128,7 @@ def judge(book: KnownAnswers, order: dict[str, Any]) -> Findings:
         return Findings(name)
     found = sorted(set(check(diffs)), key=lambda f: (SEVERITIES.index(f[0]), f[1], f[2], f[3]))
     rows: list[Row] = [["finding", *f] for f in found[:MOST_FINDINGS]]
-    rows += [["note", f"the change of {m} could not be read whole"] for m in missed[:10]]
+    rows += [["note", f"the change of {m} could not be fully read"] for m in missed[:10]]
     return Findings(name, rows, whole=not missed and len(found) <= MOST_FINDINGS)
 
 
@@ -164,14 +164,16 @@ def _nothing(
     report = Report()
     if changed is None:
         why = (
-            "git is not among the tools" if numstat is None else f"git said: {reason(numstat.text)}"
+            "git is not one of the tools"
+            if numstat is None
+            else f"git said: {reason(numstat.text)}"
         )
-        report.section(
-            f"# Review\n\nThere is nothing to review: {why}.\n\nseverity: none\ncomplete: no"
-        )
+        report.section(f"# Review\n\nNothing to review: {why}.\n\nseverity: none\ncomplete: no")
     else:
-        what = f"Nothing changed in {rev}." if rev else "Nothing is changed or new against HEAD."
-        hint = "" if rev else " For the last commit ask: review HEAD~1..HEAD"
+        what = (
+            f"Nothing changed in {rev}." if rev else ("No changed or new files compared with HEAD.")
+        )
+        hint = "" if rev else " For the last commit, use: review HEAD~1..HEAD"
         report.section(f"# Review\n\n{what}{hint}\n\nseverity: none\ncomplete: yes")
     report.section(footer(book, []))
     return report
@@ -196,7 +198,7 @@ def _write(
     worst = next((s for s in SEVERITIES if count[s]), "none")
     whole = all(one.whole for one in found) and not book.starved
     plus, minus = sum(a for a, _ in changed.values()), sum(b for _, b in changed.values())
-    top = [f"# Review of {rev or 'what is not committed'}", ""]
+    top = [f"# Review of {rev or 'uncommitted changes'}", ""]
     if note:
         top += [note, ""]
     top += [
@@ -225,8 +227,8 @@ def _write(
             report.section("\n".join([*head, *lines]), rank + 1, f"{severity} findings")
     if not rows:
         report.section(
-            "No check found anything. That is no proof that the change is right: the checks see "
-            "text, not meaning."
+            "No check found anything. This does not prove that the change is right: the "
+            "checks see text, not meaning."
         )
     biggest = sorted(changed.items(), key=lambda kv: (-sum(kv[1]), kv[0]))
     told = [f"{p} +{a} -{b}" for p, (a, b) in biggest] + [f"{p} new" for p in new]

@@ -94,7 +94,7 @@ class CommitGroup:
                         outcomes[n] = error
                     except Exception as error:
                         outcomes[n] = StoreError(
-                            f"a batch cannot be put into rows ({error!r}). Nothing of it was kept."
+                            f"Cannot convert a batch to rows ({error!r}). This batch was not saved."
                         )
             try:
                 for n, last in zip(
@@ -169,4 +169,4 @@ class CommitGroup:
 
 def _refuse(future: asyncio.Future[Any]) -> None:
     if not future.done():
-        future.set_exception(StoreError("the store was closed. Nothing of this batch was kept."))
+        future.set_exception(StoreError("The store was closed. This batch was not saved."))

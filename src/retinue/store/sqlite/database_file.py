@@ -46,14 +46,14 @@ class Lock:
                 )
             except OSError as error:
                 raise StoreError(
-                    f"{name} cannot be written ({error.strerror}). Nothing was changed. "
-                    "Choose a folder that exists and that you may write in."
+                    f"Cannot write {name} ({error.strerror}). Nothing was changed. Use a "
+                    "folder that exists and is writable."
                 ) from error
             try:
                 if not _is_lock(os.fstat(fd)):
                     raise StoreError(
-                        f"{name} is there and is no lock of ours. Nothing was changed. Remove it "
-                        "if it is not wanted, or choose another file."
+                        f"{name} exists and is not a lock file of Retinue. Nothing was "
+                        "changed. Remove it, or use another store."
                     )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Another process may have removed the file in between: then we hold a lock that
@@ -64,12 +64,13 @@ class Lock:
                 pass
             except BlockingIOError as error:
                 raise StoreLocked(
-                    f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. Stop that "
-                    "process, or talk to it instead of opening its file, or choose another file."
+                    f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
+                    "Stop that process, use its host instead of opening the file, or use "
+                    "another store."
                 ) from error
             except OSError as error:
                 raise StoreError(
-                    f"{name} cannot be locked ({error.strerror}). Choose another file system."
+                    f"Cannot lock {name} ({error.strerror}). Use another file system."
                 ) from error
             finally:
                 if self._fd != fd:
@@ -99,7 +100,7 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     # Looked at, not opened: to close it again would take away the locks of this process. A pipe
     # would be waited for.
     if os.path.exists(path) and not os.path.isfile(path):
-        raise StoreError(f"{path} is not a regular file. Nothing was changed. Choose another file.")
+        raise StoreError(f"{path} is not a regular file. Nothing was changed. Use another file.")
     if read_only and not os.path.exists(path + "-wal"):
         # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was
         # made without its own would look whole to the next who opens it.
@@ -118,7 +119,8 @@ def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
     """Make a connection the writer's."""
     if db.pragma("journal_mode", "wal") != "wal":
         raise StoreError(
-            f"{path} is on a file system that cannot share memory, which the log needs. Move it."
+            f"{path} is on a file system without shared memory, which SQLite needs. Move "
+            "the store to a local disk."
         )
     db.pragma("synchronous", synchronous)
     db.pragma("foreign_keys", True)
@@ -133,8 +135,8 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         has_wal = os.path.exists(path + "-wal")
         if has_wal and not os.path.exists(path):
             raise StoreCorrupt(
-                f"{path} is missing, but its -wal file is there. Put it back, or move the -wal "
-                "file away."
+                f"{path} is missing, but its -wal file exists. Restore the store, or move "
+                "the -wal file away."
             )
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = connect(path)
@@ -173,22 +175,21 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     if not ours:
         if version or db.execute("select count(*) from sqlite_schema").get:
             raise StoreError(
-                f"{path} is the database of another program. It was left as it is. Choose another "
-                "file."
+                f"{path} belongs to another program. The file was not changed. Use another file."
             )
         return 0
     known = len(migrations())
     if version > known:
         raise StoreTooNew(
-            f"{path} has schema {version}, and this program knows {known}. It was left as it is. "
-            "Use a newer version of Retinue, or another file."
+            f"{path} has schema {version}; this version supports up to {known}. The file "
+            "was not changed. Upgrade Retinue, or use another store."
         )
     home = db.execute("select value from meta where key = 'home'").get
     if home is not None and home != os.stat(path).st_ino and not has_wal:
         raise StoreCorrupt(
-            f"{path} is a copy of a database that was in use, without its -wal file: its last "
-            "commits may be missing. It was left as it is. Copy both files while nothing runs, or "
-            "make the copy with the backup command."
+            f"{path} is a copy of a store that was in use, without its -wal file, so its "
+            "last commits may be missing. The file was not changed. Copy both files "
+            "while nothing runs, or use `retinue backup`."
         )
     return version
 
@@ -233,7 +234,7 @@ def copy_database(source: apsw.Connection, target: str) -> None:
     overwrites."""
     if os.path.exists(target):
         raise StoreError(
-            f"{target} exists already and was left as it is. Choose another name for the copy."
+            f"{target} already exists and was not changed. Use another name for the copy."
         )
     part = f"{target}.part-{os.getpid()}"
     try:
@@ -254,7 +255,7 @@ def copy_database(source: apsw.Connection, target: str) -> None:
         raise busy(target) from error
     except (apsw.Error, OSError) as error:
         raise StoreError(
-            f"the copy {target} could not be written ({error}). The database was not changed."
+            f"Cannot write the copy {target} ({error}). The store was not changed."
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -45,7 +45,7 @@ def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], li
     if still_open:
         named = ", ".join(tops[:3])
         raise StoreError(
-            f"{named} cannot be deleted: {still_open[0]} is still open in it. Nothing was changed."
+            f"Cannot delete {named}: its run {still_open[0]} is still open. Nothing was changed."
         )
     _part(db, tree)
     ids = listed(id for id, _, _ in runs)

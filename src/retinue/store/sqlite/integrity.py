@@ -53,7 +53,7 @@ def check_chains(db: apsw.Connection) -> list[str]:
         if not is_old:
             found += _strays(db)
     except (apsw.Error, UnicodeDecodeError) as error:
-        found.append(f"The log cannot be read behind event {walk.seq} ({error}).")
+        found.append(f"The log cannot be read after event {walk.seq} ({error}).")
     return found
 
 
@@ -109,9 +109,9 @@ class _Walk:
                 "the log."
             )
         elif not follows(self._chain, number, run, at, digest, chain):
-            yield f"{what} does not follow from those before it: its row is not what was written."
+            yield f"{what} breaks the hash chain: its row was changed after it was written."
         if body is not None and not (isinstance(body, bytes) and sha256(body).digest() == digest):
-            yield f"The body of event {number} of {self._named()} is not what was written."
+            yield f"The body of event {number} of {self._named()} was changed after it was written."
         self._number, self._chain = number, chain
 
     def _end(self, head: Any) -> Iterator[str]:
@@ -122,8 +122,7 @@ class _Walk:
             )
         elif self._number > last or self._chain != chain:
             yield (
-                f"The log of {self._named()} does not end where it should: its row in `trees` "
-                "says otherwise."
+                f"The log of {self._named()} ends at another event than its row in `trees` says."
             )
 
     def _named(self) -> str:
@@ -134,10 +133,10 @@ def _strays(db: apsw.Connection) -> list[str]:
     out = []
     n: Any = db.execute("select count(*) from events where tree not in (select n from trees)").get
     if n:
-        out.append(f"{n} events belong to trees that are not there.")
+        out.append(f"{n} events belong to trees that do not exist.")
     n = db.execute("select count(*) from bodies where seq not in (select seq from events)").get
     if n:
-        out.append(f"{n} bodies belong to events that are not there.")
+        out.append(f"{n} bodies belong to events that do not exist.")
     return out
 
 
@@ -150,12 +149,9 @@ def _old_chain(db: apsw.Connection) -> Iterator[str]:
         if seq != last + 1:
             yield f"Events {last + 1} to {seq - 1} are missing from the log."
         elif not follows(chain, seq, run, at, digest, stored):
-            yield (
-                f"Event {seq} does not follow from those before it: its row is not what was "
-                "written."
-            )
+            yield (f"Event {seq} breaks the hash chain: its row was changed after it was written.")
         if body is not None and not (isinstance(body, bytes) and sha256(body).digest() == digest):
-            yield f"The body of event {seq} is not what was written."
+            yield f"The body of event {seq} was changed after it was written."
         last, chain = seq, stored
 
 
@@ -168,7 +164,7 @@ def check_structure(db: apsw.Connection) -> list[str]:
                 found.append(f"The structure of the file is damaged: {text}.")
         for table, row, parent, _ in db.execute("pragma foreign_key_check"):
             found.append(
-                f"Row {row} of table {table} refers to a row of {parent} that is not there."
+                f"Row {row} of table {table} refers to a row of {parent} that does not exist."
             )
     except apsw.Error as error:
         found.append(f"The structure of the file cannot be read ({error}).")

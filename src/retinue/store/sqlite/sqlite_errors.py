@@ -41,9 +41,9 @@ def is_undecoded(error: BaseException) -> bool:
 
 def damaged(path: str, error: BaseException) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path} is damaged ({error}). It was left as it is. Restore a backup, or recover what is "
-        "readable into a new file; if this is a copy, copy it again together with its -wal file, "
-        "or make it with the backup command."
+        f"{path} is damaged ({error}). The file was not changed. Restore a backup, or "
+        "recover what is readable into a new file. If it is a copy, copy it again with "
+        "its -wal file, or use `retinue backup`."
     )
 
 
@@ -55,14 +55,13 @@ def commit_error(error: Exception, path: str) -> StoreError:
         return moved(path)
     if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)):
         return StoreFull(
-            f"{path} cannot be written now ({error}). Nothing of this batch was kept, everything "
-            "before it was. Free "
-            "some space or make the file writable again; the same batch can then be written."
+            f"Cannot write to {path} ({error}). This batch is not saved yet; earlier data "
+            "is safe. Free some space or make the file writable, then retry."
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return busy(path)
     return StoreError(
-        f"{path} refused a batch ({error!r}). Nothing of it was kept, everything before it was."
+        f"{path} rejected a batch ({error!r}). This batch was not saved; earlier data is safe."
     )
 
 
@@ -74,12 +73,11 @@ def open_error(error: Exception, path: str) -> StoreError:
         return busy(path)
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return StoreFull(
-            f"{path} cannot be opened: there is no space left. Nothing was lost. Free some and "
-            "try again."
+            f"Cannot open {path}: no space left. Nothing was lost. Free some space and try again."
         )
     return StoreError(
-        f"{path} cannot be opened for writing ({error}). Nothing was changed. Check its folder "
-        "and rights."
+        f"Cannot open {path} for writing ({error}). Nothing was changed. Check its folder "
+        "and file permissions."
     )
 
 
@@ -95,23 +93,23 @@ def _is_full(path: str) -> bool:
 
 def moved(path: str) -> StoreError:
     return StoreError(
-        f"{path} was moved, deleted or replaced while it was in use. Nothing of this batch was "
-        "kept. Put the file and its -wal file back, or start again with another file."
+        f"{path} was moved, deleted or replaced while it was in use. This batch was not "
+        "saved. Put the file and its -wal file back, or use another store."
     )
 
 
 def cut_off(path: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path} or its -wal file was cut while it was in use: it is shorter than what was "
-        "written. Nothing of this batch was kept, and nothing more is written. Put the files back "
-        "as they were, or restore a backup."
+        f"{path} or its -wal file was truncated while it was in use: it is shorter than "
+        "what was written. This batch was not saved, and nothing more is written. Put "
+        "the files back, or restore a backup."
     )
 
 
 def busy(path: str) -> StoreLocked:
     return StoreLocked(
-        f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process "
-        "finish or stop it, then try again."
+        f"{path} was locked by {holder(path)} for too long. Nothing was changed. Wait for "
+        "that process or stop it, then try again."
     )
 
 
@@ -150,4 +148,4 @@ def reading(path: str) -> Iterator[None]:
             raise damaged(path, error) from error
         if isinstance(error, (apsw.BusyError, apsw.LockedError)):
             raise busy(path) from error
-        raise StoreError(f"{path} cannot be read ({error}). Nothing was changed.") from error
+        raise StoreError(f"Cannot read {path} ({error}). Nothing was changed.") from error

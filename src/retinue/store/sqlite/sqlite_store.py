@@ -63,7 +63,7 @@ class SqliteStore(Store):
 
     async def open(self) -> int:
         if self._writer is not None:
-            raise StoreError(f"{self.path} is open already.")
+            raise StoreError(f"{self.path} is already open.")
         writer = SqliteWriter(self.path, self._synchronous, self._artifacts)
         epoch = await self._apart(writer.open)
         try:

@@ -242,7 +242,7 @@ def _whole(value: Any) -> bytes:
 
 
 def _unwritable(error: Exception) -> StoreError:
-    return StoreError(f"a batch cannot be written as JSON ({error}). Nothing of it was kept.")
+    return StoreError(f"Cannot write a batch as JSON ({error}). This batch was not saved.")
 
 
 def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:

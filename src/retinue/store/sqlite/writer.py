@@ -114,9 +114,8 @@ class SqliteWriter:
             epoch = db.execute("select value from meta where key = 'epoch'").get
             if epoch != self.epoch:
                 raise StoreError(
-                    f"{self.path} was taken over by another process (epoch {epoch}, this one has "
-                    f"{self.epoch}). "
-                    "Nothing of this batch was kept. Stop this process."
+                    f"{self.path} was taken over by another process (epoch {epoch}, this "
+                    f"one has {self.epoch}). This batch was not saved. Stop this process."
                 )
             yield db
             db.execute("COMMIT")

@@ -82,7 +82,7 @@ class FakeLLM:
         port: int = 0,
     ) -> None:
         if not callable(script) and (isinstance(script, str) or not script):
-            raise ConfigError("a script is a list of at least one line, or a function")
+            raise ConfigError("A script is a list of at least one line, or a function.")
         self.settings = settings or FakeSettings()
         self.requests: list[ParsedRequest] = []
         """What was heard, the last of it (`Settings.keep`)."""
@@ -275,7 +275,7 @@ class FakeLLM:
         fault = FAULTS.get(name)
         if fault is None or heard.dialect not in fault.dialects:
             raise _plain_trouble(
-                self._wires[heard.dialect], 400, f"There is no fault {name} for {heard.dialect}."
+                self._wires[heard.dialect], 400, f"Unknown fault {name} for {heard.dialect}."
             )
         self.injected.append((heard.n, name))
         return fault
@@ -414,7 +414,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--latency", type=float, default=0.0, metavar="MS", help="before each answer"
     )
     parser.add_argument("--chunks", type=int, default=3, help="the number of writes of a stream")
-    parser.add_argument("--script", type=Path, metavar="FILE.jsonl", help="one line a turn")
+    parser.add_argument("--script", type=Path, metavar="FILE.jsonl", help="one line per turn")
     options = parser.parse_args(argv)
     try:
         script = load(options.script) if options.script else DEFAULT

@@ -302,7 +302,7 @@ _ROWS: tuple[Fault, ...] = (
         differs={"openai_responses": "OK"},
     ),
     Fault("F34", "two ends", "OK", breaks.two_ends),
-    Fault("F34b", "more text and a second end behind the first", "OK", breaks.more_after_end),
+    Fault("F34b", "more text and a second end after the first", "OK", breaks.more_after_end),
     Fault("F35", "a redirect to another host", "T", _at_once(troubles.redirect)),
     Fault("F36", "a header of 1 MiB", "T", _at_once(troubles.giant_header)),
     Fault("F38", "an answer without content", "R", _reply(_empty)),
@@ -330,7 +330,7 @@ _ROWS: tuple[Fault, ...] = (
         _reply(_named("functions.*")),
     ),
     Fault("F44d", "a call without a name", "M", _reply(_named(""))),
-    Fault("F46", "200 calls at once", "M", _reply(_storm)),
+    Fault("F46", "200 calls in one reply", "M", _reply(_storm)),
     Fault(
         "F48",
         "paused, queued or stopped for another reason",

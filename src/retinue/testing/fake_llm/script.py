@@ -118,7 +118,7 @@ def compose(
     elif isinstance(line, Assistant):
         message = line
     elif isinstance(line, BaseException):
-        raise TypeError("an exception is told, not said")
+        raise TypeError("an exception is raised, not said")
     else:
         message = Assistant(calls=tuple(line))
     of_reply, of_call = IDS[heard.dialect]
@@ -158,9 +158,9 @@ def load(path: Path) -> list[Line]:
         try:
             lines.append(_loaded(decode(row)))
         except (msgspec.DecodeError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path.name}, line {n}: not a line of a script: {error}") from error
+            raise ConfigError(f"{path.name}, line {n}: not a script line: {error}") from error
     if not lines:
-        raise ConfigError(f"{path.name}: a script has at least one line")
+        raise ConfigError(f"{path.name}: a script needs at least one line")
     return lines
 
 

@@ -73,8 +73,8 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
             plan = [item for item, s in zip(plan, standings, strict=True) if s == "before"]
             if not plan:
                 return (
-                    "The patch had already been applied before a restart interrupted the call; "
-                    "nothing was done now."
+                    "The patch was already applied before a restart interrupted the "
+                    "call. Nothing was done now."
                 )
         try:
             steps = [step for item in plan for step in _steps(work, *item)]
@@ -82,7 +82,7 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
             if unshown:
                 path, why = next(iter(unshown.items()))
                 raise BadPatch(
-                    f"it does not fit. The lines of {path} are not shown: {why}"
+                    f"it does not match. The lines of {path} are not shown: {why}"
                 ) from None
             raise
         perform_changes(work, steps)
@@ -94,9 +94,9 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
 
 def unknown(paths: list[str]) -> str:
     return (
-        f"A restart interrupted this call, and whether it changed {', '.join(paths)} cannot be "
-        "told: what is there now is neither what the call expected nor what it would have made. "
-        "Nothing was done now. Read before repeating it."
+        f"A restart interrupted this call, and it may have changed {', '.join(paths)}: "
+        "the content is neither what the call expected nor what it would have written. "
+        "Nothing was done now. Read the files before you repeat the call."
     )
 
 
@@ -108,7 +108,7 @@ def _no_file_twice(places: list[FileLocation]) -> None:
         other = seen.setdefault((where.st_dev, where.st_ino, place.name), place.path)
         if other is not place.path:
             raise BadPatch(
-                f"{other} and {place.path} are the same file; put all its hunks under one header"
+                f"{other} and {place.path} are the same file. Put all its hunks under one header"
             )
 
 
@@ -117,23 +117,23 @@ def _steps(
 ) -> list[FileChange]:
     if change.kind == "add":
         if spot.found is not None:
-            raise BadPatch(f"{change.path}: it should be added, but it is there already")
+            raise BadPatch(f"{change.path}: the patch adds it, but it already exists")
         return [FileChange(spot, None, change.content.encode("utf-8", "replace"))]
     if spot.found is None:
-        raise NotFound(f"{change.path}: there is no such file")
+        raise NotFound(f"{change.path}: file not found")
     before = spot.read()
     after = _patched(change, before, change.hunks, work.redactor.clean)
     if change.kind == "delete":
         if change.hunks and after:
             raise BadPatch(
-                f"{change.path}: it should be deleted, but it has more lines than the patch removes"
+                f"{change.path}: the patch deletes it, but it has more lines than the patch removes"
             )
         return [FileChange(spot, before, None)]
     if target is None:
         return [FileChange(spot, before, after)]
     if target.found is not None:
         raise BadPatch(
-            f"{change.to}: {change.path} should be moved there, but there is a file already"
+            f"{change.to}: the patch moves {change.path} there, but a file already exists"
         )
     return [FileChange(target, None, after, like=spot.found), FileChange(spot, before, None)]
 
@@ -144,12 +144,12 @@ def _patched(
     if not hunks:
         return before
     if is_binary(before):
-        raise BadPatch(f"{change.path}: it is a binary file")
+        raise BadPatch(f"{change.path}: this is a binary file")
     source = Text.of(before)
     if not source.is_exact:
         raise BadPatch(
-            f"{change.path}: it is not valid {source.encoding}, so it cannot be written back "
-            "unharmed"
+            f"{change.path}: it is not valid {source.encoding}, so it cannot be written "
+            "back unchanged"
         )
     try:
         return source.encode(apply_hunks(source.text, hunks, clean))

@@ -28,8 +28,8 @@ class ArtifactTool:
         self._page = page
         self.schema = ToolSchema(
             name="artifact",
-            description="Read part of an output that was cut. `id` is in the note at the cut; the "
-            "others are bytes.",
+            description="Read part of a truncated output. `id` is in the truncation note; `offset` "
+            "and `limit` are in bytes.",
             parameters={
                 "type": "object",
                 "properties": {
@@ -57,7 +57,7 @@ class ArtifactTool:
         at_end = len(data) < limit
         if not at_end:
             data = whole_characters(data)
-        end = "that is the end" if at_end else f"go on with offset {offset + len(data)}"
+        end = "this is the end" if at_end else f"continue with offset {offset + len(data)}"
         return Answer(
             text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; "
             f"{end}]"

@@ -24,7 +24,7 @@ class AskArgs(ToolArguments, frozen=True):
         tuple[Annotated[str, Meta(max_length=1_000)], ...],
         Meta(
             max_length=MOST_OPTIONS,
-            description="Answers to choose from; leave it out for a free answer.",
+            description="Answers to choose from. Omit for a free answer.",
         ),
     ] = ()
 
@@ -34,8 +34,9 @@ class AskTool(Builtin[AskArgs]):
 
     name: ClassVar[str] = "ask"
     description: ClassVar[str] = (
-        "Ask the user, or the agent that gave you your task, a question that you cannot answer "
-        "yourself, and wait for the answer. Offer options when there are a few sensible ones."
+        "Ask a question and wait for the answer. Use it for something that only the "
+        "user, or the agent that gave you your task, can decide. Do not use it for what "
+        "you can find out yourself. Offer options if there are only a few."
     )
     Args: ClassVar[type[ToolArguments]] = AskArgs
     restart: Restart = "pure"
@@ -46,11 +47,12 @@ class AskTool(Builtin[AskArgs]):
         options = [one_line(option) for option in args.options]
         if not question:
             return Answer(
-                text="Invalid parameters: the question is empty. Ask again in words.", error=True
+                text="Invalid parameters: the question is empty. Ask again with a question.",
+                error=True,
             )
         if not all(options):
             return Answer(
-                text="Invalid parameters: an option is empty. Leave it out and ask again.",
+                text="Invalid parameters: an option is empty. Remove it and ask again.",
                 error=True,
             )
         lines = [f"{n}. {option}" for n, option in enumerate(options, 1)]

@@ -90,9 +90,7 @@ class BuiltinTools:
             )
             if made is None:
                 hint = did_you_mean(name, NAMES)
-                raise ConfigError(
-                    f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}"
-                )
+                raise ConfigError(f"Unknown tool {name!r}.{hint} Known: {', '.join(NAMES)}")
             self._made[name] = made
         return self._made[name]
 
@@ -124,7 +122,7 @@ class BuiltinTools:
             ) as error:  # what one run has left behind must not end the others, nor the host
                 self._leaving.discard(run)
                 log.warning(
-                    "what run %s has left could not be tidied up; its work stays where it is: %s",
+                    "cannot clean up after run %s; its files stay where they are: %s",
                     run,
                     error,
                 )

@@ -72,7 +72,7 @@ class CommandRecord:
             self.folder.mkdir(mode=0o700)
         except FileExistsError:
             raise Refused(
-                "call", "this call was started before; it is not started twice."
+                "call", "This call was already started. It is not started twice."
             ) from None
         write_file(self.folder / "start.json", msgspec.json.encode(start), durable=False)
         self._file = os.open(
@@ -158,9 +158,9 @@ class CommandRecord:
             whole = self.read(0, total)
             return plain(whole if len(whole) == total else self.last())
         n_cut = total - HEAD - TAIL
-        rest = f"read on with shell_output, id {self.id!r}, offset {HEAD}"
+        rest = f"continue with shell_output, id {self.id!r}, offset {HEAD}"
         if kept < total:
-            rest += f"; only the first {kept} bytes were kept"
+            rest += f"; only the first {kept} bytes were saved"
         head, tail = plain(trim(self.read(0, HEAD))), plain(trim(self.last()))
         return f"{head}\n[truncated: {n_cut} of {total} bytes hidden; {rest}]\n{tail}"
 

@@ -43,11 +43,12 @@ class EditTool(Changing[EditArgs]):
 
     name = "edit"
     description = (
-        "Change a file: replace `old`, which must be in it exactly once (with `all`: at least "
-        "once), by `new`. Copy `old` exactly, without line numbers. Or give only `patch`, a "
-        "unified diff or a *** Begin Patch envelope, which may add, change, move and delete "
-        "several files: all or nothing. `expected_sha256` refuses a file that has changed since it "
-        "was read."
+        "Change a file: replace `old` with `new`. `old` must occur exactly once (with "
+        "`all`: at least once). Copy `old` exactly, without line numbers. Or give only "
+        "`patch`, a unified diff or a *** Begin Patch envelope, which can add, change, "
+        "move and delete several files, all or nothing. With `expected_sha256` the call "
+        "fails if the file has changed since you read it. To replace a whole file, use "
+        "write."
     )
     Args = EditArgs
     acts = (*WRITING, *READING)  # whether a text was found tells what is in the file
@@ -83,11 +84,11 @@ class EditTool(Changing[EditArgs]):
 def _confused(args: EditArgs) -> str:
     if args.patch:
         others = [n for n in ("path", "old", "new", "all", "expected_sha256") if getattr(args, n)]
-        return f"give `patch` alone, without {', '.join(others)}" if others else ""
+        return f"give `patch` on its own, without {', '.join(others)}" if others else ""
     if not args.path:
-        return "`path` is missing; give path, old and new, or a patch"
+        return "`path` is missing. Give path, old and new, or a patch"
     if not args.old:
-        return "`old` is empty; give the text to replace, or use write for a whole file"
+        return "`old` is empty. Give the text to replace, or use write for a whole file"
     if args.old == args.new:
         return "`old` and `new` are the same, so there is nothing to change"
     return bad_sha(args.expected_sha256)
@@ -97,14 +98,14 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
     work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
         if place.found is None:
-            raise NotFound(f"{args.path}: there is no such file; use write to make it")
+            raise NotFound(f"{args.path}: file not found. Use write to create it")
         before, unshown = place.read(), work.reach.unshown(place.where())
         if is_binary(before):
-            return failed(printable(f"{args.path}: it is a binary file; nothing was changed"))
+            return failed(printable(f"{args.path}: this is a binary file. Nothing was changed"))
         source = Text.of(before)
         if not source.is_exact:
             return failed(
-                printable(f"{args.path}: it is not valid {source.encoding}; nothing was changed")
+                printable(f"{args.path}: it is not valid {source.encoding}. Nothing was changed")
             )
         old, new = _with_line_ends(source, clean(args.old), clean(args.new))
         is_expected = not args.expected_sha256 or sha256(before).startswith(
@@ -126,10 +127,10 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
         n = source.text.count(old)
         if n == 0:
             near = nearest(work.redactor.clean(source.text), old)
-            hint = f"Its lines are not shown: {unshown}" if unshown else near
+            hint = f"The lines are not shown: {unshown}" if unshown else near
             return failed(
                 displayable(
-                    f"{printable(args.path)}: `old` was not found; nothing was changed. {hint}"
+                    f"{printable(args.path)}: `old` was not found. Nothing was changed. {hint}"
                 )
             )
         if n > 1 and not args.all:
@@ -173,6 +174,6 @@ def _where(text: str, old: str, n: int) -> str:
         at = found + len(old)
     more = "" if n <= SHOWN_LINES else " and others"
     return (
-        f"`old` is in it {n} times, at lines {', '.join(lines)}{more}; nothing was changed. Add "
-        "lines around it that make it unique, or give all=true"
+        f"`old` occurs {n} times, at lines {', '.join(lines)}{more}. Nothing was changed. "
+        "Add surrounding lines to make it unique, or pass all=true"
     )

@@ -26,16 +26,15 @@ class Changing(FileTool[A]):
 def bad_sha(text: str) -> str:
     if text and not SHA.fullmatch(text.lower()):
         return (
-            "`expected_sha256` must be the hexadecimal digits that read has shown (at least 12 "
-            "of them)"
+            "`expected_sha256` must be the hexadecimal digits shown by read (at least 12 of them)"
         )
     return ""
 
 
 def already_there(path: str, data: bytes) -> Answer:
     told = (
-        f"The change of {path} had already been made when a restart interrupted the call; "
-        "nothing was done now"
+        f"The change to {path} was already made when a restart interrupted the call. "
+        "Nothing was done now"
     )
     return Answer(text=printable(f"{told}. sha256 {sha256(data)}"))
 
@@ -44,7 +43,7 @@ def has_changed(path: str, data: bytes, unshown: str) -> Answer:
     now = "" if unshown else f" (its sha256 is now {sha256(data)})"
     return failed(
         printable(
-            f"{path}: it has changed since you read it{now}; nothing was written. Read it again"
+            f"{path}: it has changed since you read it{now}. Nothing was written. Read it again"
         )
     )
 

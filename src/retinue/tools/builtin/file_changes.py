@@ -34,7 +34,7 @@ def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
                 else PendingWrite(step.spot, step.after, work.key, step.like)
             )
         if work.stop.is_set():
-            raise Refused("cancelled", "the call was cancelled; nothing was written")
+            raise Refused("cancelled", "the call was cancelled. Nothing was written")
         for step, draft in zip(steps, drafts, strict=True):
             if draft is None:
                 remove(step.spot)
@@ -48,7 +48,7 @@ def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
         left = [s.spot.path for s in reversed(done) if not _put_back(s)]
         if left:
             raise Refused(
-                "write", f"{error} These files could not be put back and are changed: {left}"
+                "write", f"{error} These files could not be restored and are changed: {left}"
             ) from error
         raise
 

@@ -50,7 +50,7 @@ class FileTool(Builtin[A]):
         try:
             answer = await super().run(caller, args)
         except UnicodeEncodeError:
-            return failed("Invalid parameters: half a surrogate pair is not text")
+            return failed("Invalid parameters: half of a surrogate pair is not text")
         if isinstance(answer, Answer) and answer.error and len(answer.text) > MAX_ERROR:
             return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [truncated]")
         return answer
@@ -76,9 +76,7 @@ class FileTool(Builtin[A]):
             except (Refused, NotFound) as error:
                 return failed(printable(str(error)))
             except OSError as error:
-                return failed(
-                    f"The file system refused it: {error.strerror or error}. Nothing was changed."
-                )
+                return failed(f"File system error: {error.strerror or error}. Nothing was changed.")
             finally:
                 work.stop.set()
 

@@ -95,7 +95,11 @@ ALWAYS = {
 class GitArguments(ToolArguments, frozen=True, kw_only=True):
     args: Annotated[
         list[str],
-        Meta(min_length=1, max_length=200, description='e.g. ["log", "--oneline", "-n20"]'),
+        Meta(
+            min_length=1,
+            max_length=200,
+            description='the words after `git`, e.g. ["log", "--oneline", "-n20"]',
+        ),
     ]
 
 
@@ -104,8 +108,9 @@ class GitTool(Builtin[GitArguments]):
 
     name = "git"
     description = (
-        "Look at the git repository of the workspace; nothing is changed. `args` are the words "
-        f"after `git`, the first of them one of: {', '.join(OPTIONS)} (branch and tag only list)."
+        "Look at the git repository of the workspace. Nothing is changed. `args` are the "
+        f"words after `git`; the first is one of: {', '.join(OPTIONS)} (branch and tag "
+        "only list). To change the repository, use shell."
     )
     Args = GitArguments
     restart: Restart = "pure"
@@ -128,8 +133,8 @@ class GitTool(Builtin[GitArguments]):
                 if not beneath(repository.top, command.read):
                     raise Refused(
                         "git",
-                        f"{command.cwd} is not a git repository; one above it is out of this "
-                        "run's reach.",
+                        f"{command.cwd} is not a git repository. A repository above it is "
+                        "outside this run's directories.",
                     )
                 async with opened(repository, given=command.read, logs=True) as ours:
                     own = {
@@ -146,9 +151,7 @@ class GitTool(Builtin[GitArguments]):
         except RetinueError as error:
             return Answer(text=str(error), error=True)
         if ended.why:
-            reason = (
-                "it took too long" if ended.why == "timeout" else f"it was cut off ({ended.why})"
-            )
+            reason = "it timed out" if ended.why == "timeout" else f"it was stopped ({ended.why})"
             return Answer(text=f"git did not finish: {reason}.\n{kept.shown()}", error=True)
         if ended.code:
             return Answer(
@@ -181,10 +184,7 @@ class HeadTail:
         n_cut = self._n - len(self._head) - len(tail)
         if n_cut <= 0:
             return plain(bytes(self._head) + tail)
-        note = (
-            f"[truncated: {n_cut} of {self._n} bytes hidden; ask for less, with -n, --stat or "
-            "paths]"
-        )
+        note = f"[truncated: {n_cut} of {self._n} bytes hidden; narrow it with -n, --stat or paths]"
         return f"{plain(whole_characters(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
 
 
@@ -195,7 +195,7 @@ def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tu
     if name not in OPTIONS:
         raise Refused(
             "git",
-            f"Invalid parameters: git {name!r} is not offered. There is: {', '.join(OPTIONS)}.",
+            f"Invalid parameters: git {name!r} is not available. Available: {', '.join(OPTIONS)}.",
         )
     pattern = _pattern(name)
     for word in rest:
@@ -206,7 +206,8 @@ def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tu
         if word.startswith("-") and not pattern.fullmatch(word):
             raise Refused(
                 "git",
-                f"Invalid parameters: option {word!r} of git {name} is not offered. {_offer(name)}",
+                f"Invalid parameters: option {word!r} of git {name} is not available. "
+                f"{_offer(name)}",
             )
     name, *rest = guard([name, *git_cuts.whole(name, rest)])
     always = () if "--show-current" in rest else ALWAYS.get(name, ())
@@ -231,4 +232,4 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _offer(name: str) -> str:
-    return f"Offered are: {' '.join(OPTIONS[name].split())}"
+    return f"Available: {' '.join(OPTIONS[name].split())}"

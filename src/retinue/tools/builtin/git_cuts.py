@@ -43,7 +43,8 @@ def whole(name: str, words: list[str]) -> list[str]:
         option, sign, value = word.partition("=")
         if not _is_whole(name, option, value if sign else "" if option == "--pretty" else after):
             raise Refused(
-                "git", f"Invalid parameters: {word!r} of git {name} would cut or change text."
+                "git",
+                f"Invalid parameters: {word!r} of git {name} would cut or change text. Remove it.",
             )
     if not any(STAT.match(word) for word in options):
         return words

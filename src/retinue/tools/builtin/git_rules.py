@@ -120,8 +120,8 @@ def _commits(words: list[str]) -> list[str]:
         elif ":" in word:
             raise Refused(
                 "git",
-                f"{word!r} names a file or directory apart from its place, and some are kept from "
-                "this run; nothing was run. Write commits, and paths behind --.",
+                f"{word!r} could name a file or a commit, and some files are not "
+                "available to this run. Nothing was run. Put paths after --.",
             )
         else:
             found.append("".join(_commit(part) for part in RANGE.split(word)))
@@ -169,7 +169,7 @@ def _refuse_content(name: str, options: list[str]) -> None:
     if bad:
         raise Refused(
             "git",
-            f"option {bad[0]!r} could show files that a rule keeps from this run; nothing was run.",
+            f"option {bad[0]!r} could show files that a rule denies to this run. Nothing was run.",
         )
 
 
@@ -177,10 +177,10 @@ def _ask(caller: Caller, path: str, word: str, top: str) -> None:
     path = os.path.normpath(path)
     rule_on = barred(caller, READING)
     if rule_on is not None and (rule := rule_on(path)):
-        raise Refused("git", f"{word} may not be shown: the rule {rule!r}; nothing was run.")
+        raise Refused("git", f"{word} cannot be shown: rule {rule!r}. Nothing was run.")
     home_path, home_top = _sent(caller, path), _sent(caller, top)
     if _secrets(home_top) and (why := NOTHING.why(home_path)):
-        raise Refused("git", f"{word} may not be shown: {why}; nothing was run.")
+        raise Refused("git", f"{word} cannot be shown: {why}. Nothing was run.")
 
 
 def _escaped(pattern: str) -> str:

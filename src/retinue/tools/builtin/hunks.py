@@ -82,7 +82,7 @@ def _place(
     for anchor in hunk.anchors:
         found = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)
         if found is None:
-            raise BadPatch(f"hunk {number}: the line {anchor[:120]!r} behind @@ was not found")
+            raise BadPatch(f"hunk {number}: the line {anchor[:120]!r} after @@ was not found")
         start = found + 1
     old = [line.removesuffix("\r") for line in hunk.old]
     if not old:
@@ -103,8 +103,8 @@ def _place(
     if hunk.at is None:
         shown = ", ".join(str(p + 1) for p in places[:10])
         raise BadPatch(
-            f"hunk {number}: its lines stand {len(places)} times, at lines {shown}; give more "
-            "context"
+            f"hunk {number}: its lines occur {len(places)} times, at lines {shown}. Give "
+            "more context"
         )
     return min(places, key=lambda p: abs(p - hunk.at - shift))  # type: ignore[operator]
 
@@ -134,7 +134,7 @@ def _missing(bare: list[str], old: list[str], start: int, clean: Callable[[str],
         if n > best:
             best, where = n, i
     if where < 0:
-        return f"its first line was not found: {old[0][:120]!r}; read the file again"
+        return f"its first line was not found: {old[0][:120]!r}. Read the file again"
     at = where + best
     there = f"there is {clean(bare[at])[:120]!r}" if at < len(bare) else "the file ends"
-    return f"at line {at + 1} {there} where the patch has {old[best][:120]!r}; read the file again"
+    return f"at line {at + 1} {there} where the patch has {old[best][:120]!r}. Read the file again"

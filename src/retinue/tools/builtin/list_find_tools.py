@@ -41,9 +41,10 @@ class ListFilesTool(FileTool[ListFilesArgs]):
 
     name = "list"
     description = (
-        "List a directory, one entry a line, sorted, paths relative to the root: directories end "
-        "with /, files are followed by a tab and their bytes. `depth` says how many levels. What "
-        ".gitignore leaves out is not shown."
+        "List a directory, one entry per line, sorted, with paths relative to the root. "
+        "Directories end with /; files are followed by a tab and their size in bytes. "
+        "`depth` is the number of levels. Files ignored by .gitignore are not shown. To "
+        "find files by name, use find."
     )
     Args = ListFilesArgs
     restart = "pure"
@@ -55,16 +56,14 @@ class ListFilesTool(FileTool[ListFilesArgs]):
             work, args.path, patience, depth=args.depth, measured=args.limit
         )
         lines = [_line(prefix, e) for e in entries]
-        text = page(lines, args.limit, "raise limit, lower depth, or list a directory below")
+        text = page(lines, args.limit, "raise limit, lower depth, or list a subdirectory")
         notes = []
         if not lines:
-            notes.append(
-                "the directory is empty" if not patience.n_ignored else "there is nothing else"
-            )
+            notes.append("the directory is empty" if not patience.n_ignored else "no other entries")
         if patience.n_ignored:
-            notes.append(f"{patience.n_ignored} entries are left out by .gitignore")
+            notes.append(f"{patience.n_ignored} entries are ignored by .gitignore")
         if patience.why:
-            notes.append(f"incomplete: {patience.why}; list a directory below")
+            notes.append(f"incomplete: {patience.why}; list a subdirectory")
         return Answer(
             text="\n".join(
                 [*([text] if text else []), *([f"[{'; '.join(notes)}]"] if notes else [])]
@@ -83,10 +82,11 @@ class FindTool(FileTool[FindArgs]):
 
     name = "find"
     description = (
-        "Find files and directories by a glob, for example *.py, test_*, src/**/*.{ts,tsx}. "
-        "Without a slash it is matched against names at any depth, otherwise against paths below "
-        "`path`. Answers paths relative to the root, sorted; directories end with /. What "
-        ".gitignore leaves out is not found."
+        "Find files and directories by a glob, for example *.py, test_*, "
+        "src/**/*.{ts,tsx}. A glob without a slash matches names at any depth; otherwise "
+        "it matches paths below `path`. Returns sorted paths relative to the root; "
+        "directories end with /. Files ignored by .gitignore are not found. To search in "
+        "files, use search."
     )
     Args = FindArgs
     restart = "pure"
@@ -114,11 +114,11 @@ class FindTool(FileTool[FindArgs]):
         text = page(
             [printable(prefix + p) for p in hits],
             args.limit,
-            "raise limit, or make the pattern narrower",
+            "raise limit, or narrow the pattern",
         )
         if patience.why:
-            text += f"\n[incomplete: {patience.why}; give a path below as `path`]"
-        return Answer(text=text or f"[nothing matches among {len(entries)} entries]")
+            text += f"\n[incomplete: {patience.why}; give a subdirectory as `path`]"
+        return Answer(text=text or f"[no match among {len(entries)} entries]")
 
 
 def gather(
@@ -130,7 +130,7 @@ def gather(
         probe = root.open(rest, os.O_PATH)
         try:
             if not os.path.isdir(f"/proc/self/fd/{probe}"):
-                raise Refused("file", f"{path}: it is a file; use read")
+                raise Refused("file", f"{path}: this is a file. Use read")
         finally:
             os.close(probe)
         fd = root.open_dir(rest)

@@ -25,7 +25,7 @@ def nearest(text: str, old: str) -> str:
     key = max(wanted, key=lambda w: len(w.strip()))
     places = _alike(lines, key)
     if not places:
-        return "Nothing in the file looks like it. Read the file again."
+        return "Nothing in the file is similar. Read the file again."
     before = wanted.index(key)
     size = min(len(wanted), 12)
     shown = "\n...\n".join(_numbered(lines, max(0, p - before), size) for p in places)

@@ -37,20 +37,20 @@ def parse(text: str) -> list[Change]:
     changes = _envelope(lines[start + 1 :]) if start is not None else _unified(lines)
     if not changes:
         raise BadPatch(
-            "no change was found in it; give a unified diff (---, +++, @@) or a *** Begin Patch "
-            "envelope"
+            "it contains no change. Give a unified diff (---, +++, @@) or a *** Begin "
+            "Patch envelope"
         )
     if len(changes) > MAX_CHANGES:
-        raise BadPatch(f"it changes {len(changes)} files; at most {MAX_CHANGES} are taken at once")
+        raise BadPatch(f"it changes {len(changes)} files; the limit is {MAX_CHANGES}")
     names = [c.path for c in changes] + [c.to for c in changes if c.to]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise BadPatch(f"{twice} stands in it twice; put all its hunks under one header")
+        raise BadPatch(f"{twice} occurs in it twice. Put all its hunks under one header")
     for change in changes:
         if not change.path:
             raise BadPatch("a header names no file")
         if change.kind == "update" and not change.hunks and not change.to:
-            raise BadPatch(f"{change.path}: there is no hunk for it")
+            raise BadPatch(f"{change.path}: it has no hunk")
     return changes
 
 
@@ -101,7 +101,7 @@ def _envelope(lines: list[str]) -> list[Change]:
             raise BadPatch(
                 f"line {number}: it does not start with +, -, a space, @@ or ***: {line[:80]}"
             )
-    raise BadPatch("the line *** End Patch is missing; the patch may have been cut")
+    raise BadPatch("the line *** End Patch is missing; the patch may be truncated")
 
 
 def _take(hunk: Hunk, line: str) -> None:
@@ -118,7 +118,7 @@ def _unified(lines: list[str]) -> list[Change]:
     while i < len(lines):
         line = lines[i]
         if line.startswith(("GIT binary patch", "Binary files ")):
-            raise BadPatch(f"line {i + 1}: binary patches are not taken")
+            raise BadPatch(f"line {i + 1}: binary patches are not supported")
         if line.startswith("diff --git "):
             moved = {}
         elif line.startswith(("rename from ", "rename to ")):

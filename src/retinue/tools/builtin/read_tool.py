@@ -42,10 +42,11 @@ class ReadTool(FileTool[ReadArgs]):
 
     name = "read"
     description = (
-        "Read a file. `path` is relative to the root. Text comes as numbered lines, from line "
-        "`offset` on, at most `limit`; the first line of the answer has the number of lines and "
-        "the sha256, which edit and write take as `expected_sha256`. PNG, JPEG, GIF and WebP files "
-        "are shown as images. For directories use list."
+        "Read a file. `path` is relative to the root. Text comes as numbered lines, "
+        "starting at line `offset`, at most `limit`. The first line of the answer has "
+        "the number of lines and the sha256 that edit and write take as "
+        "`expected_sha256`. PNG, JPEG, GIF and WebP files are shown as images. For "
+        "directories, use list."
     )
     Args = ReadArgs
     restart = "pure"
@@ -64,7 +65,7 @@ class ReadTool(FileTool[ReadArgs]):
                 data = root.read_file(rest)
         except Refused as error:
             return failed(
-                printable(f"{error}; use list")
+                printable(f"{error}. Use list")
                 if error.limit == "directory"
                 else printable(str(error))
             )
@@ -76,7 +77,8 @@ class ReadTool(FileTool[ReadArgs]):
         if is_binary(data):
             return failed(
                 printable(
-                    f"{args.path}: it is a binary file of {len(data)} bytes, which cannot be shown"
+                    f"{args.path}: this is a binary file of {len(data)} bytes, which "
+                    "cannot be shown"
                 )
             )
         return _numbered(args, data, work.redactor)
@@ -84,16 +86,14 @@ class ReadTool(FileTool[ReadArgs]):
 
 def _hint(path: str) -> str:
     if path.startswith("~"):
-        return "; ~ is not expanded: give a path relative to the root"
-    return "; list shows what there is, find looks for a name"
+        return ". ~ is not expanded: give a path relative to the root"
+    return ". Use list to see a directory, or find to look for a name"
 
 
 def _picture(path: str, kind: str, data: bytes) -> Answer:
     if len(data) > MAX_IMAGE:
         return failed(
-            printable(
-                f"{path}: the picture has {len(data)} bytes; at most {MAX_IMAGE} can be shown"
-            )
+            printable(f"{path}: the image has {len(data)} bytes; the limit is {MAX_IMAGE}")
         )
     image = Image(media_type=kind, data=base64.b64encode(data).decode("ascii"))
     return Answer(
@@ -109,7 +109,7 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     if lines and args.offset > len(lines):
         return failed(
             printable(
-                f"{args.path}: it has only {len(lines)} lines, so there is none at {args.offset}"
+                f"{args.path}: it has only {len(lines)} lines, so there is no line {args.offset}"
             )
         )
     out: list[str] = []
@@ -140,7 +140,7 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     if lines and not text.endswith("\n"):
         facts.append("no line feed at the end")
     if n_cut:
-        facts.append(f"{n_cut} long lines are cut")
+        facts.append(f"{n_cut} long lines are truncated")
     header = printable(f"[{args.path}: {', '.join(facts)}, sha256 {sha256(data)}]")
-    rest = [] if last >= len(lines) else [f"[go on with offset {last + 1}]"]
+    rest = [] if last >= len(lines) else [f"[continue with offset {last + 1}]"]
     return Answer(text="\n".join([header, *out, *rest]))

@@ -141,9 +141,9 @@ async def _run(
                 if code == 2:  # without a word it is about files that could not be opened
                     found.wrong = complaint
                 elif code not in (0, 1):
-                    found.broken = f"it ended with {code}: {complaint[-500:]}"
+                    found.broken = f"it ended with code {code}: {complaint[-500:]}"
     except TimeoutError:
-        found.why = f"it took longer than {SECONDS:g} seconds"
+        found.why = f"it took longer than {SECONDS:g} s"
     finally:
         await end(process)
     return found
@@ -180,7 +180,7 @@ async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: in
             )
             n_hits += start >= 0
         if n_hits > enough:
-            found.why = f"there are more than {enough} matches"
+            found.why = f"more than {enough} matches"
             return
         if size > MAX_OUTPUT:
             found.why = "the matching lines are too long"

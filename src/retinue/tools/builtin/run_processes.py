@@ -91,7 +91,7 @@ class Processes:
             read = (root, *(held.read or ()))
             if held.read is not None and not beneath(root, (*held.read, *(held.write or ()))):
                 raise Refused(
-                    "read", f"this run may not read {root}, where it would work; nothing was run."
+                    "read", f"This run cannot read {root}, its working directory. Nothing was run."
                 )
             opened = {root: _root(holding, root)}
             closing.callback(os.close, opened[root])
@@ -126,7 +126,7 @@ class Processes:
         if background and n >= self._max_background:
             raise Refused(
                 "background",
-                f"{n} processes are running in the background; stop one with shell_stop first.",
+                f"{n} processes are running in the background. Stop one with shell_stop first.",
             )
         spool = self.spool(caller.key)
         live = LiveCommand(
@@ -203,8 +203,8 @@ class Processes:
 
 def _late(path: str, kept: str) -> str:
     text = (
-        f"a command of an earlier process, which was killed, had made {path}; it is protected, "
-        f"and kept as {kept}"
+        f"a command of an earlier process, which was killed, had created {path}. It is "
+        f"protected and was saved as {kept}"
     )
     log.warning("%s", text)
     return text
@@ -214,9 +214,9 @@ def _root(holding: OpenDirectory, root: str) -> int:
     try:
         return holding.open(root)
     except NotFound:
-        told = root or "none was given"
+        told = root or "none was set"
         raise Refused(
-            "cwd", f"this run has no directory to work in ({told}); nothing was run."
+            "cwd", f"This run has no working directory ({told}). Nothing was run."
         ) from None
 
 
@@ -228,18 +228,18 @@ def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
     rest = strip(wanted, root) if wanted.startswith("/") else wanted
     if rest is None:
         raise Refused(
-            "cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}; nothing was run."
+            "cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}. Nothing was run."
         )
     try:
         fd = open_beneath(root_fd, rest or ".", DIRECTORY)
     except OSError as error:
         is_out = error.errno in (errno.EXDEV, errno.ELOOP)
         why = f"is outside of {root}" if is_out else "is not a directory"
-        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} {why}; nothing was run.") from None
+        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} {why}. Nothing was run.") from None
     mine = strip(real_path(fd), real_path(root_fd))
     if mine is None:
         os.close(fd)
         raise Refused(
-            "cwd", f"Invalid parameters: cwd {cwd!r} was moved out of {root}; nothing was run."
+            "cwd", f"Invalid parameters: cwd {cwd!r} was moved out of {root}. Nothing was run."
         )
     return (f"{root.rstrip('/')}/{mine}" if mine else root), fd

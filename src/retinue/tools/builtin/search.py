@@ -48,10 +48,11 @@ class SearchTool(FileTool[SearchArgs]):
 
     name = "search"
     description = (
-        "Search file contents for a regular expression, line by line. `glob` limits it to some "
-        "files (*.py, src/**/*.ts). `mode`: lines answers path:line:text (with `context` lines "
-        "around as path-line-text), files only paths, count the matching lines of each file. "
-        "Binary files and what .gitignore leaves out are skipped."
+        "Search file contents for a regular expression, line by line. `glob` limits the "
+        "search to some files (*.py, src/**/*.ts). `mode`: lines returns path:line:text "
+        "(with `context` lines around as path-line-text), files returns only paths, "
+        "count returns the matching lines of each file. Binary files and files ignored "
+        "by .gitignore are skipped. To find files by name, use find."
     )
     Args = SearchArgs
     restart = "pure"
@@ -90,8 +91,8 @@ class SearchTool(FileTool[SearchArgs]):
 def _bad(args: SearchArgs) -> str:
     if not args.pattern:
         return (
-            "Invalid parameters: `pattern` is empty; find and list show files without "
-            "searching them"
+            "Invalid parameters: `pattern` is empty. Use find or list to see files "
+            "without searching them"
         )
     if "\0" in args.pattern or len(args.pattern) > MAX_PATTERN:
         return (
@@ -100,8 +101,8 @@ def _bad(args: SearchArgs) -> str:
         )
     if "\n" in args.pattern or "\r" in args.pattern:
         return (
-            "Invalid parameters: `pattern` has a line end, but lines are searched one by one; "
-            "look for one of them"
+            "Invalid parameters: `pattern` contains a line break, but lines are searched "
+            "one by one. Search for one of them"
         )
     try:
         if args.glob:
@@ -164,7 +165,7 @@ async def _unless_stuck(
     try:
         await asyncio.wait({task}, timeout=SOON_SECONDS)
         if not task.done() and await asyncio.to_thread(_has_odd_rules, place, patience):
-            return SearchResult(broken="there is an ignore file that is no regular file")
+            return SearchResult(broken="an ignore file is not a regular file")
         return await task
     finally:
         patience.stop.set()

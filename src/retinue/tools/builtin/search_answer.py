@@ -26,7 +26,7 @@ MAX_TEXT = 400
 AROUND = 4_096
 """So many bytes around a line are cleaned with it."""
 MAX_CONTEXT = 50
-NARROW = "make the pattern, path or glob narrower, or raise limit"
+NARROW = "narrow the pattern, path or glob, or raise limit"
 
 
 class SearchArgs(ToolArguments, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def search_answer(
                 text += f"\n[{sum(counts.values())} lines in {len(rows)} files]"
     if found.why:
         text += f"\n[incomplete: {found.why}; {NARROW}]"
-    return Answer(text=text.removeprefix("\n") or "[nothing matches]")
+    return Answer(text=text.removeprefix("\n") or "[no match]")
 
 
 def permitted(

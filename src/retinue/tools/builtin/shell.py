@@ -28,12 +28,14 @@ MayWrite = Callable[[Caller], Awaitable[str] | str]
 
 
 class ShellArguments(ToolArguments, frozen=True, kw_only=True):
-    command: Annotated[str, Meta(description="for bash")]
-    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="then it is killed")] = 120
+    command: Annotated[str, Meta(description="command for bash")]
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="the command is killed after this time")
+    ] = 120
     background: Annotated[
-        bool, Meta(description="answer with an id at once; it lives until the run ends")
+        bool, Meta(description="return an id now; the command runs until the run ends")
     ] = False
-    cwd: Annotated[str, Meta(description="a directory in the workspace; default: its top")] = ""
+    cwd: Annotated[str, Meta(description="a directory in the workspace; default: its root")] = ""
 
 
 class ShellTool(Builtin[ShellArguments]):
@@ -42,11 +44,12 @@ class ShellTool(Builtin[ShellArguments]):
 
     name = "shell"
     description = (
-        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the machine "
-        "is read-only or absent, and there is no network unless it was granted. Nothing survives "
-        "the command. What other programs run or trust (.git/hooks, .mcp.json) is read-only, and "
-        "taken away where it is new. With background=true it answers at once with an id for "
-        "shell_output and shell_stop."
+        "Run a command with bash in a sandbox. The workspace is writable, the rest of "
+        "the machine is read-only or missing, and there is no network unless it was "
+        "granted. Processes end with the command. Files that other programs run or trust "
+        "(.git/hooks, .mcp.json) are read-only, and new ones are removed. With "
+        "background=true it returns now, with an id for shell_output and shell_stop; use "
+        "that for servers and long commands."
     )
     Args = ShellArguments
     restart: Restart = "adoptable"
@@ -84,7 +87,7 @@ class ShellTool(Builtin[ShellArguments]):
 
     async def _reason(self, caller: Caller) -> str:
         if caller.held.write == ():
-            return "this run may not write"
+            return "this run cannot write"
         if self._may_write is None:
             return ""
         answer = self._may_write(caller)
@@ -100,10 +103,10 @@ class ShellTool(Builtin[ShellArguments]):
         end = spool.end
         if args.background:
             text = (
-                f"It was started in the background with id {spool.id!r}, and died with the "
-                "runtime, which restarted."
+                f"The command was started in the background with id {spool.id!r} and "
+                "ended with the runtime, which restarted."
             )
-            return Answer(text=f"{text} shell_output shows what it had written.", error=True)
+            return Answer(text=f"{text} shell_output shows its output.", error=True)
         if end is not None:
             return status_text(spool, end, "", args.timeout_seconds)
         return Answer(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
@@ -118,19 +121,16 @@ class ShellTool(Builtin[ShellArguments]):
 class OutputArguments(ToolArguments, frozen=True):
     id: str
     wait_seconds: Annotated[
-        float, Meta(ge=0, le=300, description="wait so long for more output, or the end")
+        float, Meta(ge=0, le=300, description="wait this long for more output or the end")
     ] = 0
-    offset: Annotated[int, Meta(ge=0, description="the first byte to show")] = 0
+    offset: Annotated[int, Meta(ge=0, description="first byte to show")] = 0
 
 
 class ShellOutputTool(Builtin[OutputArguments]):
     """Reads what a command has written, while it runs and afterwards."""
 
     name = "shell_output"
-    description = (
-        "Read the output of a shell command by its id, from a byte offset, and how it "
-        "stands or ended."
-    )
+    description = "Read the output and the state of a shell command by its id, from a byte offset."
     Args = OutputArguments
     restart: Restart = "pure"
     risk: Risk = "read"
@@ -163,9 +163,7 @@ class ShellStopTool(Builtin[StopArguments]):
     """Kills a command of the same run with all its processes."""
 
     name = "shell_stop"
-    description = (
-        "Stop a shell command that runs in the background, with everything that it has started."
-    )
+    description = "Stop a shell command that runs in the background, with all processes it started."
     Args = StopArguments
     restart: Restart = "pure"
     risk: Risk = "execute"
@@ -195,12 +193,12 @@ def _checked(args: ShellArguments) -> str:
     if "\0" in text:
         raise Refused(
             "command",
-            "Invalid parameters: command contains a NUL character, which no shell can take.",
+            "Invalid parameters: command contains a NUL character, which a shell cannot use.",
         )
     if len(text.encode()) > MAX_COMMAND:
         raise Refused(
             "command",
-            f"Invalid parameters: command is longer than {MAX_COMMAND} bytes; put it into a file.",
+            f"Invalid parameters: command is longer than {MAX_COMMAND} bytes. Put it in a file.",
         )
     return text
 
@@ -213,9 +211,9 @@ def _bash(text: str) -> tuple[str, ...]:
 
 def _written(spool: CommandRecord) -> str:
     return (
-        f"Until then it had written:\n{spool.shown()}"
+        f"Its output until then:\n{spool.shown()}"
         if spool.total()
-        else "Until then it had written nothing."
+        else "It had written no output until then."
     )
 
 

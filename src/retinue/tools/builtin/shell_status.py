@@ -22,14 +22,13 @@ def _ending(end: CommandEnd, limit: float | None = None) -> str:
     after = f"after {end.seconds:.1f} s"
     words = {
         "": f"exit code {end.code} {after}",
-        "timeout": f"killed {after}: it took longer than "
-        f"{f'{limit:g} s' if limit else 'is allowed'}",
+        "timeout": f"killed {after}: it ran longer than {f'{limit:g} s' if limit else 'allowed'}",
         "stopped": f"stopped {after}",
         "cancelled": f"cancelled {after}",
         "output": f"killed {after}: it wrote too much output",
         "disk": f"killed {after}: the disk was almost full",
-        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before "
-        "you repeat it",
+        "lost": f"the sandbox failed {after}: the command may have partly run. Check before you "
+        "repeat it",
     }
     return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
 
@@ -38,7 +37,9 @@ def status_of(spool: CommandRecord, *, is_live: bool) -> str:
     if is_live:
         return f"running; {spool.total()} bytes so far."
     end = spool.end
-    return "It died with the runtime, which was restarted." if end is None else _ending(end)
+    return (
+        "The command ended with the runtime, which was restarted." if end is None else _ending(end)
+    )
 
 
 def output_page(spool: CommandRecord, offset: int) -> str:
@@ -48,14 +49,14 @@ def output_page(spool: CommandRecord, offset: int) -> str:
         data = whole_characters(data)
     end = offset + len(data)
     if end < kept:
-        rest = f"go on with offset {end}"
+        rest = f"continue with offset {end}"
     elif end < total:
         rest = (
-            f"the {total - kept} bytes after that were not kept; the last "
+            f"the {total - kept} bytes after that were not saved; the last "
             f"ones:\n{plain(trim(spool.last()))}"
         )
     else:
-        rest = "that is all so far"
+        rest = "this is all so far"
     return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
 
 

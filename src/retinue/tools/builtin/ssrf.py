@@ -45,7 +45,7 @@ _BLOCKED: dict[str, tuple[str, ...]] = {
     "this machine": ("127.0.0.0/8",),
     "link-local": ("169.254.0.0/16",),
     "a cloud's metadata server": ("168.63.129.16/32", "fd00:ec2::254/128"),
-    "kept for protocols": (
+    "reserved for protocols": (
         "192.0.0.0/24",
         "192.31.196.0/24",
         "192.52.193.0/24",
@@ -75,7 +75,7 @@ def blocked(ip: IP) -> str:
     if isinstance(ip, ipaddress.IPv6Address):
         if ip in _MAPPED or ip in _NAT64:
             inner = blocked(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
-            return f"another way to write an address that is {inner}" if inner else ""
+            return f"another form of an address that is {inner}" if inner else ""
         if (
             int(ip) >> 32
         ) & 0xFDFFFFFF == 0x5EFE:  # ISATAP carries an IPv4 address in its last four bytes
@@ -121,9 +121,7 @@ class Gate:
                     dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts)
                 )
             except ValueError:
-                raise refused(
-                    f"{target.host} was resolved to something that is no address"
-                ) from None
+                raise refused(f"{target.host} was resolved to an invalid address") from None
         if not found:
             raise refused(f"{target.host} has no address")
         for ip in found[:MOST_ADDRESSES]:
@@ -134,39 +132,40 @@ class Gate:
         host = target.host
         if not may_reach(host, hosts):
             raise refused(
-                f"{host} is not among the hosts that this run may reach "
+                f"{host} is not one of the hosts this run may use "
                 f"({', '.join(hosts or ()) or 'none'})"
             )
         if host in METADATA:
             raise refused(f"{host} is a cloud's metadata server")
         if any(host == _name(name) and target.port == port for name, port in self._own):
-            raise refused(f"{host}:{target.port} is our own server")
+            raise refused(f"{host}:{target.port} is Retinue's own server")
         if target.ip is None and not self._allow:
             if "." not in host:
                 raise refused(
-                    f"{host!r} is a name inside of a network; give the full name of a public host"
+                    f"{host!r} is the name of a host in a private network. Use the full "
+                    "name of a public host"
                 )
             if host.endswith(tuple(f".{inner}" for inner in INNER)):
-                raise refused(f"{host} is a name inside of a network, not of a public host")
+                raise refused(f"{host} is the name of a host in a private network")
         if target.port not in self._ports and not any(
             target.port == port for _, port in self._allow
         ):
             raise refused(
-                f"port {target.port} is not open to fetch; "
-                f"{', '.join(map(str, sorted(self._ports)))} are"
+                f"port {target.port} is not allowed; allowed ports: "
+                f"{', '.join(map(str, sorted(self._ports)))}"
             )
 
     def _check_ip(self, target: Target, ip: IP) -> None:
         where = f"{target.host} is {ip}, which is" if target.ip is None else f"{ip} is"
         if self._is_own(ip, target.port):
-            raise refused(f"{where} our own server")
+            raise refused(f"{where} Retinue's own server")
         for network, port in self._allow:
             if _holds(network, ip) and (
                 target.port == port if port else target.port in self._ports
             ):
                 return
         if target.port not in self._ports:
-            raise refused(f"port {target.port} is not open to fetch at {ip}")
+            raise refused(f"port {target.port} is not allowed at {ip}")
         why = blocked(ip) or ("this machine" if _is_local(ip) else "")
         if why:
             raise refused(f"{where} {why}")
@@ -246,8 +245,8 @@ def _exception(text: str) -> tuple[Network, int | None]:
         return ipaddress.ip_network(network), int(port) if port else None
     except ValueError:
         raise ConfigError(
-            f"{text!r} in allow is no network: write one like 10.1.0.0/16, 127.0.0.1:8080 or "
-            "[::1]:8080"
+            f"{text!r} in allow is not a network. Write e.g. 10.1.0.0/16, 127.0.0.1:8080 "
+            "or [::1]:8080"
         ) from None
 
 

@@ -47,23 +47,21 @@ class TasksArgs(ToolArguments, frozen=True):
     action: Literal["list", "add", "update", "remove"]
     titles: Annotated[
         tuple[Annotated[str, Meta(max_length=20 * TITLE)], ...],
-        Meta(max_length=MOST_AT_ONCE, description="add: one new task each"),
+        Meta(max_length=MOST_AT_ONCE, description="add: titles of the new tasks"),
     ] = ()
     id: Annotated[
         int, Meta(ge=0, le=1 << 31, description="update, remove: the number of the task")
     ] = 0
-    status: Annotated[Status | None, Meta(description="update: how far it is")] = None
+    status: Annotated[Status | None, Meta(description="update: the new status")] = None
     note: Annotated[
         Annotated[str, Meta(max_length=20 * NOTE)] | None,
-        Meta(description="update: what others should know of it"),
+        Meta(description="update: note for the other agents"),
     ] = None
     owner: Annotated[
         Annotated[str, Meta(max_length=20 * OWNER)] | None,
-        Meta(description="add, update: who does it"),
+        Meta(description="add, update: the agent that does it"),
     ] = None
-    offset: Annotated[
-        int, Meta(ge=0, le=1 << 31, description="list: how many tasks to pass over")
-    ] = 0
+    offset: Annotated[int, Meta(ge=0, le=1 << 31, description="list: number of tasks to skip")] = 0
 
 
 class TasksTool(Builtin[TasksArgs]):
@@ -71,9 +69,10 @@ class TasksTool(Builtin[TasksArgs]):
 
     name: ClassVar[str] = "tasks"
     description: ClassVar[str] = (
-        "The to-do list that you share with every agent at work on the same request. Add tasks "
-        "before a longer piece of work, set one to doing when you begin and to done when it is "
-        "finished, and drop what is not needed."
+        "Read and change the to-do list that you share with all agents working on the "
+        "same request. Use it for longer work: add tasks before you start, set a task to "
+        "doing when you start it and to done when it is finished, and remove what is not "
+        "needed. Not needed for a single step."
     )
     Args: ClassVar[type[ToolArguments]] = TasksArgs
     restart: Restart = "keyed"
@@ -91,7 +90,7 @@ class TasksTool(Builtin[TasksArgs]):
         try:
             return await self._take(caller, args, act)
         except StoreError as error:
-            return Answer(text=f"The task list cannot be used now: {error}", error=True)
+            return Answer(text=f"The task list is not available now: {error}", error=True)
 
     async def _take(self, caller: Caller, args: TasksArgs, act: Act | None) -> Answer:
         root = caller.spec.root
@@ -106,13 +105,13 @@ class TasksTool(Builtin[TasksArgs]):
             board = await self._board(root)
         if caller.key not in board.keys:
             return Answer(
-                text="The task list was deleted together with its run. Nothing was kept.",
+                text="The task list was deleted with its run. Nothing was saved.",
                 error=True,
             )
         ids = board.keys[caller.key]
         if not ids:
             return Answer(
-                text=f"Task {args.id} was removed by another agent meanwhile. {_counts(board)}",
+                text=f"Task {args.id} was removed by another agent. {_counts(board)}",
                 error=True,
             )
         if isinstance(act, Removed):
@@ -143,7 +142,7 @@ def _act(args: TasksArgs) -> Act | str | None:
     if args.action == "add":
         titles = tuple(filter(None, (_line(title, TITLE) for title in args.titles)))
         if not titles:
-            return 'Invalid parameters: "add" needs titles, one or more texts that are not empty.'
+            return 'Invalid parameters: "add" needs titles: one or more non-empty texts.'
         return Added(titles=titles, owner=_line(args.owner or "", OWNER))
     if not args.id:
         return (
@@ -175,14 +174,12 @@ def _act(args: TasksArgs) -> Act | str | None:
 def _refusal(board: TaskList, act: Act) -> str:
     if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
         return (
-            f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was "
-            "added. Remove what is done, or put several steps into one task."
+            f"The list has {len(board.tasks)} tasks and the limit is {MOST}, so nothing "
+            "was added. Remove finished tasks, or combine several steps in one task."
         )
     missing = board.missing(act)
     return (
-        f"There is no task {missing[0]}, so nothing was changed. {_counts(board)}"
-        if missing
-        else ""
+        f"Task {missing[0]} not found, so nothing was changed. {_counts(board)}" if missing else ""
     )
 
 
@@ -194,7 +191,7 @@ def _table(board: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
         lines += [_row(task) for task in shown]
     left = len(tasks) - offset - len(shown)
     if left > 0:
-        lines.append(f"[{left} more; go on with action list, offset {offset + len(shown)}]")
+        lines.append(f"[{left} more; continue with action list, offset {offset + len(shown)}]")
     return "\n".join(lines)
 
 

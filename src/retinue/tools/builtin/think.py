@@ -13,7 +13,7 @@ from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 
 class ThinkArgs(ToolArguments, frozen=True):
-    thought: Annotated[str, Meta(description="What you are thinking.")]
+    thought: Annotated[str, Meta(description="Your thoughts.")]
 
 
 class ThinkTool(Builtin[ThinkArgs]):
@@ -21,8 +21,8 @@ class ThinkTool(Builtin[ThinkArgs]):
 
     name: ClassVar[str] = "think"
     description: ClassVar[str] = (
-        "Think something through in writing before you act: weigh options, check a plan, look for "
-        "what is missing. It changes nothing and fetches nothing."
+        "Write down your thoughts before you act: weigh options, check a plan, look for "
+        "gaps. It changes nothing and returns nothing new."
     )
     Args: ClassVar[type[ToolArguments]] = ThinkArgs
     restart: Restart = "pure"

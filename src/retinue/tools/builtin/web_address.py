@@ -52,26 +52,21 @@ def parse_url(url: str) -> Target:
     """The one reading of an address. Whatever two programs might read differently is refused, not
     guessed."""
     if len(url) > LONGEST_URL:
-        raise refused(f"the address has {len(url)} characters; {LONGEST_URL} are the most")
+        raise refused(f"the URL has {len(url)} characters; the limit is {LONGEST_URL}")
     url = url.strip(" \t\r\n")
     if _FORBIDDEN.search(url):
         raise refused(
-            "the address has a space, a backslash or a control character in it; write it "
-            "percent-encoded"
+            "the URL contains a space, a backslash or a control character. Percent-encode it"
         )
     match = _URL.fullmatch(url)
     scheme = match[1].lower() if match else ""
     if scheme not in _PORTS or match is None or match[2] is None:
         what = (
-            f"addresses with {scheme!r} are not fetched"
-            if scheme and scheme not in _PORTS
-            else "it is no address"
+            f"{scheme!r} URLs are not supported" if scheme and scheme not in _PORTS else "not a URL"
         )
-        raise refused(f"{what}: give one that begins with http:// or https://")
+        raise refused(f"{what}. Use a URL that starts with http:// or https://")
     if "@" in match[2]:
-        raise refused(
-            "the address has a user or a password in it; leave out everything up to the @"
-        )
+        raise refused("the URL contains a user name or a password. Remove everything up to the @")
     text, port = _split_port(match[2], _PORTS[scheme])
     host, ip = host_of(text)
     path, query = _plain_path(_quoted(match[3])), _quoted((match[4] or "?")[1:])
@@ -82,11 +77,11 @@ def redirect_target(target: Target, location: str) -> Target:
     """Where a redirect leads, read as strictly as the first address."""
     location = location.strip(" \t\r\n")
     if len(location) > LONGEST_URL or _FORBIDDEN.search(location):
-        raise refused("the page redirects to something that is no address")
+        raise refused("the page redirects to an invalid URL")
     try:
         return parse_url(urljoin(target.url, location))
     except ValueError as error:
-        raise refused(f"the page redirects to something that is no address ({error})") from None
+        raise refused(f"the page redirects to an invalid URL ({error})") from None
 
 
 def _plain_path(path: str) -> str:
@@ -104,8 +99,8 @@ def _plain_path(path: str) -> str:
         parts.append("")
     if any(piece in (".", "..") for part in parts for piece in _SLASH.split(_decoded(part))):
         raise refused(
-            "the path has .. between slashes that are written as %2f or the like; write out what "
-            "is meant"
+            "the path contains .. between slashes that are written as %2f or similar. "
+            "Write the path you mean"
         )
     return "/" + "/".join(parts)
 
@@ -134,7 +129,7 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
     if port and not (
         port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
     ):
-        raise refused(f"{port!r} is no port")
+        raise refused(f"{port!r} is not a valid port")
     return host, int(port) if port else default
 
 
@@ -146,7 +141,7 @@ def host_of(text: str) -> tuple[str, IP | None]:
                 raise ValueError
             six = ipaddress.IPv6Address(text[1:-1])
         except ValueError:
-            raise refused(f"{text} is no address of IPv6 (a zone is not taken either)") from None
+            raise refused(f"{text} is not a valid IPv6 address (zones are not supported)") from None
         # Written as IPv4 in IPv6 it is the same host, for rules about addresses too.
         one = six.ipv4_mapped or six
         return str(one), one
@@ -154,7 +149,7 @@ def host_of(text: str) -> tuple[str, IP | None]:
     name = name[:-1] if name.endswith(".") else name
     labels = name.split(".")
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise refused(f"{text[:100]!r} is no name of a host")
+        raise refused(f"{text[:100]!r} is not a valid host name")
     if _NUMBER.fullmatch(labels[-1]):
         # inet_aton reads 127.1, 0x7f000001, 017700000001 and 2130706433 as addresses: only one way
         # to write is taken.
@@ -162,7 +157,7 @@ def host_of(text: str) -> tuple[str, IP | None]:
             four = ipaddress.IPv4Address(name)
         except ValueError:
             raise refused(
-                f"{text!r} is an address in an unusual form; write it as four decimal numbers"
+                f"{text!r} is an address in an unusual form. Write it as four decimal numbers"
             ) from None
         return str(four), four
     return name, None
@@ -172,7 +167,7 @@ def _ascii(text: str) -> str:
     try:
         return ascii_name(text)
     except UnicodeError:
-        raise refused(f"{text[:100]!r} cannot be the name of a host") from None
+        raise refused(f"{text[:100]!r} is not a valid host name") from None
 
 
 def refused(message: str) -> Refused:

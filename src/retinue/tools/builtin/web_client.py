@@ -35,10 +35,10 @@ HEADERS = {
 
 _TYPE = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}")
 _KINDS = {
-    "error": "it is not packed as it says",
+    "error": "its compression is invalid",
     "ClientPayloadError": "it ended too early",
-    "ClientResponseError": "it does not speak HTTP",
-    "BadStatusLine": "it does not speak HTTP",
+    "ClientResponseError": "it did not answer with HTTP",
+    "BadStatusLine": "it did not answer with HTTP",
     "ServerDisconnectedError": "it closed the connection",
 }
 
@@ -101,7 +101,7 @@ class WebClient:
             if len(steps) > MOST_REDIRECTS:
                 raise Refused(
                     "fetch",
-                    f"there were more than {MOST_REDIRECTS} redirects, the last from {target.url}",
+                    f"more than {MOST_REDIRECTS} redirects, the last from {target.url}",
                 )
             target = redirect_target(target, location)
 
@@ -116,7 +116,7 @@ class WebClient:
             raise ConfigError("fetch needs the extra http: pip install 'retinue[http]'") from None
         url = URL(target.url, encoded=True)
         if url.raw_host != target.host or url.port != target.port or url.scheme != target.scheme:
-            raise Refused("fetch", f"{target.url} cannot be read in one way only")
+            raise Refused("fetch", f"{target.url} is ambiguous and was not fetched")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         headers = {**HEADERS, **self._credentials.get(target.origin, {})}
         try:
@@ -137,8 +137,10 @@ class WebClient:
             ) from None
         except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
             if isinstance(error, TimeoutError):
-                raise Failed(f"{target.host} did not answer within {CONNECT_SECONDS:g} s") from None
-            raise Failed(f"{target.host} gave no valid answer ({_words(error)})") from None
+                raise Failed(
+                    f"{target.host} did not respond within {CONNECT_SECONDS:g} s"
+                ) from None
+            raise Failed(f"{target.host} sent an invalid answer ({_words(error)})") from None
 
     async def _read(
         self,
@@ -159,7 +161,7 @@ class WebClient:
         )
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ENCODINGS:
-            raise Failed(f"{target.host} sent its answer packed in a way that was not asked for")
+            raise Failed(f"{target.host} sent an answer with an encoding that was not requested")
         if kind.startswith(unwanted):
             return fetched
         most = self._most if response.status < 400 else min(self._most, MOST_OF_FAILURE)
@@ -177,7 +179,9 @@ class WebClient:
         except (aiohttp.ClientError, OSError, zlib.error) as error:
             if not unpack.n_out:
                 raise
-            fetched.note = f"the connection broke off ({_words(error)}), so the end is missing"
+            fetched.note = (
+                f"the connection was interrupted ({_words(error)}), so the end is missing"
+            )
         fetched.body = b"".join(parts)[:most]
         return fetched
 

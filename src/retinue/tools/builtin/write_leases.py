@@ -55,9 +55,9 @@ class WriteLeases:
             if shared := _overlap([real_path(fd) for fd in other.directories], wanted):
                 mine.close()
                 return (
-                    f"{other.label} (run {other.run}) is writing in {shared}, and two writers "
-                    "would undo each other's work. Wait for its end, or have this done by a child "
-                    "with isolation 'worktree'."
+                    f"{other.label} (run {other.run}) is already writing in {shared}. "
+                    "Only one run may write there at a time. Wait until it ends, or give "
+                    "this task to a child with isolation 'worktree'."
                 )
         self.over(mine.run)
         self._leases[mine.run] = mine

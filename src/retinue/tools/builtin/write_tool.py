@@ -33,9 +33,9 @@ class WriteTool(Changing[WriteArgs]):
 
     name = "write"
     description = (
-        "Write a whole file; missing directories are made. To replace a file that exists and is "
-        "not empty, give as `expected_sha256` the sha256 that read has shown: so nothing is "
-        "overwritten that you have not seen. For small changes use edit."
+        "Write a whole file; missing directories are created. To replace a non-empty "
+        "file, pass the sha256 from `read` as `expected_sha256`, so that you never "
+        "overwrite content you have not seen. For small changes, use edit."
     )
     Args = WriteArgs
 
@@ -91,16 +91,11 @@ def _refused(
         return (
             already_there(args.path, after)
             if work.again
-            else was_written(f"{args.path} has this content", after)
+            else was_written(f"{args.path} already has this content", after)
         )
     if before is None:
         return (
-            failed(
-                printable(
-                    f"{args.path}: there is no such file (any more); leave expected_sha256 out to "
-                    "make it"
-                )
-            )
+            failed(printable(f"{args.path}: file not found. Omit expected_sha256 to create it"))
             if expected
             else None
         )
@@ -119,14 +114,13 @@ def _refused(
     if unshown:
         return failed(
             printable(
-                f"{args.path}: it exists, and what is in it may not be shown: {unshown}. Not "
-                "written"
+                f"{args.path}: it exists, and its content cannot be shown: {unshown}. Not written"
             )
         )
     return failed(
         printable(
-            f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it "
-            "and give its sha256 as "
-            f"expected_sha256 to replace it (its sha256 is {sha256(before)}), or use edit"
+            f"{args.path}: it exists and has {len(before)} bytes. Nothing was written. To "
+            "replace it, read it and pass its sha256 as expected_sha256 (its sha256 is "
+            f"{sha256(before)}), or use edit"
         )
     )

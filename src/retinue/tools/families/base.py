@@ -190,7 +190,7 @@ class FamilyTool:
             return value
         except (BadArguments, ValueError):
             raise CallComplaint(
-                f"{self.invalid}: `{field}` is a string, but not one of valid JSON"
+                f"{self.invalid}: `{field}` is a string but not valid JSON"
             ) from None
 
 

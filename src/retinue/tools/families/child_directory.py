@@ -18,7 +18,7 @@ def directory(caller: Caller, asked: str | None, where: str = "") -> str:
         return caller.cwd
     roots = [r for r in (caller.cwd, *(caller.held.read or ())) if r]
     name = repr(clip(asked, 200))
-    absent = f"{where}cwd {name} is no directory that exists; name one, or leave it out"
+    absent = f"{where}cwd {name} is not an existing directory. Name one, or omit it"
     try:
         path = (
             os.path.realpath(os.path.join(caller.cwd, asked))
@@ -28,9 +28,9 @@ def directory(caller: Caller, asked: str | None, where: str = "") -> str:
     except ValueError:  # no path at all: it holds a NUL, or half a character
         raise CallComplaint(absent) from None
     if (roots or caller.held.read is not None) and not inside(path, roots):
-        names = ", ".join(dict.fromkeys(roots)) or "a directory that you may read (there is none)"
+        names = ", ".join(dict.fromkeys(roots)) or "a directory you can read (there is none)"
         raise CallComplaint(
-            f"{where}cwd {name} is outside your working directory; name one inside {names}"
+            f"{where}cwd {name} is outside your working directory. Use one inside {names}"
         )
     if not os.path.isdir(path):
         raise CallComplaint(absent)

@@ -85,15 +85,13 @@ def family(name: str, /, **settings: Any) -> Family:
     if kind not in FAMILIES:
         known = [*FAMILIES, *PROFILES]
         hint = did_you_mean(name, known)
-        raise ConfigError(
-            f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}"
-        )
+        raise ConfigError(f"Unknown family or profile {name!r}.{hint} Known: {', '.join(known)}")
     kind_of = family_type(kind)
     told = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
     try:
         values = msgspec.convert({**defaults, **told}, kind_of.settings_type)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"the settings of family {kind!r} are wrong: {error}") from None
+        raise ConfigError(f"Invalid settings of family {kind!r}: {error}") from None
     made = kind_of(values)
     made.profile = name
     return made
@@ -102,25 +100,24 @@ def family(name: str, /, **settings: Any) -> Family:
 def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
     """Nobody has a family twice: its profiles are the same tools with other defaults."""
     if isinstance(given, str | Family):
-        raise ConfigError(f"{owner}: `families` is a list, as in families=[{_shown(given)}]")
+        raise ConfigError(f"{owner}: `families` is a list, e.g. families=[{_shown(given)}]")
     if not isinstance(given, Sequence):
-        raise ConfigError(
-            f"{owner}: `families` is a list, as in families=['fanout'], not {given!r}"
-        )
+        raise ConfigError(f"{owner}: `families` is a list, e.g. families=['fanout'], not {given!r}")
     seen: dict[str, str] = {}
     for one in given:
         if not isinstance(one, str | Family):
             raise ConfigError(
-                f"{owner}: {one!r} is no family; name one, or use what family(name, ...) returns"
+                f"{owner}: {one!r} is not a family. Name one, or use the result of "
+                "family(name, ...)"
             )
         name = one if isinstance(one, str) else one.profile or one.name
         kind = settings_of(name)[0] if isinstance(one, str) else one.name
         if kind in seen:
             both = f"{seen[kind]!r} and {name!r}" if seen[kind] != name else f"{name!r} twice"
             raise ConfigError(
-                f"{owner} has {both}, which are the same family, {kind!r}: a profile is a family "
-                "with other defaults. "
-                "Name one of them, and set what is to be otherwise with family(name, ...)"
+                f"{owner} has {both}, which are the same family, {kind!r}: a profile is a "
+                "family with other defaults. Name one of them, and change its settings "
+                "with family(name, ...)"
             )
         seen[kind] = name
 
@@ -132,22 +129,22 @@ def _shown(one: Family | str) -> str:
 def check_switches(owner: str, known: Sequence[Family], switches: object) -> None:
     """What turns families on and off for one run."""
     there = ", ".join(f.name for f in known) or "none"
-    how = f'as in families={{"{known[0].name if known else "agent"}": False}}'
+    how = f'e.g. families={{"{known[0].name if known else "agent"}": False}}'
     if not isinstance(switches, Mapping):
         raise ConfigError(
-            f"`families` of a run turns families of its agent on or off, {how}; {owner} has: "
-            f"{there}. Which families it has is said where it is made, Agent(families=[...])"
+            f"`families` of a run turns families of its agent on or off, {how}. {owner} "
+            f"has: {there}. To change which families it has, use Agent(families=[...])"
         )
     for name, is_on in switches.items():
         kind = settings_of(name)[0] if isinstance(name, str) else ""
         if name not in {f.name for f in known}:
             if kind != name and kind in {f.name for f in known}:
                 raise ConfigError(
-                    f"{name!r} is a profile: for a run, name its family, {{{kind!r}: {is_on!r}}}"
+                    f"{name!r} is a profile. For a run, name its family: {{{kind!r}: {is_on!r}}}"
                 )
-            raise ConfigError(f"{owner} has no family {name!r}; it has: {there}")
+            raise ConfigError(f"{owner} has no family {name!r}. It has: {there}")
         if not isinstance(is_on, bool):
             raise ConfigError(
-                f"`families` says {is_on!r} about {name!r}; say True or False, {how}. Settings "
-                "are for family(...)"
+                f"`families` has {is_on!r} for {name!r}. Use True or False, {how}. "
+                "Settings are for family(...)"
             )

@@ -41,11 +41,8 @@ def near(word: str, known: Iterable[str]) -> str:
 def unknown(key: str, known: Iterable[str], of: str) -> str:
     """Why a setting is not taken, and what there is instead."""
     listed = list(known)
-    lack = (
-        f"there is no setting {one_line(key, 80)!r}.{near(key, listed)} There is: "
-        f"{', '.join(listed)}"
-    )
-    return f"the settings of {of} are wrong: {lack}"
+    lack = f"Unknown setting {one_line(key, 80)!r}.{near(key, listed)} Known: {', '.join(listed)}"
+    return f"Invalid settings of {of}: {lack}"
 
 
 def as_written(fields: Iterable[str], keys: Iterable[str], *, is_camels: bool) -> list[str]:
@@ -76,7 +73,7 @@ def read_settings(
                 raise ConfigError(unknown(key, there, f"family {name!r}"))
             if field in out:
                 raise ConfigError(
-                    f"family {name!r}: {field!r} is set twice, also as {one_line(key, 80)!r}"
+                    f"Family {name!r}: {field!r} is set twice, also as {one_line(key, 80)!r}"
                 )
             out[field] = inner
     for field, kind in _tables(type_):

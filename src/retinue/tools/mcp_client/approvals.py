@@ -140,14 +140,14 @@ class Approvals:
             return
         except OSError as error:
             raise ConfigError(
-                f"the approvals in {self.path} cannot be read: {error.strerror}"
+                f"Cannot read the approvals in {self.path}: {error.strerror}"
             ) from None
         with os.fdopen(fd, "rb") as file:
             about = os.fstat(fd)
             if about.st_uid != os.geteuid() or about.st_mode & 0o022:
                 raise ConfigError(
-                    f"{self.path} can be written by others, so what it approves counts for "
-                    "nothing; look at it, then make it your own: chmod 600"
+                    f"{self.path} is writable by other users, so its approvals are "
+                    f"ignored. Check it, then run `chmod 600 {self.path}`."
                 )
             stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
             if stamp == self._stamp:
@@ -157,12 +157,12 @@ class Approvals:
             found = msgspec.json.decode(data, type=_File)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(
-                f"the approvals in {self.path} are damaged ({error}); the file was left as it is. "
-                "Move it away, and each server's tools have to be approved again"
+                f"The approvals in {self.path} are damaged ({error}). The file was not "
+                "changed. Move it away, then approve each server's tools again."
             ) from None
         if found.version != VERSION:
             raise ConfigError(
-                f"the approvals in {self.path} were written by another version ({found.version})"
+                f"The approvals in {self.path} were written by another version ({found.version})."
             )
         self._servers, self._stamp = found.servers, stamp
 

@@ -34,10 +34,10 @@ def parse(text: str, is_toml: bool) -> Any:
             return json.loads(plain, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"it is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            f"invalid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -45,9 +45,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
-        raise ValueError(
-            f"the key {reveal(twice, keep='')[:100]!r} stands twice in the same object"
-        )
+        raise ValueError(f"duplicate key {reveal(twice, keep='')[:100]!r} in one object")
     return found
 
 
@@ -71,7 +69,11 @@ def entries(
         return found, []
     if found is None and source.dialect in ("gemini", "codex"):  # they hold other settings too
         return {}, []
-    text = f"it has no {root}" if found is None else f"it must be an object, not {type_name(found)}"
+    text = (
+        f"the file has no {root}"
+        if found is None
+        else f"it must be an object, not {type_name(found)}"
+    )
     return {}, [ServerComplaint(text=text, file=source.file, field=root)]
 
 

@@ -44,7 +44,7 @@ class Expander:
                 said = f" ({reveal(about, keep='')[:200]})" if isinstance(about, str) else ""
                 raise Wrong(
                     field,
-                    f"it needs the input {name!r}{said}, and nobody can be asked for it here",
+                    f"the input {name!r}{said} is needed, and no one can be asked for it here",
                     "unset",
                 )
             return self.inputs[name]

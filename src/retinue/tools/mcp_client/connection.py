@@ -85,7 +85,7 @@ class McpConnection:
                 self.hello = await (self._initialize() if era == "handshake" else self._discover())
         except TimeoutError:
             raise McpError(
-                "timeout", f"it did not answer within {seconds:g} s of its start"
+                "timeout", f"the server did not respond within {seconds:g} s of its start"
             ) from None
         return self.hello
 
@@ -140,7 +140,7 @@ class McpConnection:
         offered = found.get("supportedVersions")
         both = [v for v in MODERN if isinstance(offered, list) and v in offered]
         if not both:
-            raise McpError("protocol", "it knows none of the new versions")
+            raise McpError("protocol", "the server supports none of the current protocol versions")
         about = found.get("_meta")
         return hello_of(
             "modern",
@@ -161,7 +161,8 @@ class McpConnection:
         if version not in HANDSHAKE:
             raise McpError(
                 "protocol",
-                f"it speaks version {str(version)[:40]!r}, and we speak {', '.join(HANDSHAKE)}",
+                f"the server speaks protocol {str(version)[:40]!r}; supported: "
+                f"{', '.join(HANDSHAKE)}",
             )
         self.hello = hello_of("handshake", version, found, found.get("serverInfo"))
         try:
@@ -169,7 +170,9 @@ class McpConnection:
                 {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version)
             )
         except SessionGone:
-            raise McpError("protocol", "it forgets at once what was agreed with it") from None
+            raise McpError(
+                "protocol", "the server dropped the session right after it was opened"
+            ) from None
         return self.hello
 
     def _capabilities(self) -> dict[str, Any]:
@@ -225,14 +228,16 @@ class McpConnection:
         try:
             return await self._raw(method, params, self.hello.version, seconds, headers or {})
         except SessionGone:
-            raise McpError("lost", "it forgets at once what was agreed with it") from None
+            raise McpError(
+                "lost", "the server dropped the session right after it was opened"
+            ) from None
 
     async def _renew(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 self.hello = await self._initialize()
         except TimeoutError:
-            raise McpError("timeout", f"it did not begin anew within {seconds:g} s") from None
+            raise McpError("timeout", f"the server did not restart within {seconds:g} s") from None
         self._generation += 1
 
     def _headers(
@@ -303,13 +308,13 @@ class McpConnection:
                 left = end - loop.time()
                 if left <= 0:
                     raise McpError(
-                        "timeout", f"it did not answer within {seconds:g} s", is_open=True
+                        "timeout", f"the server did not respond within {seconds:g} s", is_open=True
                     )
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not pending.answer.done():
                 raise_error(sending)
                 if self.wire.is_inline:
-                    raise McpError("lost", "its answer ended before it was whole", is_open=True)
+                    raise McpError("lost", "the server's answer ended too early", is_open=True)
                 waiting = {pending.answer}
         return pending.answer.result()
 
@@ -323,7 +328,7 @@ class McpConnection:
             note = {
                 "jsonrpc": "2.0",
                 "method": "notifications/cancelled",
-                "params": {"requestId": id, "reason": "the caller does not wait any more"},
+                "params": {"requestId": id, "reason": "the caller no longer waits"},
             }
             self._later(note, version)
         if not sending.done():
@@ -358,7 +363,11 @@ class McpConnection:
             pending.answer.set_result(result)
         else:
             pending.answer.set_exception(
-                McpError("protocol", "its answer has neither a result nor an error", is_open=True)
+                McpError(
+                    "protocol",
+                    "the server's answer has neither a result nor an error",
+                    is_open=True,
+                )
             )
         return True
 
@@ -374,7 +383,7 @@ class McpConnection:
             return False
         fault: Fault = "too_large" if what.is_too_large else "protocol"
         pending.answer.set_exception(
-            McpError(fault, f"its answer was dropped: {what}", is_open=True)
+            McpError(fault, f"the server's answer was dropped: {what}", is_open=True)
         )
         return True
 
@@ -409,7 +418,7 @@ class McpConnection:
         else:
             answer["error"] = {
                 "code": METHOD_NOT_FOUND,
-                "message": f"this client does not offer {method[:100]}",
+                "message": f"this client does not support {method[:100]}",
             }
         self._later(answer, self.hello.version if self.hello else "")
         return False

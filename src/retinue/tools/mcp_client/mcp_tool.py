@@ -18,7 +18,7 @@ from retinue.tools.mcp_client.server_config import Kind
 if TYPE_CHECKING:
     from retinue.tools.mcp_client.server_lifecycle import McpServer
 
-OPEN = "The call may have taken effect all the same; look before you repeat it."
+OPEN = "The call may still have taken effect. Check before you repeat it."
 
 
 def effects(annotations: Any, kind: Kind, is_trusted: bool) -> tuple[Risk, Restart]:
@@ -70,7 +70,7 @@ class McpTool:
         except McpError as error:
             who = f"The MCP server {one_line(self.server_name, 60)!r}"
             said = (
-                f"{who} refused the call"
+                f"{who} rejected the call"
                 if error.fault == "refused" and error.code
                 else f"{who} failed"
             )

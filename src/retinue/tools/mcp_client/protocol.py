@@ -86,16 +86,16 @@ def decode(data: bytes | bytearray) -> Any:
     try:
         return _shallow(msgspec.json.decode(data))
     except (RecursionError, UnicodeDecodeError):
-        raise ValueError("it is nested too deep, or is not UTF-8") from None
+        raise ValueError("nested too deeply, or not UTF-8") from None
     except msgspec.DecodeError:
         pass
     if len(data) > MAX_REPAIRED:
-        raise ValueError("it is not valid JSON")
+        raise ValueError("invalid JSON")
     try:
         text = bytes(data).decode()
         return _shallow(_clean(json.loads(text, parse_constant=_no_constant, parse_float=_finite)))
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _shallow(value: Any) -> Any:
@@ -111,7 +111,7 @@ def _shallow(value: Any) -> Any:
         ]
         if not level:
             return value
-    raise ValueError("it is nested too deep")
+    raise ValueError("nested too deeply")
 
 
 def _clean(value: Any) -> Any:
@@ -131,7 +131,7 @@ def _no_constant(name: str) -> None:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError("a number is beyond all numbers")
+        raise ValueError("a number is too large")
     return value
 
 

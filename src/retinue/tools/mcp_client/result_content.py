@@ -33,9 +33,9 @@ def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
         if isinstance(block, dict):
             _add(block, texts, images, limits)
         else:
-            texts.append("[something that is not a content block was left out]")
+            texts.append("[an invalid content block was omitted]")
     if len(blocks) > MAX_BLOCKS:
-        texts.append(f"[{len(blocks) - MAX_BLOCKS} more content blocks were left out]")
+        texts.append(f"[{len(blocks) - MAX_BLOCKS} more content blocks were omitted]")
     data = result.get("structuredContent")
     if data is not None and not _says_it(texts, data):
         texts.append(encode(data).decode() if isinstance(data, dict | list) else str(data))
@@ -70,7 +70,7 @@ def _add(
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
-        texts.append(text if isinstance(text, str) else "[a text that is none was left out]")
+        texts.append(text if isinstance(text, str) else "[an invalid text was omitted]")
     elif kind == "image":
         _picture(block.get("mimeType"), block.get("data"), texts, images, limits)
     elif kind == "resource":
@@ -89,7 +89,7 @@ def _add(
 
 def _resource(found: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
     if not isinstance(found, dict):
-        texts.append("[a resource that is none was left out]")
+        texts.append("[an invalid resource was omitted]")
     elif isinstance(found.get("text"), str):
         texts.append(f"[resource {_word(found, 'uri')}]\n{found['text']}")
     else:
@@ -107,7 +107,7 @@ def _picture(
         texts.append(f"[{named}, not shown]")
         return
     if len(data) > limits.image_bytes * 4 // 3 + 4 or len(images) >= limits.images:
-        texts.append(f"[{named} of {len(data) * 3 // 4} bytes, too much to be shown]")
+        texts.append(f"[{named} of {len(data) * 3 // 4} bytes, too large to show]")
         return
     try:
         raw = base64.b64decode("".join(data.split()), validate=True)
@@ -144,4 +144,4 @@ def asked(result: Mapping[str, Any]) -> str:
             else ""
         )
         said.append(f"- {words}{named}")
-    return "\n".join(said) or "- (it does not say what)"
+    return "\n".join(said) or "- (no question given)"

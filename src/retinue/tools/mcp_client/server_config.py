@@ -133,8 +133,8 @@ def read_servers(
         complaints += wrong
         for server in found:
             if server.name in servers:
-                before = servers[server.name].source.file or "what was given first"
-                text = f"it is not used, because {before} has a server of that name"
+                before = servers[server.name].source.file or "an earlier source"
+                text = f"not used, because {before} has a server with this name"
                 where = {"file": source.file, "server": server.name}
                 complaints.append(ServerComplaint(text=text, kind="shadowed", fatal=False, **where))
             else:
@@ -158,7 +158,7 @@ def _load(given: Given, path: Path | None) -> tuple[dict[str, Any], str]:
     else:
         tree = parse(_text(path), is_toml=path.suffix == ".toml")
     if not isinstance(tree, dict):
-        raise ValueError("it must be an object with the key mcpServers")
+        raise ValueError("expected an object with the key mcpServers")
     return tree, dialect_of(tree, path)
 
 
@@ -169,18 +169,18 @@ def _text(path: Path) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"it cannot be read ({error.strerror}); its servers are left out"
+        return f"the file cannot be read ({error.strerror}); its servers are ignored"
     if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8; its servers are left out"
-    return f"{error}; its servers are left out"
+        return "the file is not UTF-8; its servers are ignored"
+    return f"{error}; its servers are ignored"
 
 
 def _untrusted(tree: Mapping[str, Any], source: ServerConfigSource) -> Sequence[ServerComplaint]:
     from retinue.tools.mcp_client.config_dialects import entries
 
     text = (
-        "it was not started, because the file is not trusted; look at what it would start, "
-        "then trust the file"
+        "not started, because the file is not trusted; review what it would start, then "
+        "trust the file"
     )
     found = entries(tree, source)[0]
     return [

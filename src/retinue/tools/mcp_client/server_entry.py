@@ -43,7 +43,7 @@ class ServerEntry:
         if not isinstance(entry, dict):
             raise Wrong("", f"it must be an object, not {type_name(entry)}")
         if not name.strip() or len(name) > 128:
-            raise Wrong("", "its name must have 1 to 128 characters")
+            raise Wrong("", "the name must have 1 to 128 characters")
         self._name, self._entry, self._source, self._expand = name, dict(entry), source, expand
         self._known: set[str] = set()
         self.notes: list[tuple[str, str, ComplaintKind]] = []
@@ -55,7 +55,11 @@ class ServerEntry:
         timeout = self._number("timeout")
         if timeout is not None and timeout < 1_000:
             self.notes.append(
-                ("timeout", f"it is in milliseconds; {timeout:g} is taken as seconds", "doubtful")
+                (
+                    "timeout",
+                    f"the value is in milliseconds; {timeout:g} is used as seconds",
+                    "doubtful",
+                )
             )
         include, exclude = self._texts("includeTools", None), self._texts("excludeTools", ())
         tools = self._texts("tools", None)
@@ -105,9 +109,7 @@ class ServerEntry:
     ) -> ServerConfig:
         command, args = self._text("command"), self._texts("args", ()) or ()
         if kind == "stdio" and not command:
-            raise Wrong(
-                "command", "a server that is a process needs a command; one over HTTP needs a url"
-            )
+            raise Wrong("command", "a local server needs a command; one over HTTP needs a url")
         env = {n: self._expand.environ[n] for n in self._env_names() if n in self._expand.environ}
         env |= {k: self._expand(v, f"env.{k}") for k, v in self._texts_by_name("env", None).items()}
         written = digest(
@@ -136,14 +138,12 @@ class ServerEntry:
             and url.startswith("http://")
             and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")
         ):
-            self.notes.append(
-                ("url", "headers go over the network in the clear; use https", "doubtful")
-            )
+            self.notes.append(("url", "headers are sent unencrypted; use https", "doubtful"))
         for key in self._entry.keys() - self._known:
             self.notes.append(
                 (
                     reveal(key, keep="")[:100],
-                    "this key is not known and was left out",
+                    "unknown key; it is ignored",
                     "unknown_key",
                 )
             )
@@ -154,7 +154,7 @@ class ServerEntry:
         if named and named not in KINDS:
             raise Wrong(
                 "type",
-                f"{reveal(named, keep='')[:60]!r} is not known; there is stdio, http and sse",
+                f"{reveal(named, keep='')[:60]!r} is unknown; known: stdio, http and sse",
             )
         if http_url:
             return "http", http_url, "httpUrl"
@@ -175,11 +175,11 @@ class ServerEntry:
         except ValueError:
             is_right = False
         if not is_right or re.search(r"[\s\x00-\x1f]", found):
-            raise Wrong(field, "it must be an address that begins with http:// or https://")
+            raise Wrong(field, "expected a URL that starts with http:// or https://")
         if parts.username or parts.password:
             raise Wrong(
                 field,
-                "a name and password in the address would end up in logs; give them as a header",
+                "a user name and password in the URL would end up in logs; use a header",
             )
         return found
 
@@ -190,7 +190,7 @@ class ServerEntry:
         for key, value in found.items():
             if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
                 raise Wrong(
-                    f"{field}.{key}", "a header cannot hold control characters or line ends"
+                    f"{field}.{key}", "a header cannot contain control characters or line breaks"
                 )
         return found
 
@@ -222,7 +222,7 @@ class ServerEntry:
     def _text(self, field: str) -> str:
         text: str = self._get(field, str, "")
         if "\0" in text:
-            raise Wrong(field, "it holds a NUL character")
+            raise Wrong(field, "contains a NUL character")
         return text
 
     def _flag(self, field: str, default: bool) -> bool:
@@ -231,7 +231,7 @@ class ServerEntry:
     def _number(self, field: str) -> float | None:
         value = self._get(field, (int, float), None)
         if value is not None and not 0 < value < 1e9:
-            raise Wrong(field, "it must be more than 0")
+            raise Wrong(field, "must be more than 0")
         return None if value is None else float(value)
 
     def _texts(self, field: str, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -255,9 +255,7 @@ class ServerEntry:
                 or "\0" in key
                 or (names is None and "=" in key)
             ):
-                raise Wrong(
-                    field, f"{reveal(checked, keep='')[:60]!r} is not a name that can be used here"
-                )
+                raise Wrong(field, f"{reveal(checked, keep='')[:60]!r} is not a valid name here")
         return dict(found)
 
 

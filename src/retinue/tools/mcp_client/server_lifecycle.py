@@ -78,12 +78,12 @@ class McpServer:
             self._fail(
                 error
                 if isinstance(error, McpError)
-                else McpError("timeout", "it did not start in time")
+                else McpError("timeout", "the server did not start in time")
             )
             raise McpError("start", self.error) from None
         except asyncio.CancelledError:
             if self._closing.is_set():
-                raise McpError("closed", "it was closed while it started") from None
+                raise McpError("closed", "the server was closed while it started") from None
             raise
         finally:
             self._opening = None
@@ -143,7 +143,7 @@ class McpServer:
 
     def _words(self, text: str, wire: Transport) -> str:
         tail = self._redactor.clean(wire.tail())[-TAIL:]
-        return self._redactor.clean(f"{text}. It said last: {tail}" if tail else text)
+        return self._redactor.clean(f"{text}. Its last output: {tail}" if tail else text)
 
     def _fail(self, error: McpError) -> None:
         """Each failure in a row doubles the wait before the next try; after the last one there is
@@ -170,7 +170,8 @@ class McpServer:
                 found = await connection.tools(self.config.start_seconds) if has_tools else []
         except TimeoutError:
             raise McpError(
-                "timeout", f"it did not list its tools within {self.config.start_seconds:g} s"
+                "timeout",
+                f"the server did not list its tools within {self.config.start_seconds:g} s",
             ) from None
         named: dict[str, dict[str, Any]] = {}
         for definition in found[: self.limits.tools]:
@@ -237,18 +238,18 @@ class McpServer:
             if kind != "input_required":
                 raise McpError(
                     "protocol",
-                    f"its result is of a kind that was not offered: {kind!r:.60}",
+                    f"the server sent a result of an unsupported kind: {kind!r:.60}",
                     is_open=True,
                 )
             responses = self._responses(result.get("inputRequests"))
             if responses is None:
                 text = (
-                    "The server needs an answer that cannot be given through the protocol, and "
-                    "has not done it:\n"
+                    "The server asked for input that cannot be provided here, and did "
+                    "not run the tool:\n"
                 )
                 hint = (
-                    "\nIf its arguments can say it, call it again with them; else ask whoever "
-                    "gave you the task."
+                    "\nIf the arguments can include it, call the tool again with it. "
+                    "Otherwise ask for it, or report that it is missing."
                 )
                 return Answer(text=text + asked(result) + hint, error=True)
             more = {"inputResponses": responses} if responses else {}
@@ -256,7 +257,9 @@ class McpServer:
             more |= {"requestState": state} if isinstance(state, str) else {}
             if not responses:
                 await asyncio.sleep(min(0.05 * 2**n, 1.0))
-        raise McpError("protocol", "it asks again and again before it does anything", is_open=True)
+        raise McpError(
+            "protocol", "the server kept asking for input and never ran the tool", is_open=True
+        )
 
     def _responses(self, requests: Any) -> dict[str, Any] | None:
         if not isinstance(requests, dict):
@@ -280,7 +283,7 @@ class McpServer:
             if self.state != "dead":
                 raise McpError(
                     "closed" if self.state == "closed" else "start",
-                    self.error or f"it is {self.state}",
+                    self.error or f"the server is {self.state}",
                 )
             pause = self._not_before - asyncio.get_running_loop().time()
             if pause > 0 and self._n_failures > 1:
@@ -288,7 +291,7 @@ class McpServer:
                     await asyncio.wait_for(
                         self._closing.wait(), min(pause, self.limits.backoff_seconds_most)
                     )
-                    raise McpError("closed", "it was closed")
+                    raise McpError("closed", "the server was closed")
             await self._start()
             assert self.connection is not None
             return self.connection

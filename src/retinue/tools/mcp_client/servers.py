@@ -110,7 +110,7 @@ class McpServers:
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
             if config.name in self._servers:
-                raise ConfigError(f"there are two MCP servers named {config.name!r}; rename one")
+                raise ConfigError(f"Two MCP servers are named {config.name!r}. Rename one.")
             self._servers[config.name] = McpServer(
                 config,
                 limits=self._limits,
@@ -164,7 +164,7 @@ class McpServers:
         ]
         if missing:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
-            raise ConfigError(f"a required MCP server could not be used: {reasons}")
+            raise ConfigError(f"A required MCP server could not be used: {reasons}")
 
     def _is_as_approved(self, server: McpServer) -> bool:
         pinned = self._pins.server(server.config.name)
@@ -176,7 +176,7 @@ class McpServers:
             return True
         server.state = "changed"
         server.error = (
-            "its configuration is not the one that was approved; approve the server to start it"
+            "its configuration changed since it was approved; approve it again to start the server"
         )
         return False
 
@@ -192,16 +192,16 @@ class McpServers:
         """Why a tool may not be called now, "" if it may."""
         found = self._servers[server].named.get(tool)
         if found is None:
-            return "the server does not offer this tool any more"
+            return "the server no longer offers this tool"
         if not self._is_wanted(self._servers[server].config, tool):
-            return "its configuration leaves this tool out"
+            return "its configuration excludes this tool"
         state = self._pins.state(server, tool, self._look(server, found).print)
         if state == "approved":
             return ""
         return (
-            "its definition has changed since it was approved"
+            "its definition changed since it was approved"
             if state == "changed"
-            else "it was not approved yet"
+            else "not approved yet"
         )
 
     def _look(self, server: str, definition: Mapping[str, Any]) -> _Looked:
@@ -263,7 +263,9 @@ class McpServers:
         if tool:
             definition = found.named.get(tool)
             if definition is None:
-                raise NotFound(f"the MCP server {server!r} has no tool {tool!r}; see status()")
+                raise NotFound(
+                    f"MCP server {server!r} has no tool {tool!r}. Use status() to list them."
+                )
             self._pins.approve(server, found.config.identity, definition)
             return
         if found.state == "changed":
@@ -274,7 +276,7 @@ class McpServers:
 
     def _server(self, name: str) -> McpServer:
         if name not in self._servers:
-            raise NotFound(f"there is no MCP server named {name!r}")
+            raise NotFound(f"Unknown MCP server {name!r}.")
         return self._servers[name]
 
     # looking after them
@@ -322,7 +324,7 @@ class McpServers:
             else:
                 offered.append(known[config.name, tool])
         for tool in server.connection.too_large if server.connection is not None else ():
-            reason = f"its definition is longer than {4 * self._limits.schema_bytes} bytes"
+            reason = f"its definition is larger than {4 * self._limits.schema_bytes} bytes"
             withheld.append(Withheld(tool=reveal(tool, keep=""), reason=reason))
         state = "dead" if server.connection is not None and server.connection.gone else server.state
         gone = server.connection.gone if server.connection else ""
@@ -348,11 +350,11 @@ class McpServers:
         idle = [
             p for p in patterns if tools and not any(names.is_wanted(t, (p,), ()) for t in tools)
         ]
-        notes = [f"{one_line(p)!r} in its configuration matches none of its tools" for p in idle]
+        notes = [f"{one_line(p)!r} in the configuration matches no tool" for p in idle]
         if len(tools) >= self._limits.tools:
-            notes.append(f"only the first {self._limits.tools} of its tools are looked at")
+            notes.append(f"only the first {self._limits.tools} tools are used")
         n = server.connection.n_unreadable if server.connection else 0
-        return [*notes, *([f"{n} of its messages could not be read"] if n else [])]
+        return [*notes, *([f"{n} messages could not be read"] if n else [])]
 
     async def restart(self, server: str) -> None:
         """Start one server anew, also one that was given up. McpError if that fails."""

@@ -88,7 +88,7 @@ def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
     out |= {"required": required} if required else {}
     out |= {k: root[k] for k in ("description", "additionalProperties") if k in root}
     if len(encode(out)) > max_bytes:
-        raise Unusable(f"the schema of its arguments is longer than {max_bytes} bytes")
+        raise Unusable(f"the schema of its arguments is larger than {max_bytes} bytes")
     return out
 
 

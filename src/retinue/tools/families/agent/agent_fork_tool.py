@@ -1,4 +1,4 @@
-"""`agent_fork`: a child with all that was said. It returns at once."""
+"""`agent_fork`: a child with all that was said. It returns immediately."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ class ForkTool(Starter):
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
-        told = f"The model's provider. Left out: {self.provider_note()}."
+        told = f"The model's provider. Default: {self.provider_note()}."
         provider = {"type": "string", "enum": list(PROVIDERS), "description": told}
-        policies = "What it may use: equal (default), remaining, proportional, or fixed:<tokens>."
+        policies = "Its budget: equal (default), remaining, proportional, or fixed:<tokens>."
         self.schema = ToolSchema(
             name=FORK,
             description=(
-                "Start a sub-agent that knows everything said so far and goes on with the prompt "
-                "you give. Use it to try alternatives side by side, or for work that needs this "
-                "conversation. Returns at once with its agent_id; you are told when it ends."
+                "Start a sub-agent that has this whole conversation and continues with "
+                "your prompt. Use it to try alternatives in parallel, or for work that "
+                "needs this conversation. Returns immediately with its agent_id; you are "
+                "notified when it ends."
             ),
             parameters=object_schema(
                 {
                     "prompt": {
                         "type": "string",
-                        "description": "What it is to do, added to the conversation so far.",
+                        "description": "What it should do; added to the conversation so far.",
                     },
                     "provider": provider,
                     "model": {"type": "string", "description": self.model_note()},

@@ -33,16 +33,16 @@ class ResumeTool(Starter):
         )
         self.schema = ToolSchema(
             name="agent_resume",
-            description="Let a sub-agent that has ended go on: a new one with its whole "
-            "conversation and your prompt. "
-            "Returns at once with the new agent_id; you are told when it ends.",
+            description="Continue a sub-agent that has ended: a new one gets its whole "
+            "conversation and your prompt. Returns immediately with the "
+            "new agent_id; you are notified when it ends.",
             parameters=object_schema(
                 {
                     "agent_id": ID_SCHEMA,
-                    "prompt": {"type": "string", "description": "What it is to do now."},
+                    "prompt": {"type": "string", "description": "What it should do now."},
                     "budget": {
                         **amounts,
-                        "description": "What it may use at most; as much as before if left out.",
+                        "description": "Maximum to use; default: as much as before.",
                     },
                 },
                 ("agent_id", "prompt"),
@@ -57,7 +57,9 @@ class ResumeTool(Starter):
         (kin,) = await self.watcher.find(caller, asked.agent_id)
         spec, run = kin
         if ending_of(run) is None:
-            raise CallComplaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
+            raise CallComplaint(
+                f"Sub-agent {spec.id} is still running. Use {SEND} to send it a message"
+            )
         id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
         name = f"sub-agent-{short(id)}"
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
@@ -87,7 +89,7 @@ class ResumeTool(Starter):
             "resumed_from": spec.id,
             "state": "running",
             "messages_inherited": run.length - run.start,
-            "message": "Sub-agent goes on. You are told when it ends.",
+            "message": "Sub-agent continues. You will be notified when it ends.",
         }
         if self.settings.enable_comms:
             reply["comms"] = comms_note(id)

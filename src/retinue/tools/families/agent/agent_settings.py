@@ -76,21 +76,22 @@ class AgentSettings(FamilySettings):
         name = self.default_provider
         if name not in (*PROVIDERS, INHERIT):
             raise ValueError(
-                f"sub_agents.default_provider {name!r} is none of {', '.join(PROVIDERS)}, {INHERIT}"
+                f"sub_agents.default_provider {name!r} is not one of "
+                f"{', '.join(PROVIDERS)}, {INHERIT}"
             )
         if self.allowed_models is None:
             return
         for provider in PROVIDERS:
             if not self.allowed_models.get(provider):
                 raise ValueError(
-                    f"sub_agents.allowed_models.{provider} must be there and not be empty"
+                    f"sub_agents.allowed_models.{provider} must be set and must not be empty"
                 )
         for provider, models in self.allowed_models.items():
             if provider not in PROVIDERS:
-                raise ValueError(f"sub_agents.allowed_models.{provider}: there is no such provider")
+                raise ValueError(f"sub_agents.allowed_models.{provider}: unknown provider")
             if "*" in models:
                 raise ValueError(
-                    f"sub_agents.allowed_models.{provider}: `*` is not taken; name the models"
+                    f"sub_agents.allowed_models.{provider}: `*` is not supported; name the models"
                 )
         self._check_default()
 
@@ -105,7 +106,7 @@ class AgentSettings(FamilySettings):
             else [m for known in lists.values() for m in known]
         )
         if model not in allowed:
-            raise ValueError(f"sub_agents.default_model {model!r} is not on the list of {provider}")
+            raise ValueError(f"sub_agents.default_model {model!r} is not in the list of {provider}")
 
 
 def provider_of(model: str) -> str | None:
@@ -153,7 +154,7 @@ def resolve(
     if real is None:
         there = ", ".join(known)
         raise CallComplaint(
-            f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})"
+            f"Failed to create LLM client: unknown model '{chosen}' (known: {there})"
         )
     return name, chosen, real
 
@@ -175,12 +176,12 @@ def _unlisted(
         chosen = next((m for m in look.models() if of(m) == wanted), None)
         if chosen is None:
             raise CallComplaint(
-                f"Failed to create LLM client: no model of provider '{wanted}' is known here"
+                f"Failed to create LLM client: no model of provider '{wanted}' is known"
             )
     chosen = chosen or parents
     if wanted is not None and of(chosen) not in (None, wanted):
         raise CallComplaint(
-            f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'"
+            f"Failed to create LLM client: model '{chosen}' does not belong to provider '{wanted}'"
         )
     return wanted or any_provider_of(look.resolved(chosen)), chosen
 
@@ -199,8 +200,8 @@ def _listed(
         found = _listing(lists, named) or provider_of(named) if named else provider_of(parents)
         if found is None:
             raise CallComplaint(
-                f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does "
-                f"not tell it. Name one of {', '.join(PROVIDERS)}."
+                f"The provider is ambiguous: it is inherited, and {named or parents!r} "
+                f"does not say which. Name one of {', '.join(PROVIDERS)}."
             )
         name = found
     allowed = lists[name]

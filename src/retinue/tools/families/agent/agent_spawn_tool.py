@@ -1,4 +1,4 @@
-"""`agent_spawn`: a child with a clean context. It returns at once."""
+"""`agent_spawn`: a child with a clean context. It returns immediately."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class AgentSpawnTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         default = settings.default_budget
-        left_out = "no limit of tokens" if default is None else f"{default} tokens"
+        left_out = "no token limit" if default is None else f"{default} tokens"
         providers = (
-            f"The model's provider: {', '.join(PROVIDERS)}. Left out: {self.provider_note()}."
+            f"The model's provider: {', '.join(PROVIDERS)}. Default: {self.provider_note()}."
         )
         properties: dict[str, Any] = {
-            "prompt": {"type": "string", "description": "The whole task: it sees nothing else."},
+            "prompt": {"type": "string", "description": "The complete task; it sees nothing else."},
             "provider": {"type": "string", "description": providers},
             "model": {"type": "string", "description": self.model_note()},
             "tool_access": ACCESS,
@@ -59,7 +59,7 @@ class AgentSpawnTool(Starter):
                 **object_schema(
                     {f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}
                 ),
-                "description": f"What it may use at most; {left_out} if left out.",
+                "description": f"Maximum to use. Default: {left_out}.",
             },
             "system_prompt": {
                 "type": "string",
@@ -67,13 +67,13 @@ class AgentSpawnTool(Starter):
             },
         }
         if settings.enable_comms:
-            note = "Keep it alive for messages after its first answer (false)."
+            note = "Keep it active for messages after its first answer (default: false)."
             properties["host_mode"] = {"type": "boolean", "description": note}
         self.schema = ToolSchema(
             name=SPAWN,
             description=(
-                "Start a sub-agent with a clean context on an independent task. Returns at once "
-                "with its agent_id; you are told when it ends."
+                "Start a sub-agent with an empty context for an independent task. "
+                "Returns immediately with its agent_id; you are notified when it ends."
             ),
             parameters=object_schema(properties, ("prompt",)),
         )

@@ -72,8 +72,7 @@ class Starter(AgentTool):
         meant."""
         if asked is not None and asked.policy == "inherit" and asked.tools:
             raise CallComplaint(
-                f"{self.invalid}: tool_access.tools is read only with the policy allow_list or "
-                "deny_list"
+                f"{self.invalid}: tool_access.tools needs the policy allow_list or deny_list"
             )
         if asked is not None and asked.policy != "inherit" and asked.tools is None:
             raise CallComplaint(
@@ -131,37 +130,38 @@ class Starter(AgentTool):
         full = f"Cannot {verb}: concurrency or depth limit reached"
         out = dict.fromkeys(("depth", "running", "children"), full)
         out["budget"] = (
-            failed + ": it would get more than is left of your own budget ({why}); ask for less"
+            failed + ": it would get more than is left of your budget ({why}). Request less"
         )
-        out["tools"] = f"{failed}: none of the tools that were asked for can be lent"
+        out["tools"] = f"{failed}: none of the requested tools can be given to it"
         out["breaker"] = (
-            f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
+            f"{failed}: the last sub-agents all failed with the same error. Wait a "
+            "minute, or change the task"
         )
-        out["model"] = f"{failed}: you may not use that model"
-        out["agent"] = f"{failed}: you may not start sub-agents of this kind"
+        out["model"] = f"{failed}: you cannot use that model"
+        out["agent"] = f"{failed}: you cannot start this kind of sub-agent"
         return out
 
     def provider_note(self) -> str:
         default = self.settings.default_provider
-        return "that of your own model" if default == INHERIT else default
+        return "the provider of your model" if default == INHERIT else default
 
     def model_note(self) -> str:
         settings = self.settings
         lists, default = settings.allowed_models, settings.default_model
         if lists is None:
             return (
-                f"The model to use; left out, "
+                "The model to use. Default: "
                 f"{default if settings.is_default_named else 'your own'}."
             )
         listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
         left_out = (
-            "the first of its provider"
+            "the first of the provider"
             if default is None
             else "your own"
             if default == "inherit"
             else default
         )
-        return f"The model to use. Allowed models by provider: {listed}. Left out: {left_out}."
+        return f"The model to use. Allowed models by provider: {listed}. Default: {left_out}."
 
     def cap(self, tokens: int) -> int:
         most = self.settings.max_budget_per_agent
@@ -170,9 +170,9 @@ class Starter(AgentTool):
 
 ACCESS = {
     "description": (
-        'Which tools it may use: {"policy": "inherit"} (all of yours, the default), {"policy": '
-        '"allow_list", "tools": '
-        '[...]} or {"policy": "deny_list", "tools": [...]}. May be given as a string of JSON.'
+        'The tools it may use: {"policy": "inherit"} (all of yours, the default), '
+        '{"policy": "allow_list", "tools": [...]} or '
+        '{"policy": "deny_list", "tools": [...]}. Can also be a JSON string.'
     ),
     "anyOf": [
         object_schema(

@@ -24,26 +24,23 @@ TOOLS = (
     "agent_resume",
 )
 GUIDE = (
-    "You can start helpers that work in the background. Use `agent_spawn` for independent work: "
-    "the helper knows only the prompt you write. Use `agent_fork` when the work needs what was "
-    "said so far. Both return at once. Several helpers suit work that falls into independent "
-    "parts, needs another model, or takes long while you have something else to do; they do not "
-    "suit small steps, work that must be coordinated closely, or an answer that is needed at once. "
-    "You are told when a helper ends, so do not poll: go on with other work, or {wait}. "
-    "`agent_list` shows all of them at a glance."
+    "You can start sub-agents that work in the background. `agent_spawn`: independent "
+    "work; the sub-agent sees only your prompt. `agent_fork`: work that needs this "
+    "conversation. Both return immediately. Use sub-agents for independent parts, for work "
+    "that needs another model, or for long work you need not wait for; not for small "
+    "steps, tightly coupled work, or answers you need right now. You are notified when "
+    "each one ends, so do not poll. Continue with other work, or {wait}. `agent_list` "
+    "shows them all."
 )
-WAIT = "call `agent_wait` when you can do nothing without the results"
-END = (
-    "end your turn when you can do nothing without the results: you are asked again when they "
-    "are there"
-)
+WAIT = "call `agent_wait` if you need the results first"
+END = "end your turn if you need the results first: you continue when they arrive"
 
 
 def guide(has_wait: bool) -> str:
     return GUIDE.format(wait=WAIT if has_wait else END)
 
 
-RESULT = "\nUse agent_status for the whole result."
+RESULT = "\nUse agent_status for the full result."
 _PARTIAL = "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}"
 WORDS = Words(
     notice={
@@ -59,19 +56,17 @@ WORDS = Words(
     denied="Tool not found: {tool}",
 )
 COMMS = (
-    "You work for another agent and can write to it: call {send} with agent_id {parent} and your "
-    "message. It may "
-    "write to you; what it writes stands in your conversation as a message from {parent}. "
-    "{when}\n\n"
-    "Your task:\n{prompt}"
+    "You work for another agent and can send it messages: call {send} with agent_id "
+    "{parent} and your message. It can send you messages, too; they appear in your "
+    "conversation as a message from {parent}. {when}\n\nYour task:\n{prompt}"
 )
 ONCE = (
-    "Write when you have a question or an interim result that cannot wait; your last reply is "
-    "reported by itself."
+    "Send a message if you have a question or an interim result that cannot wait. Your "
+    "last reply is reported automatically."
 )
 HOST = (
-    "You stay after your first reply and are woken by each message. Your replies are not passed "
-    "on: what the other agent is to read, write to it."
+    "You stay active after your first reply, and each message wakes you. Your replies "
+    "are not forwarded: to tell the other agent something, send it a message."
 )
 
 MOST = 10**12
@@ -96,7 +91,9 @@ class AgentTool(FamilyTool):
             if inside is not None:
                 schema = known[inside[1]]
                 known = schema.get("properties") or schema["anyOf"][0]["properties"]
-            raise CallComplaint(f"{complaint}; there is: {', '.join(known) or 'none'}") from None
+            raise CallComplaint(
+                f"{complaint}. Known fields: {', '.join(known) or 'none'}"
+            ) from None
 
 
 class SpawnBudget(Value, forbid_unknown_fields=True):
@@ -113,8 +110,8 @@ def with_comms(prompt: str, parent: str, *, host: bool = False) -> str:
 def comms_note(id: str) -> str:
     """The same for the parent."""
     return (
-        f"To write to it, call {SEND} with agent_id {id}. What it writes to you arrives as a "
-        f"message from {id}."
+        f"To send it a message, call {SEND} with agent_id {id}. Its messages to you "
+        f"arrive as a message from {id}."
     )
 
 

@@ -26,9 +26,9 @@ class Several(Value, forbid_unknown_fields=True):
 class WaitTool(ChildTool):
     schema = ToolSchema(
         name="agent_wait",
-        description="Wait until all of the named sub-agents have ended, or any of them, or the "
-        "time is over; returns "
-        "how each is doing. Waiting takes nothing away: you are told of every end as well.",
+        description="Wait until all (or any) of the given sub-agents have ended, or the timeout "
+        "passes; returns their states. You are notified of every end even if you do not "
+        "wait.",
         parameters=object_schema(
             {
                 "agent_ids": {
@@ -42,7 +42,7 @@ class WaitTool(ChildTool):
                     "type": "number",
                     "minimum": 0,
                     "maximum": MAX_WAIT,
-                    "description": "60 if left out.",
+                    "description": "Default: 60.",
                 },
             },
             ("agent_ids",),
@@ -53,8 +53,7 @@ class WaitTool(ChildTool):
         asked = self.read(args, Several, "agent_ids")
         if not 1 <= len(asked.agent_ids) <= MAX_IDS:
             raise CallComplaint(
-                f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not "
-                f"{len(asked.agent_ids)}"
+                f"{self.invalid}: give 1 to {MAX_IDS} agent_ids, not {len(asked.agent_ids)}"
             )
         if not 0 <= asked.timeout_seconds <= MAX_WAIT:
             raise CallComplaint(

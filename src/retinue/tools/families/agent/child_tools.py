@@ -37,9 +37,8 @@ class AgentSendArgs(Value, forbid_unknown_fields=True):
 class StatusTool(ChildTool):
     schema = ToolSchema(
         name="agent_status",
-        description="How one sub-agent is doing, and its output or error once it has ended. You "
-        "are told of every "
-        "end, so there is no need to ask repeatedly.",
+        description="Show the state of one sub-agent, and its output or error if it has ended. You "
+        "are notified of every end, so do not poll.",
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
@@ -51,8 +50,8 @@ class StatusTool(ChildTool):
 class CancelTool(ChildTool):
     schema = ToolSchema(
         name="agent_cancel",
-        description="Stop a running sub-agent and everything it has started. Nothing is spent on "
-        "it afterwards.",
+        description="Stop a running sub-agent and all sub-agents below it. Use it only "
+        "for work you no longer need.",
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
@@ -64,7 +63,10 @@ class CancelTool(ChildTool):
             return Answer(text=_cancelled(spec.id, state, message, success=False))
         done = _cancelled(spec.id, state, "Sub-agent cancelled successfully", success=True)
         late = _cancelled(
-            spec.id, state, "It ended before it could be cancelled; see agent_status", success=False
+            spec.id,
+            state,
+            "It ended before it could be cancelled. Use agent_status for its result",
+            success=False,
         )
         return Orders(cancels=(spec.id,), answer=done, refusals={"cancel": late})
 
@@ -78,8 +80,8 @@ def _cancelled(id: str, state: str, message: str, *, success: bool) -> str:
 class AgentListTool(ChildTool):
     schema = ToolSchema(
         name="agent_list",
-        description="All your sub-agents with their states, and how many are running, completed "
-        "and failed.",
+        description="List all your sub-agents with their states, and how many are "
+        "running, completed and failed.",
         parameters=object_schema({}),
     )
 
@@ -120,16 +122,15 @@ class AgentSendTool(ChildTool):
         )
         self.schema = ToolSchema(
             name=SEND,
-            description=f"Write to {whom}. It is read at the next turn; with `steer` the current "
-            "turn is broken off "
-            "for it.",
+            description=f"Send a message to {whom}. It is read at the next turn; with `steer` it "
+            "interrupts the current turn.",
             parameters=object_schema(
                 {
-                    "agent_id": {"type": "string", "description": "Whom to write to."},
+                    "agent_id": {"type": "string", "description": "The agent to send to."},
                     "message": {"type": "string"},
                     "steer": {
                         "type": "boolean",
-                        "description": "Break off what it is doing (false).",
+                        "description": "Interrupt the current turn (default: false).",
                     },
                 },
                 ("agent_id", "message"),
@@ -144,19 +145,17 @@ class AgentSendTool(ChildTool):
         if to == caller.spec.parent:
             if not self.comms:
                 raise CallComplaint(
-                    "Writing to the agent that started you requires comms to be enabled for "
-                    "sub-agents"
+                    "Sending to the agent that started you requires comms to be enabled "
+                    "for sub-agents"
                 )
         else:
             ((_, run),) = await self.find(caller, to)
             if ending_of(run) is not None:
                 raise CallComplaint(
-                    f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it "
-                    "go on"
+                    f"Sub-agent {to} has ended ({agent_state(run)}). Use agent_resume to "
+                    "continue it"
                 )
-        gone = (
-            f"{to} cannot be written to now: it has ended, or has too many unread messages from you"
-        )
+        gone = f"Cannot send to {to} now: it has ended, or it has too many unread messages from you"
         reply = as_json({"success": True, "agent_id": to, "message": "Delivered to its mailbox"})
         return Orders(
             sends=(Send(to=to, text=asked.message, steer=asked.steer),),

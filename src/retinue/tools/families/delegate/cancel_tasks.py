@@ -36,13 +36,12 @@ class CancelTasks(FamilyTool):
             {
                 "group_id": {
                     "type": "string",
-                    "description": "The group that delegate_tasks named in its answer.",
+                    "description": "The group id from the answer of delegate_tasks.",
                 },
                 "task_ids": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Only these tasks; without group_id, tasks of whichever group "
-                    "they are in.",
+                    "description": "Only these tasks; without group_id, in any group.",
                 },
             }
         ),
@@ -52,7 +51,7 @@ class CancelTasks(FamilyTool):
         check_fields(args, Which.__struct_fields__)
         which = self.read(args, Which)
         if not which.group_id and not which.task_ids:
-            raise CallComplaint("Say what to cancel: 'group_id', 'task_ids', or both")
+            raise CallComplaint("Give 'group_id', 'task_ids', or both")
         chosen = _choose(await _tasks(caller), which)
         live = [spec for spec, run in chosen if ending_of(run) is None]
         parts = []
@@ -63,7 +62,7 @@ class CancelTasks(FamilyTool):
             for s, run in chosen
             if (e := ending_of(run))
         ]:
-            parts.append(f"Ended before: {', '.join(ended)}.")
+            parts.append(f"Already ended: {', '.join(ended)}.")
         text = " ".join(parts)
         if not live:
             return Answer(text=f"Nothing was cancelled. {text}")
@@ -91,7 +90,7 @@ class ListTasks(FamilyTool):
         for spec, run in chosen:
             groups.setdefault((spec.parent, spec.order.group), []).append((spec, run))
         parts = [_listed(group, tasks) for (_, group), tasks in groups.items()]
-        return Answer(text="\n\n".join(parts) or "You have started no task groups.")
+        return Answer(text="\n\n".join(parts) or "You have not started any task groups.")
 
 
 def _listed(group: str, tasks: Sequence[Kin]) -> str:
@@ -115,7 +114,7 @@ def _choose(tasks: Sequence[Kin], which: Which) -> list[Kin]:
     mine = [(s, r) for s, r in tasks if which.group_id in (None, "", s.order.group)]
     if which.group_id and not mine:
         raise CallComplaint(
-            f"You have started no task group '{which.group_id}'. Running: "
+            f"You have not started a task group '{which.group_id}'. Running: "
             f"{_groups(tasks) or 'none'}"
         )
     if not which.task_ids:
@@ -129,9 +128,7 @@ def _find(tasks: Sequence[Kin], id: str) -> Kin:
     live = [(s, r) for s, r in named if ending_of(r) is None]
     if not named:
         running = ", ".join(_name(s.order.label) for s, r in tasks if ending_of(r) is None)
-        raise CallComplaint(
-            f"There is no background task {_name(id)}. Running: {running or 'none'}"
-        )
+        raise CallComplaint(f"No background task {_name(id)}. Running: {running or 'none'}")
     if len(live) > 1:
         raise CallComplaint(
             f"Task {_name(id)} is running in several groups: {_groups(live)}. Give 'group_id' too."

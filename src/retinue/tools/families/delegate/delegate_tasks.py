@@ -90,8 +90,8 @@ class DelegateTasks(FamilyTool):
         told = (
             "The user will be notified on the original channel as tasks complete."
             if caller.spec.origin.channel
-            else "There is no channel to notify: you will be told as tasks complete, or when this "
-            "conversation goes on."
+            else "No channel is set, so the user is not notified. You will get each result as "
+            "a message while you work, or when this conversation continues."
         )
         told = " ".join([told, *(f"Task '{o.label}' {o.remark}" for o in spawns if o.remark)])
         names = ", ".join(f"'{o.label}'" for o in spawns)
@@ -175,8 +175,9 @@ class DelegateTasks(FamilyTool):
         each = max(MIN_TOKENS, left // s.max_subtasks_per_request)
         if each * n > left:
             raise CallComplaint(
-                f"Hourly token budget exhausted: {left} of {most} tokens left, too few for {n} "
-                "tasks. Do the work yourself, ask for fewer tasks, or try again later."
+                f"Hourly token budget exhausted: {left} of {most} tokens left, too few "
+                f"for {n} tasks. Do the work yourself, start fewer tasks, or try again "
+                "later."
             )
         own = _own_rest(caller, children)
         if own is not None and (each := min(each, own // (n + 1))) < MIN_TOKENS:

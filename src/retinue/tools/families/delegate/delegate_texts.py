@@ -16,7 +16,7 @@ TIMED_OUT = "Sub-task timed out"
 DEPTH = "Sub-agents cannot start sub-agents at this depth"
 _STOPS = {
     "turn_limit": "Tool loop exceeded maximum iterations",
-    "length": "The reply was cut off at its length limit",
+    "length": "The reply was truncated at its length limit",
     "budget": "The token budget of this task is spent",
     "tokens_budget": "The token budget of this task is spent",
 }
@@ -34,19 +34,21 @@ WORDS = Words(
     },
     denied="Error: the tool '{tool}' is not available for this sub-agent.",
 )
-GUIDE = """You can hand work to sub-agents with delegate_tasks.
-- Delegate when a request has parts that do not depend on each other, or work that would take you \
-many steps. What you can do in a step or two, do yourself: each sub-agent costs a conversation of \
-its own.
-- Use mode "parallel" when you need the results for your answer: the call returns when all tasks \
-have ended. Use mode "background" for long work: the call returns at once, and you go on or end \
-your turn.
-- A sub-agent sees nothing of this conversation. Put what it must know into context_summary, and \
-give it the tools that it needs and no others.
-- Do not poll: never ask again and again how background tasks are doing, and never start them a \
-second time. Their ends are announced without your help.{more}"""
-MORE = """ Use cancel_tasks only for work that is not wanted any more, and list_tasks when you \
-come back to a conversation and do not know what is still at work."""
+GUIDE = (
+    "You can give work to sub-agents with delegate_tasks.\n- Use it for requests with "
+    "independent parts, or for work that would take you many steps. Do what takes a step "
+    "or two yourself: each sub-agent has the cost of its own conversation.\n- Use mode "
+    '"parallel" if you need the results for your answer: the call returns when all tasks '
+    'have ended. Use mode "background" for long work: the call returns immediately, and you '
+    "continue or end your turn.\n- A sub-agent does not see this conversation. Put what "
+    "it must know into context_summary, and give it only the tools it needs.\n- Do not "
+    "poll background tasks, and do not start them a second time. Their results are "
+    "announced automatically.{more}"
+)
+MORE = (
+    " Use cancel_tasks only for work you no longer need, and list_tasks when you return "
+    "to a conversation and do not know what is still running."
+)
 MOST_NAMED = 20
 
 
@@ -61,33 +63,35 @@ def not_given(names: Sequence[str], known: Sequence[str]) -> str:
         return ""
     some = ", ".join(f"'{clip(name, 100)}'" for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return (
-        f"was not given {some}{more}: there is no such tool here. Available: "
-        f"{', '.join(known) or 'none'}"
-    )
+    return f"was not given {some}{more}: unknown tool. Available: {', '.join(known) or 'none'}"
 
 
-DELEGATE_DESCRIPTION = """Hand tasks to sub-agents, each of which works alone on one task with \
-the tools you list for it. Mode "parallel" starts them together, waits for all, and returns \
-their results in the order of your list. Mode "background" starts them and returns a group id \
-at once; the user is told on the channel as tasks end. Sub-agents cannot see this conversation."""
-LIST_DESCRIPTION = """Which task groups you have started in the background, also before this \
-conversation was taken up again, and which of their tasks are still running. Ends are announced \
-by themselves: this is no way to wait for them."""
-CANCEL_DESCRIPTION = """Stop tasks that delegate_tasks started in the background: a whole \
-group, or some of its tasks. Tasks that have ended already stay as they are. Use it when the \
-work is not wanted any more, not to find out how far it is."""
+DELEGATE_DESCRIPTION = (
+    "Give tasks to sub-agents; each works alone on one task with the tools you list for "
+    'it. Mode "parallel" starts them together, waits for all, and returns their results '
+    'in the order of your list. Mode "background" starts them and returns a group id '
+    "immediately; the user is notified on the channel as tasks end. Sub-agents do not see this "
+    "conversation. Do small tasks yourself."
+)
+LIST_DESCRIPTION = (
+    "List the background task groups you started, including those from before this "
+    "conversation was resumed, and which of their tasks are still running. Results are "
+    "announced automatically, so do not use this to wait."
+)
+CANCEL_DESCRIPTION = (
+    "Stop background tasks started by delegate_tasks: a whole group, or some of its "
+    "tasks. Finished tasks are not affected. Use it only for work you no longer need, "
+    "not to check progress."
+)
 
 
 def instructions(prompt: str, summary: str) -> str:
     """The whole system prompt of a sub-agent: no persona, no memory, no conversation of its
     parent."""
-    context = summary.strip() or "Nothing beyond the task itself."
+    context = summary.strip() or "None beyond the task itself."
     return (
-        "You are a sub-agent with one task to carry out.\n\n"
-        f"## Context\n{context}\n\n"
-        f"## Your Task\n{prompt}\n\n"
-        "Reply with what you found or made, without preamble and in few words."
+        f"You are a sub-agent with one task.\n\n## Context\n{context}\n\n## Your "
+        f"Task\n{prompt}\n\nReply with your results, briefly and without preamble."
     )
 
 

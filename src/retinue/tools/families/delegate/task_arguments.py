@@ -82,8 +82,7 @@ def _check_ids(tasks: list[DelegateTask]) -> None:
             )
         if id in first:
             raise CallComplaint(
-                f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of "
-                "its own."
+                f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task its own id."
             )
         first[id] = i
 
@@ -94,7 +93,7 @@ def check_fields(given: dict[str, Any], known: Collection[str], where: str = "")
             raise CallComplaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
 
 
-_BEYOND = {"model": "A model for this task instead of yours."}
+_BEYOND = {"model": "Model for this task instead of yours."}
 
 
 def task_parameters(s: DelegateSettings) -> dict[str, Any]:
@@ -103,9 +102,9 @@ def task_parameters(s: DelegateSettings) -> dict[str, Any]:
         {
             "task_id": {
                 **text,
-                "description": "A short name, used in results; no two tasks of a call share one.",
+                "description": "A short name, used in results; must be unique within the call.",
             },
-            "prompt": {**text, "description": "What to do, complete in itself."},
+            "prompt": {**text, "description": "The complete task."},
             "context_summary": {
                 **text,
                 "description": "What the sub-agent must know of this conversation.",
@@ -113,8 +112,8 @@ def task_parameters(s: DelegateSettings) -> dict[str, Any]:
             "tools": {
                 "type": "array",
                 "items": text,
-                "description": "Names of your tools that the sub-agent may use; an empty list "
-                "means none.",
+                "description": "Names of your tools that the sub-agent may use. An empty "
+                "list means none.",
             },
             **{name: {**text, "description": _BEYOND[name]} for name in s.task_fields},
         },

@@ -50,6 +50,4 @@ class FanoutSettings(FamilySettings):
         if self.grace_turns < 0 or self.read_first_files < 0:
             raise ValueError("grace_turns and read_first_files must be 0 or more")
         if not 0 < self.timeout_seconds < math.inf:
-            raise ValueError(
-                "timeout_seconds must be more than 0 and finite: nobody waits for ever"
-            )
+            raise ValueError("timeout_seconds must be more than 0 and finite")

@@ -67,9 +67,8 @@ class SpawnAgents(FamilyTool):
     invalid = "Invalid input"
     dialect = starts = NAME
     words = Words(
-        elsewhere="Spawning {count} sub-agent(s): {ids}. All results of this turn stand together "
-        "in the answer to "
-        "call {call}.",
+        elsewhere="Spawning {count} sub-agent(s): {ids}. All results of this turn are together in "
+        "the answer to call {call}.",
         refused={"": "The tool '{tool}' is not available to this sub-agent."},
     )
 
@@ -108,18 +107,18 @@ class SpawnAgents(FamilyTool):
                         f"fields: {self._known()}"
                     )
             if not task.task.strip():
-                raise CallComplaint(f"{self.invalid}: the task is blank - at `$.tasks[{n}].task`")
+                raise CallComplaint(f"{self.invalid}: the task is empty - at `$.tasks[{n}].task`")
             if len(task.read_first or ()) > self.settings.read_first_files:
                 most = self.settings.read_first_files
                 raise CallComplaint(
-                    f"{self.invalid}: at most {most} files are read first - at "
+                    f"{self.invalid}: at most {most} files in read_first - at "
                     f"`$.tasks[{n}].read_first`"
                 )
         if not tasks:
             raise CallComplaint(EMPTY)
         if len(tasks) > self.settings.max_tasks:
             raise CallComplaint(
-                f"At most {self.settings.max_tasks} tasks are taken in one call, not {len(tasks)}"
+                f"At most {self.settings.max_tasks} tasks in one call, not {len(tasks)}"
             )
         return tasks
 
@@ -145,8 +144,7 @@ class SpawnAgents(FamilyTool):
         for n, task in enumerate(tasks):
             if task.writes and _held(caller).write == ():
                 raise CallComplaint(
-                    f"tasks[{n}] asks for mode 'work', but you may not write yourself; use mode "
-                    "'explore'"
+                    f"tasks[{n}] has mode 'work', but you cannot write yourself. Use mode 'explore'"
                 )
         writers = sum(t.writes for t in tasks)
         if writers > 1:
@@ -179,10 +177,10 @@ class SpawnAgents(FamilyTool):
         }
         if mine and not safe:
             raise CallComplaint(
-                "Nothing was spawned: an explorer gets only tools that are declared to read or to "
-                f"use the network, and none of yours is ({', '.join(mine)}). Use mode 'work' for a "
-                "single task, or do the tasks yourself; whoever runs you can also declare the risk "
-                "of a tool or name it in `explore_tools`."
+                "Nothing was started: explore tasks get only tools that read or use the "
+                f"network, and you have none ({', '.join(mine)}). Use mode 'work' for one "
+                "task, or do the tasks yourself. (To fix this in the setup: declare the "
+                "tool's risk, or list it in `explore_tools`.)"
             )
         return tuple(sorted(safe | (NOT_THE_LEADS & set(tools))))
 

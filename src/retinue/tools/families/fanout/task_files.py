@@ -35,8 +35,8 @@ def contents(
         except (OSError, ValueError, Refused, NotFound) as error:
             why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             raise CallComplaint(
-                f"{where}.read_first: cannot read {path!r}: {why}. Nothing was spawned; correct "
-                "or leave out the path."
+                f"{where}.read_first: cannot read {path!r}: {why}. Nothing was started. "
+                "Correct or remove the path."
             ) from None
     return "\n\n".join(out)
 
@@ -47,7 +47,7 @@ def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
     if not path:
         raise ValueError("the path is empty")
     if not cwd or (not caller.cwd and caller.held.read is None):
-        raise ValueError("no working directory is set for you, so no file may be handed over")
+        raise ValueError("you have no working directory, so no file can be given to a sub-agent")
     with caller.opening() as (mine, holding):
         data, size = _opened(mine, holding, cwd, path, cap)
     if b"\0" in data:
@@ -73,9 +73,9 @@ def _opened(
         with os.fdopen(fd, "rb") as file:
             name = root.named(real_path(fd), path)
             if not inside(name, tops):
-                raise ValueError("it is outside what you may read")
+                raise ValueError("it is outside of what you can read")
             if why := hidden(caller)(name):
-                raise ValueError(f"it may not be shown to you: {why}")
+                raise ValueError(f"it cannot be shown to you: {why}")
             return file.read(cap + 1), found.st_size
 
 

@@ -60,7 +60,8 @@ class SessionReader(SessionTool):
                     "minutes ago"
                 )
         raise CallComplaint(
-            f"session '{clip(key, 200)}' was not found among those that you have spawned"
+            f"session '{clip(key, 200)}' not found among those you have spawned. Use "
+            "sessions_list to see them"
         )
 
     async def labelled(self, caller: Caller, label: str) -> Kin:
@@ -68,9 +69,9 @@ class SessionReader(SessionTool):
         found = [kin for kin in spawned.values() if kin[0].order.label == label]
         if len(found) != 1:
             why = (
-                "names no session"
+                "matches no session; use sessions_list to see them"
                 if not found
-                else f"names {len(found)} sessions; use the session key"
+                else f"matches {len(found)} sessions; use the session key"
             )
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return found[0]

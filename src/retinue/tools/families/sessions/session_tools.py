@@ -22,8 +22,7 @@ MAX_MESSAGES = 500
 MAX_LAST = 20
 LONGEST, LONGEST_STEER = 32_000, 4_000
 QUIET = (
-    "Their results are announced in the chat; a session that is kept can be read with "
-    "sessions_history."
+    "Their results are announced in the chat. Use sessions_history to read a session that is kept."
 )
 
 
@@ -46,7 +45,7 @@ class YieldArgs(Value, forbid_unknown_fields=True):
 class SessionsListTool(SessionReader):
     schema = ToolSchema(
         name="sessions_list",
-        description="Your own session and those that you have spawned, newest first, with their "
+        description="List your own session and those you have spawned, newest first, with their "
         "states.",
         parameters=object_schema(
             {
@@ -54,18 +53,18 @@ class SessionsListTool(SessionReader):
                     "type": "integer",
                     "minimum": 1,
                     "maximum": MAX_SESSIONS,
-                    "description": "At most (50).",
+                    "description": "Maximum (50).",
                 },
                 "activeMinutes": {
                     "type": "number",
                     "minimum": 0,
-                    "description": "Only those that changed since.",
+                    "description": "Only sessions that changed since this time.",
                 },
                 "messageLimit": {
                     "type": "integer",
                     "minimum": 0,
                     "maximum": MAX_LAST,
-                    "description": "With so many of the last messages of each (0).",
+                    "description": "Include this many of the last messages of each (0).",
                 },
             }
         ),
@@ -107,22 +106,22 @@ class SessionsListTool(SessionReader):
 class HistoryTool(SessionReader):
     schema = ToolSchema(
         name="sessions_history",
-        description="The last messages of a session that you have spawned, or of your own.",
+        description="Read the last messages of a session you have spawned, or of your own.",
         parameters=object_schema(
             {
                 "sessionKey": {
                     "type": "string",
-                    "description": "As sessions_spawn gave it, or `current`.",
+                    "description": "The key from sessions_spawn, or `current`.",
                 },
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": MAX_MESSAGES,
-                    "description": "At most (50).",
+                    "description": "Maximum (50).",
                 },
                 "includeTools": {
                     "type": "boolean",
-                    "description": "Also tool calls and their results (false).",
+                    "description": "Include tool calls and their results (false).",
                 },
             },
             ("sessionKey",),
@@ -146,10 +145,10 @@ class HistoryTool(SessionReader):
 class YieldTool(SessionTool):
     def __init__(self, settings: SessionsSettings) -> None:
         to_chat = (
-            "you go on when your sub-agents have ended; what they report is announced in the chat"
+            "you continue when your sub-agents have ended; their reports are announced in the chat"
         )
         next_ = (
-            "what your sub-agents report is your next message"
+            "the reports of your sub-agents are your next message"
             if settings.announce == "requester"
             else to_chat
         )
@@ -157,7 +156,12 @@ class YieldTool(SessionTool):
             name="sessions_yield",
             description=f"End your turn and wait: {next_}.",
             parameters=object_schema(
-                {"message": {"type": "string", "description": "What you wait for, for people."}}
+                {
+                    "message": {
+                        "type": "string",
+                        "description": "What you are waiting for, shown to users.",
+                    }
+                }
             ),
         )
 

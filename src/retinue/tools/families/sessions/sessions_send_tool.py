@@ -34,21 +34,21 @@ class SendArgs(Value, forbid_unknown_fields=True, rename="camel"):
 class SessionsSendTool(SessionReader):
     schema = ToolSchema(
         name="sessions_send",
-        description="Write to a session that you have spawned. One that is running reads it at "
-        "its next turn; one "
-        "that has ended and is kept goes on with it, and announces again when it is done.",
+        description="Send a message to a session you have spawned. A running session "
+        "reads it at its next turn; one that has ended and is kept "
+        "continues with it, and announces again when it is done.",
         parameters=object_schema(
             {
                 "message": {"type": "string", "description": f"At most {LONGEST} characters."},
-                "sessionKey": {"type": "string", "description": "As sessions_spawn gave it."},
+                "sessionKey": {"type": "string", "description": "The key from sessions_spawn."},
                 "label": {
                     "type": "string",
-                    "description": "Instead of the key, if it names one session.",
+                    "description": "Instead of the key, if it matches one session.",
                 },
                 "steer": {
                     "type": "boolean",
-                    "description": f"Break off its current turn for it (false); at most "
-                    f"{LONGEST_STEER} characters.",
+                    "description": f"Interrupt its current turn (false); at most {LONGEST_STEER} "
+                    "characters.",
                 },
             },
             ("message",),
@@ -75,19 +75,21 @@ class SessionsSendTool(SessionReader):
     def deliver(self, caller: Caller, kin: Kin, message: str, *, steer: bool) -> Returned:
         spec, run = kin
         if spec.id == caller.id:
-            raise CallComplaint("a session cannot write to itself")
+            raise CallComplaint("a session cannot send to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
             return self._go_on(caller, kin, key, message)
         if is_announcing(run):
-            wait = f"{key} is done and writes its announcement; write to it when it has ended"
+            wait = f"{key} is done and is writing its announcement. Send to it when it has ended"
             return Answer(text=status("error", wait), error=True)
         if steer and self._is_too_soon((caller.id, key), caller.at):
-            text = "it was steered less than 2 s ago; wait a moment, and say it in one message"
+            text = (
+                "it was steered less than 2 s ago. Wait a moment, and put everything in one message"
+            )
             return Answer(text=status("rate_limited", text), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
         gone = status(
-            "error", f"{key} cannot be written to now: it has ended, or has too much unread mail"
+            "error", f"cannot send to {key} now: it has ended, or it has too many unread messages"
         )
         send = Send(to=spec.id, text=message, steer=steer)
         return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
@@ -107,7 +109,7 @@ class SessionsSendTool(SessionReader):
         spec, run = kin
         old = spec.order
         if old.group_kind != SESSION or old.retention != "keep":
-            why = 'is not kept; spawn another (cleanup "keep" would keep it)'
+            why = 'is not kept. Spawn another (cleanup "keep" would keep it)'
             return Answer(text=status("error", f"{key} has ended and {why}"), error=True)
         spawn = SessionsSpawnTool(self.settings)
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)

@@ -110,7 +110,7 @@ class SessionTool(FamilyTool):
             if name not in known:
                 names = ", ".join(known)
                 raise CallComplaint(
-                    f"{self.invalid}: there is no parameter '{clip(name, 80)}'; there is: {names}"
+                    f"{self.invalid}: unknown parameter '{clip(name, 80)}'. Known: {names}"
                 )
         try:
             return super().read({k: v for k, v in args.items() if v is not None}, type_, *objects)
@@ -119,5 +119,5 @@ class SessionTool(FamilyTool):
             if inside is None:
                 raise
             raise CallComplaint(
-                f"{complaint}; there is: {', '.join(known[inside[1]]['properties'])}"
+                f"{complaint}. Known: {', '.join(known[inside[1]]['properties'])}"
             ) from None

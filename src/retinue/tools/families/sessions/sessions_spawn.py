@@ -65,8 +65,9 @@ class SessionsSpawnTool(SessionTool):
         self.schema = ToolSchema(
             name=SPAWN,
             description=(
-                "Start a sub-agent in an isolated session and go on; its result is announced when "
-                "it ends. It does not see your conversation."
+                "Start a sub-agent in an isolated session and continue; its result is "
+                "announced when it ends. It does not see your conversation. Do short "
+                "tasks yourself."
             ),
             parameters=object_schema(spawn_properties(settings), ("task",)),
         )
@@ -76,7 +77,7 @@ class SessionsSpawnTool(SessionTool):
             return await self._after_wait(caller, args)
         for name, why in REFUSED.items():
             if name in args:
-                raise CallComplaint(f"{SPAWN} does not take '{name}': {why}")
+                raise CallComplaint(f"{SPAWN} does not accept '{name}': {why}")
         asked = self.read(args, SessionsSpawnArgs, "tools")
         if not asked.task.strip():
             raise CallComplaint(f"{self.invalid}: task cannot be empty")
@@ -102,8 +103,8 @@ class SessionsSpawnTool(SessionTool):
     def _wrong(self, asked: SessionsSpawnArgs) -> str:
         if asked.agent_id and not AGENT_ID.fullmatch(asked.agent_id):
             return (
-                f"invalid agentId '{asked.agent_id[:80]}': use lower-case letters, digits, - "
-                "and _ (64 at most)"
+                f"invalid agentId '{asked.agent_id[:80]}': use lower-case letters, "
+                "digits, - and _ (at most 64)"
             )
         if asked.mode == "session" and not asked.thread:
             return 'mode "session" requires thread: true'
@@ -160,7 +161,7 @@ class SessionsSpawnTool(SessionTool):
         elif id not in runs:
             reply |= {
                 "status": "unknown",
-                "note": "It has just ended; what came of it was announced.",
+                "note": "It has just ended. Its result was announced.",
             }
         elif is_announcing(runs[id]):
             said = runs[id]
@@ -256,20 +257,20 @@ class SessionsSpawnTool(SessionTool):
         return {
             "": status("error", "{json}"),
             "depth": status(
-                "forbidden", f"{SPAWN} is not allowed: you may not spawn (current depth: {depth})"
+                "forbidden", f"{SPAWN} is not allowed: you cannot spawn (current depth: {depth})"
             ),
             "children": status("forbidden", full),
-            "agent": status(
-                "error", f"there is no agent '{agent}' that you can spawn; there is: {staff}"
-            ),
+            "agent": status("error", f"unknown agent '{agent}'. Agents you can spawn: {staff}"),
             "tools": status(
                 "error",
-                "it would have none of the tools that are allowed; allow others, or none at all",
+                "it would have none of the allowed tools. Allow others, or none at all",
             ),
-            "model": status("error", "you may not use that model"),
+            "model": status("error", "you cannot use that model"),
             "budget": status("error", "its budget is more than is left of yours ({json})"),
             "breaker": status(
-                "error", "the last sub-agents all failed alike; wait a minute, or change the task"
+                "error",
+                "the last sub-agents all failed with the same error. Wait a minute, or "
+                "change the task",
             ),
         }
 

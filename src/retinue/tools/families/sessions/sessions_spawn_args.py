@@ -40,48 +40,49 @@ class SessionsSpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
 def spawn_properties(settings: SessionsSettings) -> dict[str, Any]:
     waits = settings.timeout_means == "wait"
     timeout = (
-        "wait that long for its reply; 0 (default) does not wait"
+        "wait this long for its reply; 0 (default) does not wait"
         if waits
         else "limit the run; 0: no limit"
     )
-    limit = f"Limit the run; 0: no limit; left out: {settings.run_timeout_seconds:g}."
+    limit = f"Limit the run; 0: no limit; default: {settings.run_timeout_seconds:g}."
     lists = {n: {"type": "array", "items": {"type": "string"}} for n in ("allow", "deny")}
     return {
-        "task": {"type": "string", "description": "The whole task."},
-        "label": {"type": "string", "description": "A short name for people."},
-        "taskName": {"type": "string", "description": "The same as label."},
+        "task": {"type": "string", "description": "The complete task."},
+        "label": {"type": "string", "description": "A short name, shown to users."},
+        "taskName": {"type": "string", "description": "Same as label."},
         "agentId": {
             "type": "string",
-            "description": "Run as this agent; only those that are allowed.",
+            "description": "Run as this agent; allowed agents only.",
         },
         "runtime": {"type": "string", "enum": ["subagent"]},
-        "model": {"type": "string", "description": "Another model; a wrong name is an error."},
+        "model": {"type": "string", "description": "Another model; an unknown name is an error."},
         "timeoutSeconds": {"type": "number", "minimum": 0, "description": f"Seconds: {timeout}."},
         "runTimeoutSeconds": {"type": "number", "minimum": 0, "description": limit},
         "cleanup": {
             "type": "string",
             "enum": ["delete", "keep"],
-            "description": f"What becomes of the session after its announcement "
-            f"({settings.cleanup}).",
+            "description": (
+                f"What happens to the session after its announcement ({settings.cleanup})."
+            ),
         },
         "mode": {
             "type": "string",
             "enum": ["run", "session"],
-            "description": "session (needs thread: true) is kept, so that you can go on in it "
-            "with sessions_send.",
+            "description": "session (needs thread: true) is kept, so that you can continue it with "
+            "sessions_send.",
         },
         "thread": {
             "type": "boolean",
-            "description": "It tells its results in a thread of its own in the chat.",
+            "description": "Report in its own thread of the chat.",
         },
         "context": {
             "type": "string",
             "enum": ["isolated", "fork"],
-            "description": "fork: it knows what was said so far (isolated).",
+            "description": "fork: it gets this conversation (isolated).",
         },
-        "cwd": {"type": "string", "description": "Its working directory; left out: yours."},
+        "cwd": {"type": "string", "description": "Its working directory. Default: yours."},
         "tools": {
             **object_schema(lists),
-            "description": "Fewer tools: only those allowed; deny wins.",
+            "description": "Restrict its tools: only the allowed ones; deny wins.",
         },
     }

@@ -37,11 +37,13 @@ def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any
     if ending is not None:
         return {"runId": id, **session_result(ending)}
     if run is None:
-        return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
+        return {"runId": id, "status": "unknown", "error": "not a recorded run of yours"}
     if is_announcing(run):
         return {"runId": id, "status": "ok", "reply": Long(run.said)}
     asks = (
-        {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
+        {"note": "it is waiting for an answer or a permission"}
+        if isinstance(run.state, Asking)
+        else {}
     )
     return {"runId": id, "status": session_state(run), **asks}
 

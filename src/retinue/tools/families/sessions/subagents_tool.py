@@ -46,23 +46,22 @@ class ControlTool(SessionsSendTool):
     schema = ToolSchema(
         name=CONTROL,
         description=(
-            "The sub-agents that you have spawned. list shows the active and the recent ones; wait "
-            "returns when all named runs have ended or the time is over, and takes nothing away "
-            "from what is brought to you; steer breaks off one's turn with a message; kill ends "
-            "one and everything below it."
+            "Control the sub-agents you have spawned. list shows the active and recent "
+            "ones; wait returns when all named runs have ended or the time is up, and "
+            "you still get every result; steer interrupts one's turn with a message; "
+            "kill ends one and everything below it."
         ),
         parameters=object_schema(
             {
                 "action": {
                     "type": "string",
                     "enum": ["list", "wait", "steer", "kill", "cancel"],
-                    "description": "list unless given; cancel is kill.",
+                    "description": "Default: list; cancel means kill.",
                 },
                 "target": {
                     "type": "string",
-                    "description": "For steer and kill: number in the list, label, session key, "
-                    "run id or its "
-                    "beginning; for kill also `all`.",
+                    "description": "For steer and kill: number in the list, label, "
+                    "session key, run id or its start; for kill also `all`.",
                 },
                 "message": {
                     "type": "string",
@@ -72,13 +71,13 @@ class ControlTool(SessionsSendTool):
                     "type": "array",
                     "items": {"type": "string"},
                     "maxItems": MOST_IDS,
-                    "description": "For wait: which runs; all active ones unless given.",
+                    "description": "For wait: these runs. Default: all active ones.",
                 },
                 "timeoutSeconds": {
                     "type": "number",
                     "minimum": 0,
                     "maximum": MOST_SECONDS,
-                    "description": f"For wait ({USUAL_SECONDS}); 0 only looks.",
+                    "description": f"For wait ({USUAL_SECONDS}); 0 returns now.",
                 },
                 "recentMinutes": {
                     "type": "number",
@@ -142,8 +141,8 @@ class ControlTool(SessionsSendTool):
         ]
         if len(ids) > MOST_IDS:
             return error_answer(
-                f"at most {MOST_IDS} runs are waited for in one call, not {len(ids)}; name some "
-                "in runIds"
+                f"at most {MOST_IDS} runs can be waited for in one call, not {len(ids)}. "
+                "Name some in runIds"
             )
         known = {spec.id: run for spec, run in await caller.children()}
         open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
@@ -220,7 +219,7 @@ class ControlTool(SessionsSendTool):
             )
         if target.isdigit() and len(target) < 5:
             if not 1 <= int(target) <= len(own):
-                raise CallComplaint(f"there is no sub-agent {target}; the list has {len(own)}")
+                raise CallComplaint(f"no sub-agent {target}; the list has {len(own)}")
             return own[int(target) - 1]
         keys = {self.settings.key_of(spec) for spec, _ in own}
         if target in keys or any(target == spec.id for spec, _ in own):
@@ -229,9 +228,9 @@ class ControlTool(SessionsSendTool):
         found = found or [kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)]
         if len(found) != 1:
             why = (
-                "names none of your sub-agents"
+                "matches none of your sub-agents"
                 if not found
-                else f"names {len(found)} of them; use the run id"
+                else f"matches {len(found)} of them; use the run id"
             )
             raise CallComplaint(f"'{clip(target, 80)}' {why}")
         return found[0]

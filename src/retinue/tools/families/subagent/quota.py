@@ -93,7 +93,7 @@ class Quotas:
         if tokens is not None and not used.nested:
             share = share_of(caller, used, tokens, n * len(askers - used.taken | {caller.index}))
             if share < 1:
-                raise QuotaSpent(f"{tokens} tokens are left, too few for {n} more")
+                raise QuotaSpent(f"{tokens} tokens left, too few for {n} more")
             fields |= {"budget": Budget(tokens=share), "share": policy_of(caller)}
         for item in range(n):
             child = caller.child_id(item)
@@ -110,7 +110,7 @@ class Quotas:
     ) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
-            more = f"{asked or n} more asked for"
+            more = f"{asked or n} more requested"
             raise QuotaSpent(f"{used.executions} of {quota.executions} executions are used, {more}")
         tokens = None if quota.tokens is None else quota.tokens - used.tokens
         if tokens is not None and tokens <= 0 and not used.nested:

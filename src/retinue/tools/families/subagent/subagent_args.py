@@ -29,28 +29,29 @@ def task_schema(default_turns: int) -> dict[str, Any]:
     properties = {
         "label": {
             "type": "string",
-            "description": "A short name for the task, shown to people and in the result.",
+            "description": "A short name for the task, shown to users and in the result.",
         },
         "task_prompt": {
             "type": "string",
-            "description": "The whole task. The helper sees nothing of your conversation.",
+            "description": "The complete task. The sub-agent does not see your conversation.",
         },
         "summary_prompt": {
             "type": "string",
-            "description": "How the helper is asked to sum up when it has finished.",
+            "description": "How the sub-agent is asked to summarize when it has finished.",
         },
         "allowed_tools": {
             "type": ["array", "null"],
             "items": {"type": "string"},
-            "description": "The only tools it may use, of those you have. Left out or null: all "
-            "of them.",
+            "description": (
+                "The only tools it may use, of those you have. Default or null: all of them."
+            ),
         },
         "max_turns": {
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_TURNS,
-            "description": f"Turns it may take ({default_turns}). What it has by then comes back "
-            "as incomplete.",
+            "description": f"Maximum turns ({default_turns}). At the limit, its work so "
+            "far is returned as incomplete.",
         },
     }
     return object_schema(properties, ("label", "task_prompt"))

@@ -56,10 +56,10 @@ class SubagentFamily(Family):
     @property
     def guide(self) -> str:
         return (
-            f"You can hand a self-contained piece of work to a helper with `{ONE}`, or several at "
-            f"once with `{MANY}`. A helper starts with nothing but the prompt you write, works "
-            "alone and returns one summary. The call ends when the work has ended: there is "
-            "nothing to ask after meanwhile. Use it for work that would fill your context with "
-            "details you do not need afterwards, such as reading many files or logs. Do small "
-            "things yourself. Give a helper only the tools that it needs."
+            f"You can give a self-contained task to a sub-agent with `{ONE}`, or several "
+            f"in parallel with `{MANY}`. A sub-agent sees only the prompt you write, works "
+            "alone and returns one summary. The call returns when the work has ended, so "
+            "there is nothing to poll. Use it for work that would fill your context with "
+            "details you do not need afterwards, such as reading many files or logs. Do "
+            "small tasks yourself. Give a sub-agent only the tools it needs."
         )

@@ -57,9 +57,7 @@ def line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]:
 def _error_of(one: ChildOutcome, *, has_quota: bool) -> str:
     ending = one.ending
     if has_quota and ending.stop in UNPAID and not one.usage.turns:
-        return (
-            f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
-        )
+        return f"Resource quota exceeded: {ending.error or 'the rest does not pay for one call'}"
     if _is_cut_off(one):
         return f"Cancelled by fail_fast: {ending.error}"
     return f"Subagent task execution failed: {ending.error or ending.stop}"

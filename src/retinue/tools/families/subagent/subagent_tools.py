@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ONE, MANY = "subagent", "parallel_subagent"
 READER = "artifact"
 """Reads on where an output was cut; whoever has it can lend it beside any list."""
-SUMMARY = "Sum up what you found, concisely: results first, then what stayed open."
+SUMMARY = "Summarize your findings concisely: results first, then open points."
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
 
@@ -93,8 +93,8 @@ class _Starter(FamilyTool):
     def _no_model(self, caller: Caller) -> str:
         known = ", ".join(looking(caller).models())
         return (
-            f"Subagent initialization failed: model '{self.settings.model}' cannot be used "
-            f"(there is: {known})"
+            f"Subagent initialization failed: model '{self.settings.model}' cannot be "
+            f"used (known: {known})"
         )
 
     def check(self, task: SubagentTask, known: Sequence[str]) -> None:
@@ -161,9 +161,9 @@ class SubagentTool(_Starter):
         self.schema = ToolSchema(
             name=ONE,
             description=(
-                "Let a helper do one self-contained task in a conversation of its own, and wait "
-                "for its summary. It "
-                "has your tools, or those you list, and sees only the prompt you give."
+                "Give one self-contained task to a sub-agent in its own conversation, "
+                "and wait for its summary. It has your tools, or those you list, and "
+                "sees only your prompt. Do small tasks yourself."
             ),
             parameters=task_schema(self.settings.default_max_turns),
         )
@@ -200,9 +200,9 @@ class ParallelTool(_Starter):
         self.schema = ToolSchema(
             name=MANY,
             description=(
-                "Let several helpers work on independent tasks at the same time, and wait for all "
-                "of their summaries. They come in the order of the tasks. With fail_fast the first "
-                "failure stops the others."
+                "Give independent tasks to several sub-agents at the same time, and wait "
+                "for all summaries, in the order of the tasks. With fail_fast the first "
+                "failure stops the others. Do small or dependent tasks yourself."
             ),
             parameters=object_schema(
                 {
@@ -210,8 +210,9 @@ class ParallelTool(_Starter):
                     "max_concurrent": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": f"How many work at a time ({MAX_CONCURRENT}); the others "
-                        "wait.",
+                        "description": (
+                            f"How many run at a time ({MAX_CONCURRENT}); the others wait."
+                        ),
                     },
                     "fail_fast": {
                         "type": "boolean",

@@ -121,7 +121,7 @@ class Http:
                             "address into its configuration",
                         )
                     url = target
-            raise McpError("refused", "it redirects in a circle")
+            raise McpError("refused", "the server redirects in a circle")
         except aiohttp.ClientConnectorError as error:
             raise McpError(
                 "start", f"it cannot be reached at {url_text(url)}: {error.os_error}"
@@ -148,7 +148,7 @@ class Http:
         if coding not in ("", "identity"):
             raise McpError(
                 "protocol",
-                f"its answer is packed ({coding[:20]}), which was not asked for",
+                f"the server's answer has an encoding ({coding[:20]}) that was not requested",
                 is_open=True,
             )
         async for chunk in response.content.iter_any():
@@ -163,7 +163,7 @@ class Http:
             self.n_useless += len(chunk)
             if self.n_useless > self._limits.flood_bytes:
                 raise McpError(
-                    "protocol", "it floods its stream with what nobody had asked for", is_open=True
+                    "protocol", "the server sent too much data that was not requested", is_open=True
                 )
             for name, data in events.feed(chunk):
                 yield ServerSentEvent(name, data)

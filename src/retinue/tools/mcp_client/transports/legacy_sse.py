@@ -37,25 +37,28 @@ class LegacySseTransport(Http):
         await asyncio.shield(self._post)
 
     async def _read(self, post: asyncio.Future[str], receive: Receive, lost: Lost) -> None:
-        reason = "its stream ended"
+        reason = "the server's stream ended"
         try:
             async with self.ask("GET", self.url, {"Accept": "text/event-stream"}) as response:
                 if response.status in (401, 403):
                     raise McpError(
-                        "auth", f"it refuses us (HTTP {response.status}); check its headers"
+                        "auth",
+                        f"the server rejected our credentials (HTTP {response.status}). "
+                        "Check its headers",
                     )
                 if response.status != 200:
-                    raise McpError("refused", f"it answered HTTP {response.status}")
+                    raise McpError("refused", f"the server answered HTTP {response.status}")
                 async for event in self.events(response):
                     if event.name == "endpoint" and not post.done():
                         target = urljoin(self.url, event.data.decode("utf-8", "replace").strip())
                         if origin(target) != origin(self.url):
-                            raise McpError("refused", "it names another server to send messages to")
+                            raise McpError(
+                                "refused", "the server names another server to send messages to"
+                            )
                         post.set_result(target)
                     elif event.is_too_large:
                         reason = (
-                            f"it is longer than {self._limits.message_bytes} bytes, which is "
-                            "all that is taken"
+                            f"larger than {self._limits.message_bytes} bytes, which is the limit"
                         )
                         receive(Unreadable(reason, None, is_too_large=True))
                     elif event.data and event.name in ("", "message"):
@@ -63,7 +66,7 @@ class LegacySseTransport(Http):
                             if receive(decode(event.data)):
                                 self.n_useless = 0
                         except ValueError as error:
-                            receive(Unreadable(f"it is not JSON that can be read: {error}", None))
+                            receive(Unreadable(f"invalid JSON: {error}", None))
         except McpError as error:
             reason = str(error)
             if not post.done():
@@ -71,7 +74,9 @@ class LegacySseTransport(Http):
         finally:
             if not post.done():
                 post.set_exception(
-                    McpError("start", "its stream ended before it said where to send messages")
+                    McpError(
+                        "start", "the server's stream ended before it said where to send messages"
+                    )
                 )
             # Nobody may be waiting for it any more.
             post.exception()
@@ -84,7 +89,7 @@ class LegacySseTransport(Http):
         own = {"Content-Type": "application/json", **headers}
         async with self.ask("POST", target, own, encode(message)) as response:
             if response.status >= 400:
-                raise McpError("refused", f"it answered HTTP {response.status}")
+                raise McpError("refused", f"the server answered HTTP {response.status}")
 
     async def close(self) -> None:
         if self._reader is not None:

@@ -71,7 +71,7 @@ class StdioTransport:
     async def _start(self, where: str) -> None:
         program = self._program(where)
         if not programs.python():
-            raise McpError("start", "there is no Python interpreter to watch over the server with")
+            raise McpError("start", "no Python interpreter was found to supervise the server")
         theirs, ours = os.pipe()
         pipe = asyncio.subprocess.PIPE
         try:
@@ -82,7 +82,7 @@ class StdioTransport:
             )  # fmt: skip
         except (OSError, ValueError) as error:
             os.close(ours)
-            raise McpError("start", f"it cannot be started: {error}") from None
+            raise McpError("start", f"the server cannot be started: {error}") from None
         except BaseException:
             os.close(ours)
             raise
@@ -108,7 +108,7 @@ class StdioTransport:
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.ELOOP):
                 raise McpError(
-                    "start", f"its directory leads out of the workspace by a link: {self._cwd}"
+                    "start", f"its directory is outside the workspace (through a link): {self._cwd}"
                 ) from None
             raise McpError("start", f"its directory does not exist: {self._cwd}") from None
         try:
@@ -123,7 +123,7 @@ class StdioTransport:
         else:
             found = self._on_path()
         if found is None:
-            text = f"there is no program {self._command!r} on its PATH"
+            text = f"program {self._command!r} not found on its PATH"
             text += (
                 " outside of the workspace, where any command could have put it"
                 if self._within
@@ -152,7 +152,7 @@ class StdioTransport:
         process = self._process
         assert process is not None
         assert process.stdout is not None
-        reason = "reading from it failed"
+        reason = "reading from the server failed"
         try:
             reason = await self._messages(process.stdout)
             self._release()
@@ -163,9 +163,9 @@ class StdioTransport:
                     if 128 < code < 160
                     else f"with code {code}"
                 )
-                reason = f"it ended {how}"
+                reason = f"the server ended {how}"
         finally:
-            self._lost(reason or "it closed its output")
+            self._lost(reason or "the server closed its output")
 
     async def _messages(self, stdout: asyncio.StreamReader) -> str:
         """Take messages until there are no more; a reason if they are not wanted any more."""
@@ -182,8 +182,8 @@ class StdioTransport:
                     n_bytes = n_messages = 0
             if n_bytes > self._limits.flood_bytes or n_messages > self._limits.flood_messages:
                 return (
-                    f"it was ended, for it flooded its output with what nobody had asked for "
-                    f"({n_bytes} bytes)"
+                    "the server was stopped because it sent too much data that was not "
+                    f"requested ({n_bytes} bytes)"
                 )
             # A flood leaves something to read at every turn; the others get theirs.
             await asyncio.sleep(0)
@@ -195,9 +195,7 @@ class StdioTransport:
         try:
             message = decode(line)
         except ValueError as error:
-            message = Unreadable(
-                f"it is not JSON that can be read: {error}", guess_id(line[:PEEK], line[-PEEK:])
-            )
+            message = Unreadable(f"invalid JSON: {error}", guess_id(line[:PEEK], line[-PEEK:]))
         return self._receive(message)
 
     async def _listen(self) -> None:
@@ -211,14 +209,14 @@ class StdioTransport:
         async with self._writing:
             process = self._process
             if process is None or process.stdin is None or process.stdin.is_closing():
-                raise McpError("lost", "its input is closed")
+                raise McpError("lost", "the server's input is closed")
             if process.stdin.transport.get_write_buffer_size() > MAX_UNREAD:
-                raise McpError("timeout", "it does not read what it is sent")
+                raise McpError("timeout", "the server does not read its input")
             try:
                 process.stdin.write(encode(message) + b"\n")
                 await process.stdin.drain()
             except (OSError, RuntimeError) as error:
-                raise McpError("lost", f"nothing can be written to it: {error}") from None
+                raise McpError("lost", f"cannot write to the server: {error}") from None
 
     async def close(self) -> None:
         """Close its input, then have it asked, then killed. Each wait is bounded."""

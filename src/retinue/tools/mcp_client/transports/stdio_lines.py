@@ -75,5 +75,5 @@ class LineSplitter:
         return out
 
     def _complaint(self, tail: bytes) -> Unreadable:
-        reason = f"it is longer than {self._cap} bytes, which is all that is taken"
+        reason = f"larger than {self._cap} bytes, which is the limit"
         return Unreadable(reason, guess_id(self._head, tail), is_too_large=True)

@@ -67,7 +67,9 @@ class StreamableHttpTransport(Http):
             elif not is_request or response.status == 202:
                 if is_request:
                     raise McpError(
-                        "protocol", "it took the request and promised no answer (202)", is_open=True
+                        "protocol",
+                        "the server accepted the request but will not answer it (HTTP 202)",
+                        is_open=True,
                     )
             else:
                 if message["method"] == "initialize":
@@ -78,17 +80,16 @@ class StreamableHttpTransport(Http):
         if kind == "application/json":
             data = await self.body(response, self._limits.message_bytes)
             if data is None:
-                reason = (
-                    f"it is longer than {self._limits.message_bytes} bytes, which is all "
-                    "that is taken"
-                )
+                reason = f"larger than {self._limits.message_bytes} bytes, which is the limit"
                 self._receive(Unreadable(reason, id, is_too_large=True))
             else:
                 self._take(data, id)
             return
         if kind != "text/event-stream":
             raise McpError(
-                "protocol", f"it answered with {kind[:60] or 'no content type'}", is_open=True
+                "protocol",
+                f"the server answered with {kind[:60] or 'no content type'}",
+                is_open=True,
             )
         last, retry, is_done = await self._stream(id, response)
         for _ in range(RESUMES):
@@ -115,10 +116,7 @@ class StreamableHttpTransport(Http):
             async for event in self.events(response):
                 last, retry = event.id or last, retry if event.retry is None else event.retry
                 if event.is_too_large:
-                    reason = (
-                        f"it is longer than {self._limits.message_bytes} bytes, which is all "
-                        "that is taken"
-                    )
+                    reason = f"larger than {self._limits.message_bytes} bytes, which is the limit"
                     self._receive(Unreadable(reason, id, is_too_large=True))
                     return last, retry, True
                 if event.data and event.name in ("", "message") and self._take(event.data, id):
@@ -133,7 +131,7 @@ class StreamableHttpTransport(Http):
         try:
             found = decode(data)
         except ValueError as error:
-            self._receive(Unreadable(f"it is not JSON that can be read: {error}", id))
+            self._receive(Unreadable(f"invalid JSON: {error}", id))
             return True
         is_answer = False
         for message in found if isinstance(found, list) else [found]:
@@ -154,7 +152,8 @@ class StreamableHttpTransport(Http):
         if status in (401, 403):
             raise McpError(
                 "auth",
-                f"it refuses us (HTTP {status}); check its token or headers in the configuration",
+                f"the server rejected our credentials (HTTP {status}). Check its token or "
+                "headers in the configuration",
             )
         if status == 404 and had_session:
             raise SessionGone
@@ -168,7 +167,9 @@ class StreamableHttpTransport(Http):
                     self._receive({"jsonrpc": "2.0", "id": message["id"], "error": found["error"]})
                     return
         code = METHOD_NOT_FOUND if status in (404, 405) else 0
-        raise McpError("refused", f"it answered HTTP {status}", code=code, is_open=status >= 500)
+        raise McpError(
+            "refused", f"the server answered HTTP {status}", code=code, is_open=status >= 500
+        )
 
     async def close(self) -> None:
         if self._session and self._pool is not None:
