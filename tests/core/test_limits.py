@@ -359,7 +359,7 @@ def test_calls_beyond_the_budget_are_asked_about_before_the_next_turn() -> None:
     story.tool("root", 0)
     story.tool("root", 1)
     (question,) = asking(story)
-    assert question.lack == "calls" and "All 2 tool calls of the budget are made" in question.text
+    assert question.lack == "calls" and "All 2 tool calls of the budget are used" in question.text
     add(story, calls=1)
     story.reply("root", "", call(id="d"))
     assert story.did(CallTool, "root") == 3 and story.is_("root") == "Working"
