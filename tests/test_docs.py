@@ -76,6 +76,22 @@ def test_decisions_have_one_form() -> None:
         assert re.findall(r"^## (.*)$", text, re.MULTILINE) == form, page.name
 
 
+SOURCE = ROOT / "src" / "retinue"
+TOPS = {
+    **{path.name: SOURCE for path in SOURCE.iterdir() if path.is_dir()},
+    **dict.fromkeys(("src", "tests", "bench", "docs", "examples", "scripts"), ROOT),
+}
+"""The folders with which a path on a page may begin, and where they are."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_file_of_ours_that_a_page_names_exists(page: Path) -> None:
+    paths = re.findall(r"`([\w/.-]+/[\w-]+\.(?:py|sh|json|toml|sql))`", prose(page))
+    named = [path for path in paths if path.partition("/")[0] in TOPS]
+    gone = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
+    assert [path for path in gone if not re.search(r"src/\w+\.py$", path)] == []  # made up
+
+
 # find your way: a question, the file, the names in it
 
 
