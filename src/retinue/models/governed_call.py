@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from retinue.errors import ModelError
 
 if TYPE_CHECKING:
     from retinue.models.governor import Governor
 
 
-class GovernedCall:
+class GovernedCall(Struct, eq=False):
     """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is
     how long the provider wants to be left alone."""
 
-    __slots__ = ("_governor", "_tree", "answered_at", "asked", "at", "is_heard", "tokens")
-
-    def __init__(self, governor: Governor, tree: str, tokens: int) -> None:
-        self._governor, self._tree, self.tokens = governor, tree, tokens
-        self.at = self.asked = 0.0
-        self.answered_at: float | None = None
-        self.is_heard = False
+    governor: Governor
+    tree: str
+    tokens: int
+    at: float = 0.0
+    asked: float = 0.0
+    answered_at: float | None = None
+    is_heard: bool = False
 
     def cost(self, bucket: str) -> float:
         """What it takes out of a bucket. How much it will say is not known: there the bucket must
@@ -39,19 +41,19 @@ class GovernedCall:
 
     def begin(self) -> bool:
         """Whether nobody has to be waited for: then the turn has begun."""
-        return self._governor._goes_in(self)
+        return self.governor._goes_in(self)
 
     async def wait(self) -> None:
-        await self._governor._enter(self._tree, self)
+        await self.governor._enter(self.tree, self)
 
     def end(self, error: BaseException | None = None) -> None:
         if error is None:
-            self._governor._worked(self)
+            self.governor._worked(self)
         elif isinstance(error, ModelError):
-            self._governor._failed(self, error)
+            self.governor._failed(self, error)
         else:
-            self._governor._left(self)
+            self.governor._left(self)
 
     def heard(self, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun; its headers tell what is left of the account's limits."""
-        self._governor._heard(self, status, headers)
+        self.governor._heard(self, status, headers)

@@ -90,6 +90,8 @@ class OpenAIChatCodec:
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         if not self.bridge and not self.reasoning:
             try:
+                if len(messages) == 1:
+                    return _encode(self._plain(messages[0]))
                 return _encode([self._plain(message) for message in messages])[1:-1]
             except (_NotPlain, UnicodeEncodeError):
                 pass

@@ -37,7 +37,6 @@ from retinue.core.history import History
 from retinue.core.limit_questions import with_budget_of_now
 from retinue.core.messages import Reply
 from retinue.core.notices import plain_page
-from retinue.core.redaction import Stream
 from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.values import ToolSchema, checked
@@ -48,6 +47,7 @@ from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
+from retinue.runtime.preview import Preview
 from retinue.runtime.reply_cleanup import clean_reply
 from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
@@ -240,8 +240,7 @@ class Performer:
             self._answer(effect.run, -1, event)
 
     async def _ask(self, effect: CallModel, spec: Spec, run: Run) -> Reply:
-        shared, bus = self._engine.trees.shared, self._engine.bus
-        model = self._models.get(spec.model)
+        shared, model = self._engine.trees.shared, self._models.get(spec.model)
         if model is None:
             raise ModelError(
                 f"Unknown model {spec.model!r} in this process", kind="invalid_request"
@@ -274,20 +273,10 @@ class Performer:
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
         )
         self._progress[run.id] = (effect.attempt, request.progress)
-        shown: Stream | None = None
-
-        def emit(text: str) -> None:
-            # Fed also when nobody watches: whoever comes in the middle of a secret sees no rest of
-            # it.
-            nonlocal shown
-            if shown is None:
-                shown = self._engine.redactor.stream()
-            if (text := shown.feed(text)) and bus.busy:
-                bus.preview(run.id, effect.attempt, text)
-
-        reply = clean_reply(await model.complete(request, emit), self._engine.redactor)
-        if shown is not None and (rest := shown.close()) and bus.busy:
-            bus.preview(run.id, effect.attempt, rest)
+        redactor = self._engine.redactor
+        preview = Preview(self._engine.bus, redactor, run.id, effect.attempt)
+        reply = clean_reply(await model.complete(request, preview), redactor)
+        preview.close()
         return reply if getattr(model, "exact", False) else checked(reply)
 
     def _declarer(self, spec: Spec) -> Spec:

@@ -1,0 +1,32 @@
+"""The text of one model's call as it comes, for whoever watches."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from retinue.core.redaction import Redactor, Stream
+from retinue.runtime.bus import Bus
+
+
+class Preview(Struct, eq=False):
+    """Call it with each piece, and `close` it behind the last one. It is fed also when nobody
+    watches: whoever comes in the middle of a secret sees no rest of it."""
+
+    bus: Bus
+    redactor: Redactor
+    run: str
+    attempt: int
+    shown: Stream | None = None
+
+    def __call__(self, text: str) -> None:
+        if self.shown is None:
+            self.shown = self.redactor.stream()
+        self._tell(self.shown.feed(text))
+
+    def close(self) -> None:
+        if self.shown is not None:
+            self._tell(self.shown.close())
+
+    def _tell(self, text: str) -> None:
+        if text and self.bus.busy:
+            self.bus.preview(self.run, self.attempt, text)
