@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import retinue
 from docs.makers import pages
+from retinue.outcomes import Outcome
 from tests.crash.test_checker import FAULTS
 from tests.simulation.mutations import MUTATIONS
 
@@ -90,6 +92,20 @@ def test_every_file_of_ours_that_a_page_names_exists(page: Path) -> None:
     named = [path for path in paths if path.partition("/")[0] in TOPS]
     gone = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
     assert [path for path in gone if not re.search(r"src/\w+\.py$", path)] == []  # made up
+
+
+def test_the_page_about_the_api_names_what_there_is() -> None:
+    text = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    text = text.partition("## Every public name")[0]
+    cells = [
+        line.split(" | ")[0].replace("\\|", "") for line in text.splitlines() if line[:2] == "| "
+    ]
+    codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+    names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
+    known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.Order.__struct_fields__}
+    fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout_seconds", "families"}
+    assert len(names) > 60
+    assert names - known - fields == set()
 
 
 # find your way: a question, the file, the names in it
