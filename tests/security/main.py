@@ -76,7 +76,7 @@ def main() -> int:
     if why_not:
         figures["not_tried_without_root"] = why_not
     figures |= {
-        "policy_trees": int(os.environ.get("RETINUE_TREES", "20000")) * len(ways),
+        "policy_trees": int(os.environ.get("RETINUE_TREES", "5000")) * len(ways),
         "swap_schedules": int(os.environ.get("RETINUE_SWAPS", "400")) * len(ways),
         "seconds": round(time.monotonic() - started, 1),
         "ok": is_ok,
