@@ -19,8 +19,9 @@ HEAD = """\
 
 The log is a list of events. Each row has a position over the whole store (`seq`), the root of its
 tree, the run it concerns, a time in milliseconds, and the event. `Retinue.watch` and `stream`
-yield rows as `Step`s; `retinue export -f jsonl` writes them as lines of JSON. In JSON an event is
-an object whose field `event` holds its name; fields with their default value may be left out.
+yield rows as `Step`s; `retinue export -f jsonl` writes them, with the orders and messages of each
+run, as lines of JSON. In JSON an event is an object whose field `event` holds its name; fields with
+their default value are left out.
 [The table of states](states.md) shows which event is accepted in which state.
 
 Events are a file format: a field is never renamed or removed without a migration, and a new field
