@@ -159,7 +159,7 @@ ALLOWED = {
     "config/value_checks.py": "refuses a value in a file",
     "models/providers.py": "refuses a key that no header can carry",
     "models/local_prompt.py": "takes apart the signs of a chat template, for a model",
-    "tools/builtin/ssrf.py": "refuses an address",
+    "tools/builtin/web_address.py": "refuses an address",
     "tools/families/delegate/task_arguments.py": "refuses an id",
     "server/mounting.py": "refuses a token that no header can carry",
     "cli/terminal/keyboard.py": "reads the keys of a terminal",
