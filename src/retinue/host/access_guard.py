@@ -19,6 +19,8 @@ from retinue.host.server_events import encode
 log = logging.getLogger("retinue.access")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE = ("GET", "HEAD", "OPTIONS")
+LONGEST_NUMBER = 19
+"""Digits: the time to read a number grows with the square of them."""
 WHO = (
     "The token of this host is missing or wrong, so nothing was done. Send it as `Authorization: "
     "Bearer TOKEN`."
@@ -210,7 +212,7 @@ def _has_body(headers: dict[str, str]) -> bool:
 
 def _check_length(headers: dict[str, str], limits: RequestLimits) -> None:
     length = headers.get("content-length", "0")
-    if not length.isdecimal():
+    if not length.isdecimal() or len(length) > LONGEST_NUMBER:
         raise HttpProblem(400, "Content-Length is not a number.")
     check_size(int(length), limits)
 

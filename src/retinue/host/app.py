@@ -142,7 +142,7 @@ async def _read(request: Request, op: Operation) -> Any:
             return msgspec.convert(data, op.request, strict=is_strict)
         except msgspec.ValidationError:
             return msgspec.convert(_with_integers(data), op.request, strict=is_strict)
-    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError) as error:
         raise HttpProblem(400, f"The host could not read this request ({error}).") from None
 
 

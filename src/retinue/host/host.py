@@ -205,7 +205,7 @@ class Host(Lookups):
             raise Refused("question", f"Run {request.run} has no open question.")
         if len(named) > 1:
             raise Refused("question", several(request.run, [(q.id, q.text) for q in named]))
-        first, by = named[0], request.by or who.user or "the user"
+        first, by = named[0], who.user or request.by or "the user"
         if first.kind == "question":
             text = request.text or ("yes" if request.allow else "no")
             await self._retinue.answer(first.id, text)
@@ -225,7 +225,7 @@ class Host(Lookups):
     ) -> replies.SpendingReply:
         """What is decided is recorded first; then the run continues, if its agents could not be
         built until now."""
-        retinue, by = self._retinue, request.by or who.user or "the user"
+        retinue, by = self._retinue, who.user or request.by or "the user"
         more = {name: getattr(request, name) for name in RAISED}
         if any(more.values()):
             await retinue.add_budget(request.run, **more, question=request.question, by=by)
