@@ -3,7 +3,7 @@ cancels, messages.
 
 The driver plays engine and world: it commits, performs, crashes and recovers. It keeps its own
 books (what was really started, what was really spent, what was really said) and the checks
-compare the machine with them after every step."""
+compare the machine with them: what a step can break after it, the rest when it is written."""
 
 from __future__ import annotations
 
