@@ -26,6 +26,7 @@ pathlib.Path(sys.argv[2]).write_text(str(os.getpid()))
 server = socket.socket(socket.AF_UNIX)
 server.bind(sys.argv[1])
 server.listen()
+print("listening", flush=True)
 while True:
     line, _ = server.accept()
     line.recv(100_000)
@@ -208,10 +209,11 @@ def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) 
         home.ok("run", "--bg", "a long task")
         address = home.socket
         home.ok("stop")
+        home.until(lambda: not address.exists())
         command = [sys.executable, "-c", OLD_HOST, str(address), f"{home.store}.lock"]
-        old = subprocess.Popen(command)
-        home.until(address.exists)
+        old = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
+            assert old.stdout is not None and old.stdout.readline() == "listening\n"
             done = home.run("attach", env={"RETINUE_START_SECONDS": "2"})
             assert done.returncode == 1 and "Run `retinue stop`, then try again" in done.stderr
             assert home.run("stop").returncode == 0
@@ -219,6 +221,7 @@ def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) 
         finally:
             old.kill()
             old.wait(SECONDS)
+            old.stdout.close()
         gate.opened.set()
         assert home.ok("attach") == "Done."
 
