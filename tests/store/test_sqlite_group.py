@@ -2,6 +2,7 @@
 order."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,20 @@ async def test_the_wal_is_emptied_into_the_file_as_it_grows(
     assert (tmp_path / "log.db").stat().st_size > 100_000
     assert await store.verify() == []
     await store.close()
+
+
+@run_async
+async def test_threads_take_quick_turns_until_the_last_store_is_closed(tmp_path: Path) -> None:
+    before = sys.getswitchinterval()
+    first, second = sqlite.SqliteStore(tmp_path / "a.db"), sqlite.SqliteStore(tmp_path / "b.db")
+    await first.open()
+    await second.open()
+    assert sys.getswitchinterval() < before / 10
+    await first.close()
+    assert sys.getswitchinterval() < before / 10
+    await second.close()
+    assert sys.getswitchinterval() == before
+    inline = sqlite.SqliteStore(tmp_path / "c.db", inline=True)
+    await inline.open()
+    assert sys.getswitchinterval() == before
+    await inline.close()

@@ -11,11 +11,11 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from retinue.errors import StoreError
+from retinue.store.sqlite import quick_turns
 from retinue.store.sqlite.tables import RowBatch
 from retinue.store.sqlite.writer import SqliteWriter
 
 MOST_COMMITS = 1_000
-
 T = TypeVar("T")
 
 
@@ -50,6 +50,7 @@ class CommitGroup:
         self._writer = writer
         self._queue: SimpleQueue[PendingCommit | Act | None] = SimpleQueue()
         self._era = 0
+        quick_turns.begin()
         self._thread = Thread(target=self._work, name="retinue-store-writer", daemon=True)
         self._thread.start()
 
@@ -70,6 +71,7 @@ class CommitGroup:
         """Finish what waits, then end the thread. Blocks. Whoever comes later is told."""
         self._queue.put(None)
         self._thread.join()
+        quick_turns.end()
         with contextlib.suppress(Empty):
             while True:
                 late = self._queue.get_nowait()

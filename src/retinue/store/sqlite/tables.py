@@ -60,8 +60,8 @@ STATES = {
 Value = str | bytes | int | None
 Values = tuple[Value, ...]
 
-SIZES = (128, 96, 64, 48, 40, 32, 28, 24, 20, *range(18, 0, -1))
-"""Any number up to 18 is one statement, and any up to 128 at most two, but for a few."""
+SIZES = (*range(256, 16, -16), *range(16, 0, -1))
+"""Any number up to 16 is one statement, and any up to 256 at most two."""
 
 
 class Many:
