@@ -22,7 +22,7 @@ DEMO ?= .
 demo: $(CORE) ## map a source tree with sub-agents, without a key; DEMO=path chooses another tree
 	@$(VENV)/bin/retinue run --model offline/explorer --cwd "$(DEMO)" "map this repository"
 
-parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say what is missing
+parts: ## install bubblewrap, ripgrep, tmux, curl and chromium where that is allowed; else say what is missing
 	@sh scripts/parts.sh
 
 # Tests wait for other processes: a worker more than there are cores keeps all of them busy. Small portions, so that long

@@ -7,6 +7,8 @@ want bwrap bubblewrap
 want rg ripgrep
 want tmux tmux
 want git git
+want curl curl
+want chromium chromium
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system parts:$missing"
@@ -19,5 +21,7 @@ want bwrap "bubblewrap (the sandbox, shell and git are not tested)"
 want rg "ripgrep (search is tested with its own walker only)"
 want tmux "tmux (the live view is not tested in a terminal)"
 want git "git (worktrees and git are not tested)"
+want curl "curl (the HTTP API is not tested with it)"
+want chromium "chromium (the HTTP API is not tested with a browser)"
 [ -z "$missing" ] || echo "missing:$missing. Install them and run this again to test everything." >&2
 exit 0

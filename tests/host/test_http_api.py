@@ -95,9 +95,8 @@ def test_an_open_run_is_sent_messages_and_cancelled() -> None:
             opened.set()
 
 
-def test_a_question_is_answered_and_a_run_resumed_and_forked() -> None:
-    lead = Agent("main", model=Scripted([call("ask_user", question="Which?"), "It is blue."]))
-    with served(["First.", "Second."], agents=()) as api:
+def test_a_run_that_has_ended_is_resumed_and_forked_and_takes_nothing_else() -> None:
+    with served(["First.", "Second."]) as api:
         run = api.finished()
         assert api.get(f"/runs/{run}/fork?n=3").json["n"] == 3
         for verb in ("resume", "fork"):
@@ -110,9 +109,10 @@ def test_a_question_is_answered_and_a_run_resumed_and_forked() -> None:
         assert nothing.status == 409 and nothing.json["about"] == "question"
         assert api.get("/questions").json == {"questions": []}
         assert api.get(f"/runs/{run}/budget").json["spending"]["run"] == run
+        mute = api.post(f"/runs/{run}/explain", {"tool": "read"})
+        assert mute.status == 409 and "has ended" in mute.json["detail"]
         ended = api.post(f"/runs/{run}/budget", {"tokens": 100})
         assert ended.status == 409 and ended.json["about"] == "budget"
-    assert lead.name == "main"
 
 
 def test_what_there_is_can_be_looked_up() -> None:

@@ -5,7 +5,6 @@ sums stay exact."""
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import msgspec
@@ -107,17 +106,21 @@ class Usage(Value):
         )
 
 
+MOST_AMOUNT = 1 << 53
+"""More than anybody spends of anything. Sums and products of such numbers stay finite."""
+
+
 class Budget(Value):
     """What a run and all its descendants may spend together; None means no limit of its own.
     `seconds` counts from the run's start on the clock of the wall: time is shared by all who run in
     parallel. `on_limit`, for the others: `land` takes one last turn, which was kept back, `ask`
     waits for a person's answer, `stop` ends at once."""
 
-    tokens: Annotated[int, Meta(ge=0)] | None = None
-    usd: Annotated[float, Meta(ge=0)] | None = None
-    turns: Annotated[int, Meta(ge=0)] | None = None
-    calls: Annotated[int, Meta(ge=0)] | None = None
-    seconds: Annotated[float, Meta(ge=0)] | None = None
+    tokens: Annotated[int, Meta(ge=0, le=MOST_AMOUNT)] | None = None
+    usd: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    turns: Annotated[int, Meta(ge=0, le=MOST_AMOUNT)] | None = None
+    calls: Annotated[int, Meta(ge=0, le=MOST_AMOUNT)] | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     on_limit: OnLimit = "land"
 
     def __post_init__(self) -> None:
@@ -126,7 +129,7 @@ class Budget(Value):
             return
         for name in ("tokens", "usd", "turns", "calls", "seconds"):
             amount = getattr(self, name)
-            if amount is not None and not 0 <= amount < math.inf:
+            if amount is not None and not 0 <= amount <= MOST_AMOUNT:
                 raise ValueError(
                     f"Budget.{name} must be 0 or more and finite, not {amount!r}. Omit it "
                     "for no limit."

@@ -33,12 +33,21 @@ KEY_LIMIT = 200
 
 def build_app(host: Host) -> Starlette:
     """The routes, without the guard that has to stand around them."""
-    routes = [
-        Route(PREFIX + op.path, OperationEndpoint(host, op).answer, methods=[op.method])
-        for op in OPERATIONS
-    ]
+    by_path: dict[str, dict[str, OperationEndpoint]] = {}
+    for op in OPERATIONS:
+        by_path.setdefault(PREFIX + op.path, {})[op.method] = OperationEndpoint(host, op)
+    routes = [_route(path, endpoints) for path, endpoints in by_path.items()]
     routes.append(Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_route})
+
+
+def _route(path: str, endpoints: dict[str, OperationEndpoint]) -> Route:
+    async def answer(request: Request) -> Response:
+        return await endpoints[request.method].answer(request)
+
+    route = Route(path, answer, methods=list(endpoints))
+    route.methods = set(endpoints)  # without HEAD, which would open a stream that nobody reads
+    return route
 
 
 class OperationEndpoint:

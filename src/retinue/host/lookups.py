@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from retinue import __version__
 from retinue.api import Retinue
-from retinue.errors import NotFound
+from retinue.core.state_names import ENDS
+from retinue.errors import NotFound, Refused
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.identity import Identity
@@ -120,6 +121,9 @@ class Lookups:
         return replies.SpendingReply(spending=await self._retinue.budget(request.run))
 
     async def explain(self, request: requests.ExplainRequest, who: Identity) -> replies.Explanation:
+        row = await self._retinue.record(request.run)
+        if state_word(row.run) in ENDS:
+            raise Refused("ended", f"Run {request.run} has ended and makes no tool calls.")
         text = await self._retinue.explain(request.run, request.tool, request.args)
         return replies.Explanation(text=text)
 
