@@ -95,7 +95,7 @@ def test_the_python_on_a_page_runs(page: Path, tmp_path: Path, provider: dict[st
 @pytest.mark.parametrize("page", programs("sh"), ids=name_of)
 def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
     shown = [one for one in blocks(page) if one.language == "sh" and not one.reason]
-    home = House(tmp_path, **provider)
+    home = House(tmp_path, RETINUE_IDLE_SECONDS="60", **provider)  # one host for the whole page
     path = os.pathsep.join([str(Path(sys.executable).parent), home.env["PATH"]])
     (home.project / "app.py").write_text('"""Adds."""\n\n\ndef add(a, b):\n    return a + b\n')
     try:
