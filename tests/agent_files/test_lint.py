@@ -7,7 +7,7 @@ from pathlib import Path
 from retinue.agent_files.agent_spec import FileComplaint
 from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.lint import lint
-from retinue.agent_files.skills import find_skills
+from retinue.agent_files.skill_discovery import find_skills
 from retinue.formats.safe_text import one_line
 from retinue.view.agent_list import render_lint, render_list, render_show
 from tests.agent_files.helpers import agent, project

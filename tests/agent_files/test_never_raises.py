@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from retinue.agent_files.agent_spec import AgentSpec, Dialect, FileComplaint, FoundAgents
 from retinue.agent_files.conversion import to_agents
+from retinue.agent_files.definition_dialect import stem_of
 from retinue.agent_files.dialects import claude, codex, copilot, cursor, opencode
 from retinue.agent_files.dialects import gemini_cli as gemini
-from retinue.agent_files.discovery import find_agents, stem_of
+from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.lint import lint
 from retinue.agent_files.loader import Loader
 from retinue.agent_files.skills import read_skill

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from retinue.agent_files.skill_discovery import SHIPPED, find_skills
 from retinue.agent_files.skill_tool import SkillTool
-from retinue.agent_files.skills import SHIPPED, Skill, find_skills, read_skill, skills_prompt
+from retinue.agent_files.skills import Skill, read_skill, skills_prompt
 from retinue.tools.base import Answer
 from tests.agent_files.helpers import project, said
 from tests.tools.builtin.filecase import a_caller

@@ -13,8 +13,8 @@ from retinue.agent_files.agents_md import loaded_files
 from retinue.agent_files.conversion import INHERITED, not_expressed, provider_name, to_agents
 from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.permission_rules import permit_rules, spawnable
+from retinue.agent_files.skill_discovery import find_skills
 from retinue.agent_files.skill_tool import SkillTool
-from retinue.agent_files.skills import find_skills
 from retinue.agent_files.start_agent_tool import StartAgentTool
 from retinue.agent_files.tool_alias_table import CANONICAL
 from retinue.core.permissions import read_rule

@@ -264,7 +264,7 @@ def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
 
 
 def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
-    from retinue.store.sqlite.database_file import Lock
+    from retinue.store.sqlite.store_lock import Lock
 
     with house(tmp_path) as home:
         store = tmp_path / "held.db"

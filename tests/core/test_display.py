@@ -152,6 +152,7 @@ ALLOWED = {
     "formats/fair_cut.py": "finds where a character ends, and shows nothing",
     "formats/host_names.py": "folds the name of a host, and shows nothing",
     "core/secret_forms.py": "sees through what may stand between the letters of a secret",
+    "core/secret_spellings.py": "writes a secret as others may write it",
     "sandbox/protected_paths.py": "folds the name of a file as a file system would, and shows "
     "nothing",
     "formats/toml_positions.py": "writes a string of TOML",

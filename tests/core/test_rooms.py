@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.answer_layout import (
-    LayoutPage,
-    LayoutPart,
-    Long,
-    Sheet,
-    closed,
-    fit_here,
-    fitting,
-)
+from retinue.core.answer_fit import fit_here, fitting
+from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, Sheet, closed
 from retinue.formats.fair_cut import boundary, clip, cut, fair, missing_in
 
 HOSTILE = [

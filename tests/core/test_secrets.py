@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.redaction import LEAST, PIECE, Redactor
+from retinue.core.redaction import PIECE, Redactor
+from retinue.core.secret_matcher import LEAST
 from retinue.core.secret_values import secret_names, secrets_of, secrets_of_entry, secrets_of_server
 
 KEY = "sk-live_9aB+cD/eF~gH0123"

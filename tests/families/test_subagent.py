@@ -11,7 +11,7 @@ from retinue import Agent, Capabilities, ModelUnavailable, Retinue, Retry, famil
 from retinue.core.messages import Assistant, Reply, User
 from retinue.core.values import Usage
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from retinue.tools.families.subagent.subagent_tools import SUMMARY
+from retinue.tools.families.subagent.helper_starter import SUMMARY
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import HELPER, Stage, one, pause, played, results
 

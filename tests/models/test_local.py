@@ -22,9 +22,10 @@ from retinue.errors import ConfigError, ModelRejected
 from retinue.models.base import Request
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts
+from retinue.models.known_weights import KNOWN
 from retinue.models.local import LocalModel, local_model
 from retinue.models.local_prompt import style_of
-from retinue.models.local_weights import KNOWN, pull
+from retinue.models.local_weights import pull
 from tests.models.local_main import TOOLS, request
 from tests.waiting import SECONDS
 

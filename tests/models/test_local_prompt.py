@@ -24,11 +24,11 @@ from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavaila
 from retinue.models.codec import Options
 from retinue.models.gguf import GgufFacts, read_facts, read_window
 from retinue.models.local import LocalModel
+from retinue.models.local_grammar import grammar
 from retinue.models.local_prompt import (
     NO_IMAGE,
     NOTHING_SAID,
     body,
-    grammar,
     messages,
     style_of,
     wanted_tools,

@@ -15,7 +15,8 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.models import local_weights as pulling
-from retinue.models.local_weights import KNOWN, Weights, default_cache, find, pull
+from retinue.models.known_weights import KNOWN, Weights, default_cache, weights_path
+from retinue.models.local_weights import pull
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 MEMBER = "tiny_weights/tiny.gguf"
@@ -74,7 +75,7 @@ def test_what_is_pulled_is_whole_private_and_alone(tmp_path: Path, shelf: Path) 
     cache = tmp_path / "deep" / "cache"
     told: list[str] = []
     path = pull("tiny", cache, tell=told.append, known=known())
-    assert path == cache / "tiny.gguf" == find("tiny", cache, known())
+    assert path == cache / "tiny.gguf" == weights_path("tiny", cache, known())
     assert path.read_bytes() == CONTENT
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -171,7 +172,7 @@ def test_an_unknown_name_is_answered_with_those_that_are_known(tmp_path: Path) -
 
 def test_weights_that_are_not_here_yet_are_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Run `retinue models pull smollm2`"):
-        find("smollm2", tmp_path)
+        weights_path("smollm2", tmp_path)
 
 
 def test_the_cache_is_where_the_environment_says(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue.models import text_calls
-from retinue.models.text_calls import MAX_CALL, Preview, recover
+from retinue.models.text_calls import Preview, recover
+from retinue.models.written_object import MAX_CALL
 
 NAMES = ("weather", "add", "send-mail")
 PARIS = ("weather", {"city": "Paris"})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError
-from retinue.store.sqlite.database_file import Lock
+from retinue.store.sqlite.store_lock import Lock
 from tests.cli.house import house
 
 FILES = (".lock", ".sent", "-wal", "-shm", "-journal", ".sock", ".sock.key")

@@ -24,7 +24,7 @@ from retinue.core.state import Run
 from retinue.core.task_list import Act
 from retinue.core.values import Capabilities, Definition, Delivery, Mail, ModelInfo, Rules
 from retinue.host.plan import Plan
-from retinue.sandbox import worktree
+from retinue.sandbox import branch_diff
 from retinue.tools.builtin import command_record
 from retinue.tools.mcp_client import approvals
 
@@ -44,7 +44,7 @@ ROLES: dict[str, Any] = {
     "agent of a plan": AgentSpec,
     "trusted projects": trust_record._Book,
     "approved servers": approvals._File,
-    "note on a worktree": worktree._Note,
+    "note on a worktree": branch_diff.WorktreeNote,
     "start of a command": command_record.CommandStart,
     "end of a command": command_record.CommandEnd,
 }

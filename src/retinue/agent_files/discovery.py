@@ -19,6 +19,7 @@ from retinue.agent_files.agent_spec import (
     FoundAgents,
     Shadowed,
 )
+from retinue.agent_files.definition_dialect import file_dialect, stem_of
 from retinue.agent_files.loader import Loader
 from retinue.config.project_root import folders_between
 from retinue.config.project_root import project_root as root_of
@@ -162,7 +163,7 @@ class _Shelf:
 
     def _add_path(self, path: Path, loader: Loader) -> None:
         is_folder, is_file = os.path.isdir(path), os.path.isfile(path)
-        dialect = dialect_of(path)
+        dialect = file_dialect(path)
         if is_folder:
             place = DefinitionFolder("", dialect, (".md", ".toml"), MAX_DEPTH)
             self.add_place(path, place, loader)
@@ -228,25 +229,3 @@ def _same_folder(a: DefinitionSource, b: DefinitionSource) -> bool:
         and a.dialect == b.dialect
         and os.path.dirname(a.path) == os.path.dirname(b.path)
     )
-
-
-def dialect_of(path: Path) -> Dialect:
-    """The dialect that a path speaks of; ours when it says nothing."""
-    names: dict[str, Dialect] = {
-        ".claude": "claude",
-        ".opencode": "opencode",
-        ".codex": "codex",
-        ".github": "copilot",
-        ".copilot": "copilot",
-        ".gemini": "gemini",
-        ".cursor": "cursor",
-    }
-    found = next((names[part] for part in reversed(path.parts) if part in names), None)
-    return found or ("copilot" if path.name.endswith(".agent.md") else "retinue")
-
-
-def stem_of(path: Path, dialect: Dialect, base: Path | None = None) -> str:
-    if dialect == "opencode" and base is not None:
-        return path.relative_to(base).with_suffix("").as_posix()
-    stem = path.name.removesuffix(path.suffix)
-    return stem.removesuffix(".agent") if dialect == "copilot" else stem

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, Severity, hint_at
 from retinue.agent_files.conversion import not_expressed
-from retinue.agent_files.skills import Skills
+from retinue.agent_files.skill_discovery import Skills
 
 ORDER = {"error": 0, "warning": 1, "note": 2}
 LONG_DESCRIPTION = 1_024

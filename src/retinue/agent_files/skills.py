@@ -3,7 +3,6 @@ is wanted, and its files when the text names them."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,25 +15,14 @@ from retinue.agent_files.frontmatter import read_markdown
 from retinue.agent_files.tool_alias_table import SHELL
 from retinue.agent_files.tool_aliases import resolve, split_names
 from retinue.agent_files.yaml_builder import AgentDocument
-from retinue.config.project_root import folders_between
-from retinue.config.project_root import project_root as root_of
 from retinue.core.values import Value
 from retinue.formats.safe_text import one_line
-from retinue.sandbox.bounded_read import is_beneath, read_beneath, real, shown
+from retinue.sandbox.bounded_read import read_beneath, real
 
-FOLDERS = (
-    ".agents/skills",
-    ".retinue/skills",
-    ".claude/skills",
-    ".github/skills",
-    ".gemini/skills",
-)
-SHIPPED = Path(__file__).parent / "shipped_skills"
 FILE = "SKILL.md"
 KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 MAX_LINES, MAX_TOKENS = 500, 5_000
-MAX_SKILLS = 500
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -56,102 +44,6 @@ class Skill(Value):
     @property
     def broken(self) -> bool:
         return any(c.severity == "error" for c in self.complaints)
-
-
-class Skills(Value):
-    """All skills that were found; `broken` ones are not offered."""
-
-    skills: dict[str, Skill] = field(default_factory=dict)
-    broken: tuple[Skill, ...] = ()
-    shadowed: tuple[Skill, ...] = ()
-    complaints: tuple[FileComplaint, ...] = ()
-
-
-def find_skills(
-    cwd: str | Path,
-    home: str | Path | None = None,
-    project_root: str | Path | None = None,
-    trusted: bool = False,
-    *,
-    shipped: bool = True,
-) -> Skills:
-    """The skills of the project (nearest first, and only when it is trusted), of the user, and the
-    shipped one."""
-    here = real(cwd)
-    root = real(project_root if project_root is not None else root_of(str(here), str(home or "")))
-    if not is_beneath(here, root):
-        root = here
-    users = real(home) if home is not None else None
-    found: dict[str, Skill] = {}
-    shadowed: list[Skill] = []
-    complaints: list[FileComplaint] = []
-    places: list[tuple[Path, Scope, Path | None]] = [
-        (folder / name, "project", root)
-        for folder in map(Path, folders_between(str(here), str(root)))
-        if folder != users
-        for name in FOLDERS
-    ]
-    places += [
-        (users / name, "user", None)
-        for name in FOLDERS
-        if users is not None and name != ".github/skills"
-    ]
-    if shipped:
-        places.append((SHIPPED, "built-in", None))
-    for place, scope, top in places:
-        if not os.path.isdir(place):
-            continue
-        if scope == "project" and not trusted:
-            message = "the project is not trusted, so its skills are ignored"
-            complaints.append(
-                FileComplaint(
-                    path=shown(place), message=message, hint="trust the project to use them"
-                )
-            )
-            continue
-        for skill in _in_folder(place, scope, top, complaints):
-            kept = found.setdefault(skill.name, skill)
-            if kept is not skill and kept.path != skill.path:
-                shadowed.append(skill)
-    return Skills(
-        skills={name: s for name, s in sorted(found.items()) if not s.broken},
-        broken=tuple(s for s in found.values() if s.broken),
-        shadowed=tuple(shadowed),
-        complaints=tuple(complaints),
-    )
-
-
-def _in_folder(
-    place: Path, scope: Scope, top: Path | None, complaints: list[FileComplaint]
-) -> Iterable[Skill]:
-    if top is not None and not is_beneath(real(place), top):
-        complaints.append(FileComplaint(path=shown(place), message="outside the project; not read"))
-        return
-    try:
-        folders = sorted(
-            p for p in place.iterdir() if os.path.isdir(p) and not p.name.startswith(".")
-        )
-    except OSError as error:
-        complaints.append(FileComplaint(path=shown(place), message=f"not read: {error.strerror}"))
-        return
-    if len(folders) > MAX_SKILLS:
-        complaints.append(
-            FileComplaint(
-                path=shown(place),
-                message=f"more than {MAX_SKILLS} skills; others were not read",
-            )
-        )
-    for folder in folders[:MAX_SKILLS]:
-        if top is not None and not is_beneath(real(folder), top):
-            complaints.append(
-                FileComplaint(path=shown(folder), message="outside the project; not read")
-            )
-        elif shown(folder) != str(folder):
-            complaints.append(
-                FileComplaint(path=shown(folder), message="its name is not UTF-8; not read")
-            )
-        elif os.path.lexists(folder / FILE):
-            yield read_skill(folder, scope)
 
 
 def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:

@@ -7,10 +7,7 @@ under the same key."""
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
-import hmac
 import io
 import math
 import re
@@ -22,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from retinue.channels.webhook_signature import ID_PATTERN, Secret, keys_of, sign
 from retinue.core.secret_values import secrets_of, secrets_of_address
 from retinue.core.values import Delivery
 from retinue.errors import ConfigError, RetinueError
@@ -29,14 +27,10 @@ from retinue.errors import ConfigError, RetinueError
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-Secret = str | bytes
 
 BODY_CAP = 65_536
 BODY_SECONDS = 1.0
 
-# No full stop: it separates the parts of what is signed.
-_ID = re.compile(r"[!-\-/-~]{1,256}")
-_SECONDS = re.compile(r"[0-9]{1,12}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t -~]*")
 _OURS = {
@@ -69,7 +63,7 @@ class Webhook:
     ) -> None:
         self._aiohttp = _library()
         self._url, self._host = url, _host(url)
-        self._keys = _keys(secret)
+        self._keys = keys_of(secret)
         if not 0 < timeout_seconds < math.inf:
             raise ConfigError(
                 "The timeout_seconds of a webhook must be more than 0 and finite, not "
@@ -86,7 +80,7 @@ class Webhook:
         }
 
     async def send(self, delivery: Delivery) -> None:
-        if not _ID.fullmatch(delivery.key):
+        if not ID_PATTERN.fullmatch(delivery.key):
             raise RetinueError(
                 "The delivery's key is not a valid header value. The announcement was not sent."
             )
@@ -163,40 +157,6 @@ class Webhook:
         return self._session[1]
 
 
-def sign(key: bytes, id: str, timestamp: str, body: bytes) -> str:
-    """One signature as it stands in the header; `key` is the decoded secret."""
-    mac = hmac.digest(key, b"%s.%s.%s" % (id.encode(), timestamp.encode(), body), "sha256")
-    return "v1," + base64.b64encode(mac).decode()
-
-
-def verify(
-    secret: Secret | Sequence[Secret],
-    headers: Mapping[str, str],
-    body: bytes,
-    tolerance_seconds: float = 300,
-) -> str:
-    """For receivers: the key of a request that was signed with the secret (or one of them) and is
-    not old.
-
-    Anything else raises: answer it with 401. A key that you have taken before is a repetition:
-    answer it with 409. `body` is the request's body as it came, not what a parser made of it."""
-    keys = _keys(secret)
-    given = {name.lower(): value for name, value in headers.items()}
-    id, timestamp = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
-    if not _ID.fullmatch(id) or not _SECONDS.fullmatch(timestamp):
-        raise RetinueError("The request has no webhook-id, or no readable webhook-timestamp.")
-    wanted = [sign(key, id, timestamp, body).encode() for key in keys]
-    found = False
-    for signature in given.get("webhook-signature", "").split():
-        for one in wanted:
-            found |= hmac.compare_digest(signature.encode("utf-8", "replace"), one)
-    if not found:
-        raise RetinueError("The request is not signed with this secret.")
-    if abs(time.time() - int(timestamp)) > tolerance_seconds:
-        raise RetinueError(f"The request was not signed within the last {tolerance_seconds:g} s.")
-    return id
-
-
 def _body(delivery: Delivery) -> bytes:
     origin = delivery.origin
     # Exact: a float of milliseconds may round down to the one before.
@@ -212,32 +172,6 @@ def _body(delivery: Delivery) -> bytes:
         data["note"] = delivery.note
     when = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return _encode({"type": "announcement", "timestamp": when, "data": data})
-
-
-def _keys(secret: Secret | Sequence[Secret]) -> list[bytes]:
-    secrets = [secret] if isinstance(secret, (str, bytes)) else list(secret)
-    if not secrets:
-        raise ConfigError("A webhook needs a secret.")
-    return [_key(one) for one in secrets]
-
-
-def _key(secret: Secret) -> bytes:
-    """The bytes of a secret. Never part of a message: not even a wrong one."""
-    if isinstance(secret, str) and secret.startswith(("whsk_", "whpk_")):
-        raise ConfigError(
-            "A webhook's secret must be symmetric: it starts with whsec_, not with whsk_ or whpk_."
-        )
-    if isinstance(secret, str) and secret.startswith("whsec_"):
-        try:
-            secret = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-        except (binascii.Error, ValueError):
-            raise ConfigError(
-                "The part after whsec_ in a webhook's secret must be base64."
-            ) from None
-    key = secret.encode() if isinstance(secret, str) else secret
-    if not key:
-        raise ConfigError("A webhook's secret must not be empty.")
-    return key
 
 
 def _host(url: str) -> str:

@@ -5,20 +5,17 @@ to be trusted again."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterator
 
 import msgspec
 
 from retinue.config.project_root import folders_between
-from retinue.config.trusted_files import collect, content_of, everywhere, home_of, relative
-from retinue.core.values import Value
+from retinue.config.trust_state import ProjectTrust, TrustedProject, compare_trust
+from retinue.config.trusted_files import collect, everywhere, relative
 from retinue.errors import ConfigError
-from retinue.formats.safe_text import one_line
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.regular_file import drain, lock, open_regular
@@ -27,85 +24,9 @@ VERSION = 1
 MOST_BOOK = 64 << 20
 
 
-State = Literal["trusted", "new", "changed", "empty"]
-
-
-class TrustedProject(Value):
-    """What was trusted: hashes by path, and when, in milliseconds. `refused` was there, and is not
-    trusted."""
-
-    files: dict[str, str]
-    refused: tuple[str, ...] = ()
-    at: int = 0
-
-
 class _Book(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     projects: dict[str, TrustedProject] = {}
-
-
-class ProjectTrust(Value):
-    """How it stands with a project. `files` are the hashes of what is there now, by path beneath
-    the root ("" where nothing was read, since nothing was ever trusted); the three lists are what
-    differs from what was trusted. `refused` are files that cannot be trusted, with the reason."""
-
-    root: str
-    state: State
-    files: dict[str, str]
-    changed: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    refused: dict[str, str] = msgspec.field(default_factory=dict)
-    at: int = 0
-
-    @property
-    def is_trusted(self) -> bool:
-        return self.state == "trusted"
-
-    def trusts(self, path: str | os.PathLike[str]) -> bool:
-        """Whether this file, as it is now, is one that was trusted. For loaders that ask about each
-        file."""
-        return self.read(path) is not None
-
-    def read(self, path: str | os.PathLike[str]) -> bytes | None:
-        """The content of a file if it is the one that was trusted, else None. What is returned is
-        what was hashed: there is no moment in between."""
-        full = os.path.abspath(os.fspath(path))
-        folder, base = os.path.split(full)
-        for way in (full, os.path.join(os.path.realpath(folder), base)):
-            name = relative(way, self.root)
-            wanted = self.files.get(name) if self.is_trusted else None
-            if wanted is not None:
-                with contextlib.suppress(OSError):
-                    data = content_of(os.path.join(self.root, name), self.root)
-                    return data if hashlib.sha256(data).hexdigest() == wanted else None
-        return None
-
-    def why(self) -> str:
-        """What has to be done, in a sentence; "" when it is trusted or there is nothing to
-        trust."""
-        todo = (
-            "Run `retinue trust` to review and use them."
-            if self.state == "new"
-            else "Run `retinue trust` to review them."
-        )
-        return f"{problem}. {todo}" if (problem := self.problem()) else ""
-
-    def problem(self) -> str:
-        """Why the project is not trusted; "" when it is, or there is nothing to trust."""
-        if self.state in ("trusted", "empty"):
-            return ""
-        if self.state == "new":
-            return f"This project's files are not trusted ({_some(self.files or self.refused)})"
-        told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
-        parts = [f"{word}: {_some(names)}" for word, names in told if names]
-        return f"This project's files have changed since you trusted it ({'; '.join(parts)})"
-
-
-def _some(names: Iterable[str], most: int = 3) -> str:
-    listed = sorted(names)
-    shown = [one_line(name, 120) for name in listed[:most]]
-    return ", ".join(shown) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 class TrustFile:
@@ -137,12 +58,14 @@ class TrustFile:
         record = self._read().projects.get(top)
         folders = list(folders_between(os.path.realpath(cwd or root), top))
         found = collect(top, folders, is_read=record is not None)
-        return _compare(top, record, found, {relative(f, top) for f in folders})
+        return compare_trust(top, record, found, {relative(f, top) for f in folders})
 
     def survey(self, root: str | os.PathLike[str]) -> ProjectTrust:
         """The same for all folders of the project."""
         top = os.path.realpath(root)
-        return _compare(top, self._read().projects.get(top), collect(top, everywhere(top)), None)
+        return compare_trust(
+            top, self._read().projects.get(top), collect(top, everywhere(top)), None
+        )
 
     def projects(self) -> dict[str, TrustedProject]:
         return self._read().projects
@@ -214,38 +137,3 @@ class TrustFile:
             )
         finally:
             os.close(fd)
-
-
-def _compare(
-    root: str,
-    record: TrustedProject | None,
-    found: tuple[dict[str, str], dict[str, str]],
-    looked: set[str] | None,
-) -> ProjectTrust:
-    files, refused = found
-    if record is None:
-        return ProjectTrust(
-            root=root, state="new" if files or refused else "empty", files=files, refused=refused
-        )
-    known = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
-    changed = tuple(sorted(n for n in files if n in known and files[n] != known[n]))
-    added = tuple(
-        sorted(
-            (
-                *(n for n in files if n not in known),
-                *(n for n in refused if n not in record.refused),
-            )
-        )
-    )
-    removed = tuple(sorted(n for n in known if n not in files))
-    state: State = "changed" if changed or added or removed else "trusted"
-    return ProjectTrust(
-        root=root,
-        state=state,
-        files=files,
-        changed=changed,
-        added=added,
-        removed=removed,
-        refused=refused,
-        at=record.at,
-    )

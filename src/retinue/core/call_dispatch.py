@@ -29,8 +29,7 @@ NOT_RUN = "Not run: this reply also called {name}, which must be the only call i
 
 
 def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
-    """A reply with calls was taken in: start each call that may run and answer each that may
-    not."""
+    """A reply with calls was taken in: start each that may run and answer each that may not."""
     calls, definition = said.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)

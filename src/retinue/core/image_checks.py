@@ -16,11 +16,11 @@ from retinue.core.values import Value
 MAX_BYTES = 20 << 20
 MAX_SIDE = 16_384
 MOST_SHOWN = 50_000_000
-"""Bytes of pictures, in base64, that a model is shown at a time. No provider takes a larger request,
-and each of them is in memory as it came and as it was written."""
+"""Bytes of pictures, in base64, that a model is shown at a time. No provider takes a larger
+request, and each of them is in memory as it came and as it was written."""
 FULL = (
-    f"the conversation shows {MOST_SHOWN // 1_000_000} MB of pictures already, and no provider takes "
-    "more in one request. Let a sub-agent look at it"
+    f"the conversation shows {MOST_SHOWN // 1_000_000} MB of pictures already, and no provider "
+    "takes more in one request. Let a sub-agent look at it"
 )
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, fit_here
+from retinue.core.answer_fit import fit_here
+from retinue.core.answer_layout import LayoutPage, LayoutPart, Long
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Run

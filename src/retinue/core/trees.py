@@ -272,14 +272,8 @@ class Trees:
         match event:
             case Requested(id=id):
                 return self.open(id)
-            case (
-                Sent(key=key)
-                | Acked(key=key)
-                | Bounced(key=key)
-                | Requeued(key=key)
-                | Dropped(key=key)
-            ):
-                return self.index.deliveries.get(key)
+            case Sent() | Acked() | Bounced() | Requeued() | Dropped():
+                return self.index.deliveries.get(event.key)
             case Broken():
                 return self.by_root.get(run)
             case LimitChanged():

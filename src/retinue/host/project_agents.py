@@ -98,7 +98,7 @@ def staff_of(found: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str,
 
 
 def skills(project: Project, *, trusted: bool) -> dict[str, Skill]:
-    from retinue.agent_files.skills import find_skills
+    from retinue.agent_files.skill_discovery import find_skills
 
     home = project.environ.get("HOME") or None
     return find_skills(project.paths.cwd, home, project.paths.root, trusted).skills

@@ -14,7 +14,8 @@ from retinue.host.project_paths import ProjectPaths, data_home
 from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
-    from retinue.config.trust_record import ProjectTrust, TrustFile
+    from retinue.config.trust_record import TrustFile
+    from retinue.config.trust_state import ProjectTrust
 
 
 MOST_BYTES = 8 << 20
@@ -53,7 +54,7 @@ class TrustCheck:
 
     def look(self) -> ProjectTrust:
         """What is so now. Raises `ConfigError` when the file that says so cannot be used."""
-        from retinue.config.trust_record import ProjectTrust
+        from retinue.config.trust_state import ProjectTrust
 
         if self.is_home:
             return ProjectTrust(root=os.path.realpath(self._paths.root), state="empty", files={})

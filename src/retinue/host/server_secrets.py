@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
-from retinue.core.redaction import LEAST
+from retinue.core.secret_matcher import LEAST
 from retinue.core.secret_values import secrets_of_entry
 from retinue.host.plan import ServerSource
 

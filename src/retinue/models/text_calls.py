@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from retinue.formats.safe_text import clean
+from retinue.models.written_object import extent_of
 
-MAX_CALL = 1 << 16
-MAX_DEPTH = 64
 MAX_FAILURES = 1_000
 MAX_REPAIRS = 16
 """So often is something in one reply taken for JSON that is none, and repaired: both cost time."""
@@ -29,14 +28,6 @@ _MAY_OPEN = re.compile(
     r"(?:<[\w=]{0,15}|`{1,2}|\[[A-Z_]{0,10}|```[\w-]*[ \t]*|(?:\A|(?<=\n))[ \t]*)\Z"
 )
 _CLOSE = re.compile(rf"\s*(?:</(?:{_TAGS}|function)>|```)?")
-_STRING = {
-    '"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
-    "'": re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL),
-}
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_BARE_QUOTE = re.compile(r'((?<!\\)(?:\\\\)*)"')
-_WORD = re.compile(r"[A-Za-z]+")
-_WORDS = {"True": "true", "False": "false", "None": "null"}
 _SPACE = re.compile(r"[\s,;]*")
 
 _WRAPPERS = ("tool_call", "function_call", "function")
@@ -178,7 +169,7 @@ class _Reader:
         self._failures += 1
         if self._failures > MAX_REPAIRS:
             return None
-        extent = _extent(self._text, at, may_close=not self._is_cut)
+        extent = extent_of(self._text, at, may_close=not self._is_cut)
         if extent is None:
             return None
         source, end = extent
@@ -225,58 +216,6 @@ def _arguments(value: dict[str, Any], name: str, sure: bool) -> str | None:
         )
     except (ValueError, TypeError, RecursionError):
         return None
-
-
-def _extent(text: str, at: int, *, may_close: bool) -> tuple[str, int] | None:
-    """The object or array at `at` as JSON, and where it ends: without trailing commas, with JSON's
-    quotes and words. One that lacks only its last brackets is closed: that changes no value."""
-    out: list[str] = []
-    closers: list[str] = []
-    stop = min(len(text), at + MAX_CALL)
-    while at < stop:
-        c = text[at]
-        if c in "\"'":
-            string = _STRING[c].match(text, at, stop)
-            if string is None:
-                return None
-            out.append(_requoted(string[1]))
-            at = string.end()
-            continue
-        if c in "{[":
-            closers.append("}" if c == "{" else "]")
-            if len(closers) > MAX_DEPTH:
-                return None
-        elif c in "}]":
-            if c != closers[-1]:
-                return None
-            _drop_comma(out)
-            closers.pop()
-            if not closers:
-                return "".join([*out, c]), at + 1
-        elif c in "<`":
-            break
-        word = _WORD.match(text, at, stop)
-        out.append(_WORDS.get(word[0], word[0]) if word else c)
-        at += len(word[0]) if word else 1
-    if not may_close or (at == stop and stop < len(text)):
-        return None
-    _drop_comma(out)
-    return "".join([*out, *reversed(closers)]), at
-
-
-def _requoted(inside: str) -> str:
-    """A string in JSON's quotes. A backslash that escapes nothing was meant as one."""
-    inside = _ESCAPE.sub(
-        lambda m: m[0] if m[1] in '"\\/bfnrtu' else "'" if m[1] == "'" else "\\" + m[0], inside
-    )
-    return '"' + _BARE_QUOTE.sub(r"\1\"", inside) + '"'
-
-
-def _drop_comma(out: list[str]) -> None:
-    while out and out[-1].isspace():
-        out.pop()
-    if out and out[-1] == ",":
-        out.pop()
 
 
 def _refuse(constant: str) -> Any:

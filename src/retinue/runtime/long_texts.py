@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from retinue.core.answer_layout import Laid, fit
+from retinue.core.answer_fit import fit
+from retinue.core.answer_layout import Laid
 from retinue.core.spec import Orders, Spec
 from retinue.formats.fair_cut import clip, cut
 from retinue.formats.safe_text import clean

@@ -10,7 +10,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.messages import Call
 from retinue.core.spec import Spec
 from retinue.core.values import Restart, ToolSchema
-from retinue.sandbox.worktree import BranchDiff
+from retinue.sandbox.branch_diff import BranchDiff
 from retinue.tools.base import Caller, Returned, Tool
 
 

@@ -20,8 +20,9 @@ import msgspec
 from retinue.errors import Refused, RetinueError
 from retinue.sandbox import background_removal as removal
 from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.branch_diff import BranchDiff, WorktreeNote, diff_of
 from retinue.sandbox.git_copy import Repository, find_repository
-from retinue.sandbox.git_repository import Git, opened
+from retinue.sandbox.git_repository import opened
 from retinue.sandbox.git_stage import stage
 from retinue.sandbox.open_beneath import make_beneath, open_real
 from retinue.sandbox.regular_file import read_small
@@ -36,29 +37,6 @@ from retinue.sandbox.worktree_files import (
 )
 
 log = logging.getLogger("retinue")
-MOST_DIFF = 8 * 1024 * 1024
-
-
-class BranchDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done on a branch since `base`."""
-
-    branch: str
-    base: str
-    commit: str
-    files: int
-    added: int
-    removed: int
-    diff: bytes
-
-
-class _Note(msgspec.Struct, frozen=True, kw_only=True):
-    """`admin` is where git keeps the data of the copy, "" until it is made."""
-
-    repository: str
-    inside: str
-    branch: str
-    base: str
-    admin: str = ""
 
 
 class Worktrees:
@@ -129,18 +107,18 @@ class Worktrees:
     def _lock(self, run: str) -> asyncio.Lock:
         return self._locks.setdefault(run, asyncio.Lock())
 
-    def _note(self, run: str) -> _Note | None:
+    def _note(self, run: str) -> WorktreeNote | None:
         try:
-            return msgspec.json.decode(read_small(self.folder / f"{run}.json"), type=_Note)
+            return msgspec.json.decode(read_small(self.folder / f"{run}.json"), type=WorktreeNote)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def _keep(self, run: str, note: _Note) -> _Note:
+    def _keep(self, run: str, note: WorktreeNote) -> WorktreeNote:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.folder / f"{run}.json", msgspec.json.encode(note), durable=False)
         return note
 
-    async def _plan(self, run: str, source: str) -> _Note:
+    async def _plan(self, run: str, source: str) -> WorktreeNote:
         try:
             repository = await asyncio.to_thread(find_repository, source)
             async with opened(repository) as git:
@@ -157,7 +135,7 @@ class Worktrees:
         top = repository.top
         return self._keep(
             run,
-            _Note(
+            WorktreeNote(
                 repository=top,
                 inside=is_inside_tree(source, top),
                 branch=f"retinue/{run}",
@@ -165,7 +143,7 @@ class Worktrees:
             ),
         )
 
-    async def _create(self, run: str, path: Path, note: _Note) -> _Note:
+    async def _create(self, run: str, path: Path, note: WorktreeNote) -> WorktreeNote:
         """Make the copy, or make it again when only half of it is there. What stands there is not
         thrown away."""
         if note.admin and point_to_repository(path, note.admin):
@@ -187,7 +165,7 @@ class Worktrees:
             admin = await asyncio.to_thread(register, repository, run, path, branch, index)
         return self._keep(run, msgspec.structs.replace(note, admin=admin))
 
-    async def _record(self, run: str, note: _Note, message: str) -> BranchDiff | None:
+    async def _record(self, run: str, note: WorktreeNote, message: str) -> BranchDiff | None:
         """A commit of everything in the copy on top of where its run has got to, by git's inner
         commands alone."""
         path = self.place(run)
@@ -207,9 +185,9 @@ class Worktrees:
             if commit == note.base:
                 return None
             await git.point(f"refs/heads/{note.branch}", commit)
-            return await _told(git, note, commit)
+            return await diff_of(git, note, commit)
 
-    async def _remove(self, run: str, note: _Note) -> None:
+    async def _remove(self, run: str, note: WorktreeNote) -> None:
         await removal.remove_soon(self.place(run))
         if os.path.basename(os.path.dirname(note.admin)) == "worktrees":
             await asyncio.to_thread(forget, note.admin)
@@ -218,24 +196,6 @@ class Worktrees:
                 # Only if nothing was added to it.
                 await git.drop(f"refs/heads/{note.branch}", note.base)
         (self.folder / f"{run}.json").unlink(missing_ok=True)
-
-
-async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
-    told = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
-    numbers = [
-        line.split(b"\t")
-        for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()
-    ]
-    diff = await git.run("diff-tree", "-r", "-p", *told, is_long=True, most=MOST_DIFF)
-    return BranchDiff(
-        branch=note.branch,
-        base=note.base,
-        commit=commit,
-        files=len(numbers),
-        added=sum(int(n[0]) for n in numbers if n[0].isdigit()),
-        removed=sum(int(n[1]) for n in numbers if len(n) > 1 and n[1].isdigit()),
-        diff=diff,
-    )
 
 
 def _enter(path: Path, inside: str) -> str:
@@ -254,7 +214,7 @@ def _enter(path: Path, inside: str) -> str:
     return str(path if inside == "." else path / inside)
 
 
-def _is_there(path: Path, note: _Note) -> bool:
+def _is_there(path: Path, note: WorktreeNote) -> bool:
     """Whether the copy still belongs to the data that git keeps of it. (A crash, or its run, may
     have changed that.)"""
     try:

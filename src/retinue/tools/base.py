@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from retinue.core.answer_layout import Laid, fit
+from retinue.core.answer_fit import fit
+from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import moment, run_id

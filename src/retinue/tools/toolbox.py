@@ -15,7 +15,7 @@ from retinue.core.spec import Order, Spec
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
-from retinue.sandbox.worktree import BranchDiff
+from retinue.sandbox.branch_diff import BranchDiff
 from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 

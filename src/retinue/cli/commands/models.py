@@ -59,7 +59,8 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
 @pass_door
 def pull(door: CommandContext, name: str) -> None:
     """Download a small local model and check it against its known hash."""
+    from retinue.models import known_weights
     from retinue.models import local_weights as weights
 
-    path = weights.pull(name, weights.default_cache(door.environ), tell=note)
+    path = weights.pull(name, known_weights.default_cache(door.environ), tell=note)
     out(str(path))

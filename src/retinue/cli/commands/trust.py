@@ -20,7 +20,7 @@ from retinue.formats.safe_text import json_text, one_line, reveal
 from retinue.host.project_trust import project_text
 
 if TYPE_CHECKING:
-    from retinue.config.trust_record import ProjectTrust
+    from retinue.config.trust_state import ProjectTrust
 
 SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
 ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")

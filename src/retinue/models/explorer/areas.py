@@ -13,20 +13,13 @@ from typing import Any
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.child_report import Findings, Row
+from retinue.models.explorer.file_kinds import is_foreign, is_made, is_test
 from retinue.models.explorer.imports import read_import
 from retinue.models.explorer.known_answers import MIDDLE, KnownAnswers
-from retinue.models.explorer.languages import (
-    BY_KEY,
-    Language,
-    is_foreign,
-    is_made,
-    is_test,
-    language_name,
-    language_of,
-    name_in,
-)
-from retinue.models.explorer.manifests import Lines, numbered, readme
+from retinue.models.explorer.languages import BY_KEY, Language, language_name, language_of, name_in
+from retinue.models.explorer.manifests import Lines, numbered
 from retinue.models.explorer.matches import Hit, Sweep, inside
+from retinue.models.explorer.readme import read_readme
 from retinue.models.explorer.report_text import sentence, some
 
 INLINE_TESTS = r"^[ \t]*#\[cfg\(test\)\]"
@@ -154,7 +147,7 @@ def _describe(heads: Sequence[tuple[str, Lines]], hits: Sequence[Hit]) -> list[R
 def doc_of(path: str, lines: Lines) -> tuple[str, int] | None:
     """What a file says of itself at its top."""
     if basename(path).lower().startswith("readme"):
-        _, found = readme(path, "\n".join(f"{n}\t{line}" for n, line in lines))
+        _, found = read_readme(path, "\n".join(f"{n}\t{line}" for n, line in lines))
         return (sentence(found[0]), found[2]) if found else None
     language = language_of(path)
     if language is None:

@@ -10,9 +10,10 @@ from retinue.formats.safe_text import one_line
 from retinue.models.explorer.areas import HEAD_LINES, doc_of, either, type_rows
 from retinue.models.explorer.child_report import Findings, Row
 from retinue.models.explorer.delegation import AreaTask, hand_out
+from retinue.models.explorer.file_kinds import is_test
 from retinue.models.explorer.intent import paths_in
 from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.languages import is_test, language_of
+from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.manifests import numbered
 from retinue.models.explorer.matches import Sweep
 from retinue.models.explorer.report import Report, footer, gaps

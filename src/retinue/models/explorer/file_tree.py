@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from posixpath import dirname
 
-from retinue.models.explorer.imports import python_modules
-from retinue.models.explorer.languages import (
-    is_doc,
-    is_foreign,
-    is_made,
-    is_test,
-    language_name,
-    language_of,
-)
+from retinue.models.explorer.file_kinds import is_doc, is_foreign, is_made, is_test
+from retinue.models.explorer.import_resolver import python_modules
+from retinue.models.explorer.languages import language_name, language_of
 
 MOST_AREAS, FEWEST_AREAS, SINGLE, MOST_FOLDERS, MOST_TOPS = 7, 3, 24, 20, 40
 _ENTRY = re.compile(r"^(.+)\t(\d+)$")

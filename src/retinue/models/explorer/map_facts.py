@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname, splitext
 
 from retinue.models.explorer.child_report import Findings
+from retinue.models.explorer.file_kinds import is_test
 from retinue.models.explorer.file_tree import Area
-from retinue.models.explorer.imports import Import, Resolver
-from retinue.models.explorer.languages import is_test, language_of
+from retinue.models.explorer.import_resolver import Resolver
+from retinue.models.explorer.imports import Import
+from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.survey import Survey
 
 

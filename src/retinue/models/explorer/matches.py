@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from posixpath import dirname
 from typing import NamedTuple
 
+from retinue.models.explorer.file_kinds import is_foreign
 from retinue.models.explorer.file_tree import clean_path, read_listing
 from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers
-from retinue.models.explorer.languages import is_foreign, language_of
+from retinue.models.explorer.languages import language_of
 
 _HIT = re.compile(r"^(.+?):(\d+):(.*)$")
 _COUNT = re.compile(r"^(.+):(\d+)$")

@@ -9,14 +9,8 @@ from posixpath import basename
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.diffs import FileDiff
-from retinue.models.explorer.languages import (
-    is_doc,
-    is_foreign,
-    is_made,
-    is_test,
-    language_of,
-    name_in,
-)
+from retinue.models.explorer.file_kinds import is_doc, is_foreign, is_made, is_test
+from retinue.models.explorer.languages import language_of, name_in
 from retinue.models.explorer.report_text import plural
 
 Finding = tuple[str, str, int, str]

@@ -8,28 +8,26 @@ from posixpath import basename, dirname
 from typing import Any
 
 from retinue.models.explorer.delegation import AreaTask
-from retinue.models.explorer.file_tree import Area, FileTree, read_listing
-from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.languages import (
-    BY_KEY,
+from retinue.models.explorer.file_kinds import (
     FOREIGN_DIRS,
     GENERATED_MARK,
     is_foreign,
     is_made,
     is_test,
-    language_of,
 )
+from retinue.models.explorer.file_tree import Area, FileTree, read_listing
+from retinue.models.explorer.known_answers import KnownAnswers
+from retinue.models.explorer.languages import BY_KEY, language_of
 from retinue.models.explorer.manifests import (
     MAKEFILES,
     NAMES,
-    READMES,
     Fact,
     Manifest,
     read_manifest,
-    readme,
     targets,
 )
 from retinue.models.explorer.matches import Hit, is_before, read_hits, read_paths, search
+from retinue.models.explorer.readme import READMES, read_readme
 from retinue.models.explorer.report_text import kib, plural
 
 DEPTH, ENTRIES, MOST_FOLDERS, MOST_SKIPPED = 24, 20_000, 60, 400
@@ -152,7 +150,7 @@ def survey(book: KnownAnswers, root: str = "") -> Survey | None:
         if found is not None:
             ground.manifests.append(found)
     if intro is not None and not intro.error:
-        ground.title, ground.intro = readme(readmes[0], intro.text)
+        ground.title, ground.intro = read_readme(readmes[0], intro.text)
     if make and rules is not None and not rules.error:
         ground.targets = targets(make, rules.text)
     if mains is not None and not mains.error:

@@ -22,6 +22,7 @@ from typing import Any, TypeGuard
 
 from retinue.errors import ConfigError, ModelError, ModelUnavailable
 from retinue.testing.fake_llm import error_answers as troubles
+from retinue.testing.fake_llm import request_errors
 from retinue.testing.fake_llm.anthropic_api import AnthropicApi
 from retinue.testing.fake_llm.dialect import (
     DIALECTS,
@@ -387,7 +388,7 @@ def _told(scene: FakeRequest, error: BaseException) -> FakeError:
         if error.after_seconds:
             trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
     elif isinstance(error, ModelError):
-        trouble = troubles.too_long(scene)
+        trouble = request_errors.prompt_too_long(scene)
         trouble.code = None
     trouble.message = str(error) or trouble.message
     return trouble

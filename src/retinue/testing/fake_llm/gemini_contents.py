@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from retinue.core.image_checks import look
 from retinue.core.messages import Assistant, Call, Image, Message, Result, User
-from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode
+from retinue.testing.fake_llm.dialect import FakeUnit, encode
+from retinue.testing.fake_llm.gemini_checks import (
+    camel_keys,
+    refuse_gemini,
+    same_name,
+    unknown_fields,
+)
 from retinue.testing.fake_llm.strict_checks import words
 
 DATA = words(
@@ -41,42 +45,6 @@ UNSIGNED_CALL = (
     "tools to work correctly, and missing thought_signature may lead to degraded model "
     "performance. Additional data, function call `{name}` , position {n}."
 )
-_SNAKE = re.compile(r"_([a-z])")
-
-T = TypeVar("T")
-
-
-def refuse(message: str, details: Any = None) -> FakeError:
-    return FakeError(400, "INVALID_ARGUMENT", message, details=details)
-
-
-def camel(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with names in camel case. (Few are not: whoever is in a hurry sends none.)"""
-    if "_" not in "".join(value):
-        return value if isinstance(value, dict) else dict(value)
-    return {_SNAKE.sub(lambda m: m[1].upper(), name): part for name, part in value.items()}
-
-
-def same(value: Any, kind: type[T], at: str, *index: int) -> T:
-    """The value, if it is of this type. Where it stands is spelled only when it is not."""
-    if not isinstance(value, kind):
-        shown = encode(value).decode()[:80]
-        raise refuse(
-            f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}"
-        )
-    return value
-
-
-def unknown(value: Mapping[str, Any], known: frozenset[str], at: str, *index: int) -> None:
-    if value.keys() <= known:
-        return
-    at = at % index if index else at
-    name = min(value.keys() - known)
-    where = f" at '{at}'" if at else ""
-    text = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
-    violation = {"field": at, "description": text} if at else {"description": text}
-    kind = "type.googleapis.com/google.rpc.BadRequest"
-    raise refuse(text, [{"@type": kind, "fieldViolations": [violation]}])
 
 
 class Contents:
@@ -93,8 +61,8 @@ class Contents:
     def system(self, value: Any) -> str:
         if value is None:
             return ""
-        content = camel(same(value, dict, "system_instruction"))
-        unknown(content, CONTENT_FIELDS, "system_instruction")
+        content = camel_keys(same_name(value, dict, "system_instruction"))
+        unknown_fields(content, CONTENT_FIELDS, "system_instruction")
         parts = content.get("parts", [])
         return "\n\n".join(
             str(part.get("text", "")) for part in (parts if isinstance(parts, list) else [parts])
@@ -102,36 +70,36 @@ class Contents:
 
     def read(self, value: Any) -> None:
         if not value:
-            raise refuse("* GenerateContentRequest.contents: contents is not specified\n")
+            raise refuse_gemini("* GenerateContentRequest.contents: contents is not specified\n")
         before = ""
-        for n, content in enumerate(same(value, list, "contents")):
-            content = camel(same(content, dict, "contents[%d]", n))
-            unknown(content, CONTENT_FIELDS, "contents[%d]", n)
+        for n, content in enumerate(same_name(value, list, "contents")):
+            content = camel_keys(same_name(content, dict, "contents[%d]", n))
+            unknown_fields(content, CONTENT_FIELDS, "contents[%d]", n)
             role = content.get("role", "user")
             if role not in ("user", "model"):
-                raise refuse("Please use a valid role: user, model.")
+                raise refuse_gemini("Please use a valid role: user, model.")
             parts = self._parts(n, content.get("parts"))
             before = (
                 self._model(n, parts, before) if role == "model" else self._user(n, parts, before)
             )
         if before in ("calls", "model"):
             self._settle()
-            raise refuse(
+            raise refuse_gemini(
                 "Please ensure that single turn requests end with a user role or the role field "
                 "is empty."
             )
         if self._unsigned:
-            raise refuse(self._unsigned)
+            raise refuse_gemini(self._unsigned)
 
     def _parts(self, n: int, value: Any) -> list[dict[str, Any]]:
         if not value:
-            raise refuse(
+            raise refuse_gemini(
                 f"* GenerateContentRequest.contents[{n}].parts: contents.parts must not be empty.\n"
             )
         parts = []
-        for i, part in enumerate(same(value, list, "contents[%d].parts", n)):
-            part = camel(same(part, dict, PART, n, i))
-            unknown(part, PART_FIELDS, PART, n, i)
+        for i, part in enumerate(same_name(value, list, "contents[%d].parts", n)):
+            part = camel_keys(same_name(part, dict, PART, n, i))
+            unknown_fields(part, PART_FIELDS, PART, n, i)
             found = part.keys() & DATA
             if len(found) != 1:
                 text = (
@@ -139,16 +107,18 @@ class Contents:
                     if not found
                     else "oneof field 'data' is already set"
                 )
-                raise refuse(
+                raise refuse_gemini(
                     f"* GenerateContentRequest.{PART % (n, i)}.data: required oneof field 'data' "
                     f"{text}\n"
                 )
             if (
                 "text" in part
-                and not same(part["text"], str, PART, n, i)
+                and not same_name(part["text"], str, PART, n, i)
                 and "thoughtSignature" not in part
             ):
-                raise refuse("Unable to submit request because it must have a text parameter.")
+                raise refuse_gemini(
+                    "Unable to submit request because it must have a text parameter."
+                )
             if "thoughtSignature" in part:
                 self._signature(PART % (n, i), part["thoughtSignature"])
             parts.append(part)
@@ -161,7 +131,7 @@ class Contents:
             base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
         except (binascii.Error, ValueError, AttributeError):
             shown = encode(value).decode()[:80]
-            raise refuse(
+            raise refuse_gemini(
                 f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {shown}"
             ) from None
 
@@ -183,11 +153,11 @@ class Contents:
             elif "text" in part and not part.get("thought"):
                 texts.append(part["text"])
             elif "functionResponse" in part:
-                raise refuse(RESPONSE_TURN)
+                raise refuse_gemini(RESPONSE_TURN)
             if "thoughtSignature" in part:
                 kept.append(part["thoughtSignature"])
         if calls and before not in ("user", "responses"):
-            raise refuse(CALL_TURN)
+            raise refuse_gemini(CALL_TURN)
         said = Assistant(
             text="".join(texts), calls=tuple(calls), opaque=encode(kept).decode() if kept else ""
         )
@@ -199,15 +169,17 @@ class Contents:
 
     def _call(self, n: int, i: int, value: Any) -> Call:
         at = PART + ".function_call"
-        call = camel(same(value, dict, at, n, i))
-        unknown(call, CALL_FIELDS, at, n, i)
-        name = same(call.get("name", ""), str, at + ".name", n, i)
+        call = camel_keys(same_name(value, dict, at, n, i))
+        unknown_fields(call, CALL_FIELDS, at, n, i)
+        name = same_name(call.get("name", ""), str, at + ".name", n, i)
         if not name:
-            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.name: [REQUIRED_FIELD_MISSING]\n")
-        args = same(call.get("args") or {}, dict, at + ".args", n, i)
-        call_id = same(call.get("id") or f"g_{len(self._ids)}", str, at + ".id", n, i)
+            raise refuse_gemini(
+                f"* GenerateContentRequest.{at % (n, i)}.name: [REQUIRED_FIELD_MISSING]\n"
+            )
+        args = same_name(call.get("args") or {}, dict, at + ".args", n, i)
+        call_id = same_name(call.get("id") or f"g_{len(self._ids)}", str, at + ".id", n, i)
         if call_id in self._ids:
-            raise refuse(
+            raise refuse_gemini(
                 f"* GenerateContentRequest.{at % (n, i)}.id: Duplicate function call id: "
                 f"{call_id}\n"
             )
@@ -219,23 +191,23 @@ class Contents:
         for i, part in enumerate(parts):
             if "functionResponse" in part:
                 if before != "calls":
-                    raise refuse(RESPONSE_TURN)
+                    raise refuse_gemini(RESPONSE_TURN)
                 results.append(self._response(n, i, part["functionResponse"]))
             elif "text" in part:
                 texts.append(part["text"])
             elif "inlineData" in part:
-                data = camel(same(part["inlineData"], dict, PART + ".inline_data", n, i))
+                data = camel_keys(same_name(part["inlineData"], dict, PART + ".inline_data", n, i))
                 image = Image(
                     media_type=str(data.get("mimeType", "")), data=str(data.get("data", ""))
                 )
                 if image.media_type.startswith("image/") and look(image).wrong:
-                    raise refuse(
+                    raise refuse_gemini(
                         "Unable to process input image. Please retry or report in the developer "
                         "forum."
                     )
                 images.append(image)
             elif "functionCall" in part:
-                raise refuse(CALL_TURN)
+                raise refuse_gemini(CALL_TURN)
         if results or self._open:
             self._settle()
         elif texts:
@@ -250,22 +222,24 @@ class Contents:
 
     def _response(self, n: int, i: int, value: Any) -> Result:
         at = PART + ".function_response"
-        response = camel(same(value, dict, at, n, i))
-        unknown(response, RESPONSE_FIELDS, at, n, i)
-        name = same(response.get("name", ""), str, at + ".name", n, i)
+        response = camel_keys(same_name(value, dict, at, n, i))
+        unknown_fields(response, RESPONSE_FIELDS, at, n, i)
+        name = same_name(response.get("name", ""), str, at + ".name", n, i)
         if not name:
-            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.name: Name cannot be empty.\n")
+            raise refuse_gemini(
+                f"* GenerateContentRequest.{at % (n, i)}.name: Name cannot be empty.\n"
+            )
         told = response.get("response")
         if not isinstance(told, dict):
             kind = "type.googleapis.com/google.protobuf.Struct"
             shown = encode(told).decode()[:80]
-            raise refuse(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
+            raise refuse_gemini(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
         call_id = response.get("id")
         call = next(
             (c for c in self._open if (c.id == call_id if call_id else c.name == name)), None
         )
         if call is None or call.name != name:
-            raise refuse(UNEVEN)
+            raise refuse_gemini(UNEVEN)
         self._open = [c for c in self._open if c is not call]
         text = told.get("output", told.get("result", told.get("error")))
         return Result(
@@ -277,4 +251,4 @@ class Contents:
 
     def _settle(self) -> None:
         if self._open:
-            raise refuse(UNEVEN)
+            raise refuse_gemini(UNEVEN)

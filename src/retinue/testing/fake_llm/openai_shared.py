@@ -12,13 +12,8 @@ from retinue.core.messages import Image
 from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.dialect import FakeError
 from retinue.testing.fake_llm.http_server import HttpRequest
-from retinue.testing.fake_llm.strict_checks import (
-    NAME,
-    bad_schema,
-    is_count,
-    is_number,
-    json_object,
-)
+from retinue.testing.fake_llm.openai_schema_checks import schema_problem
+from retinue.testing.fake_llm.strict_checks import NAME, is_count, is_number, json_object
 
 MAX_NAME = 64
 COLD = re.compile(r"(?:o\d|gpt-5(?!\.)|gpt-[6-9])")
@@ -190,51 +185,10 @@ def tool_list(value: Any) -> list[dict[str, Any]]:
 def function(tool: Mapping[str, Any], at: str) -> ToolSchema:
     name = name_field(tool.get("name"), f"{at}.name")
     schema = tool.get("parameters") or {"type": "object", "properties": {}}
-    if problem := _problem(schema, bool(tool.get("strict"))):
+    if problem := schema_problem(schema, bool(tool.get("strict"))):
         text = f"Invalid schema for function '{name}': {problem}"
         raise refuse(text, f"{at}.parameters", "invalid_function_parameters")
     return ToolSchema(name=name, description=tool.get("description") or "", parameters=schema)
-
-
-def _problem(schema: Any, is_strict: bool) -> str:
-    if not isinstance(schema, dict):
-        return f"{schema!r} is not of type 'object', 'boolean'."
-    if schema.get("type") != "object":
-        return (
-            f"schema must be a JSON Schema of 'type: \"object\"', got 'type: "
-            f'"{schema.get("type")}"\'.'
-        )
-    if bad := bad_schema(schema):
-        return f"In context={bad[0]}, {bad[1]}."
-    return _loose(schema, (), is_strict)
-
-
-def _loose(schema: Any, at: tuple[str, ...], is_strict: bool) -> str:
-    """What is JSON schema, but not OpenAI's: arrays name their items; strict objects name and close
-    everything."""
-    if not isinstance(schema, dict):
-        return ""
-    if schema.get("type") == "array" and "items" not in schema:
-        return f"In context={at}, array schema missing items."
-    parts = schema.get("properties", {})
-    if is_strict and schema.get("type") == "object":
-        if schema.get("additionalProperties") is not False:
-            return (
-                f"In context={at}, 'additionalProperties' is required to be supplied and to be "
-                "false."
-            )
-        if absent := [name for name in parts if name not in schema.get("required", [])]:
-            return (
-                f"In context={at}, 'required' is required to be supplied and to be an array "
-                f"including every key in properties. Missing '{absent[0]}'."
-            )
-    for name, part in parts.items():
-        if problem := _loose(part, (*at, "properties", name), is_strict):
-            return problem
-    for part in (schema.get("items"), *schema.get("anyOf", [])):
-        if problem := _loose(part, (*at, "items"), is_strict):
-            return problem
-    return ""
 
 
 def image(url: Any, param: str) -> Image:

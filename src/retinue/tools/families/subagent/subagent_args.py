@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retinue.core.values import Value
 from retinue.tools.families.base import object_schema
+
+if TYPE_CHECKING:
+    pass
+
+ONE, MANY = "subagent", "parallel_subagent"
 
 MAX_TURNS = 50
 MAX_CONCURRENT = 5

@@ -9,7 +9,8 @@ from typing import Any
 from retinue.tools.base import Tool
 from retinue.tools.families.base import Family
 from retinue.tools.families.subagent.quota import Quota, Quotas
-from retinue.tools.families.subagent.subagent_tools import MANY, ONE, ParallelTool, SubagentTool
+from retinue.tools.families.subagent.subagent_args import MANY, ONE
+from retinue.tools.families.subagent.subagent_tools import ParallelTool, SubagentTool
 from retinue.tools.families.subagent_settings import SubagentSettings
 
 KEYWORDS = (

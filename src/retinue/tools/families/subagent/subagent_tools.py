@@ -6,156 +6,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.answer_layout import Laid, Sheet
-from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Lane, Order, Orders
-from retinue.core.values import Capabilities, Limits, ToolSchema, Words
-from retinue.tools.base import Caller, Returned
-from retinue.tools.families.base import (
-    CallComplaint,
-    FamilyTool,
-    helper_name,
-    level_of,
-    looking,
-    object_schema,
-)
-from retinue.tools.families.subagent.quota import QuotaSpent
+from retinue.core.spec import Lane
+from retinue.core.values import ToolSchema
+from retinue.tools.base import Caller
+from retinue.tools.families.base import CallComplaint, level_of, object_schema
+from retinue.tools.families.subagent.helper_starter import HelperStarter
 from retinue.tools.families.subagent.subagent_args import (
+    MANY,
     MAX_CONCURRENT,
-    MAX_TURNS,
+    ONE,
     ParallelArgs,
     SubagentTask,
     task_schema,
 )
 from retinue.tools.families.subagent.subagent_result import fail_fast_notice, line_of, result_of
-from retinue.tools.families.subagent_settings import SubagentSettings
 
 if TYPE_CHECKING:
     from retinue.tools.families.subagent.subagent_family import SubagentFamily
 
-ONE, MANY = "subagent", "parallel_subagent"
-READER = "artifact"
-"""Reads on where an output was cut; whoever has it can lend it beside any list."""
-SUMMARY = "Summarize your findings concisely: results first, then open points."
-ROOM = 40_000
-"""Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
 
-
-class _Starter(FamilyTool):
-    """What both tools do: check in the order of the document, then order the children."""
-
-    dialect = starts = "subagent"
-
-    def __init__(self, family: SubagentFamily) -> None:
-        self.family = family
-        self.settings: SubagentSettings = family.settings
-        self.words = _words(family.settings.max_depth)
-
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        if why := self.refuses(caller):
-            raise CallComplaint(why)
-        await self.family.quotas.check(caller, _spent, self.wanted(args))
-        tasks, fields = self.asked(caller, args)
-        refusals = {"depth": self.too_deep(caller)}
-        if self.settings.model:
-            refusals["model"] = self._no_model(caller)
-            if self.settings.model not in looking(caller).models():
-                raise CallComplaint(refusals["model"])
-        try:
-            fields |= await self.family.quotas.take(caller, len(tasks))
-        except QuotaSpent as spent:
-            raise _spent(str(spent)) from None
-        return Orders(
-            spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks),
-            refusals=refusals,
-        )
-
-    def refuses(self, caller: Caller) -> str:
-        """The depth is looked at first, before the arguments are read."""
-        return (
-            self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
-        )
-
-    def too_deep(self, caller: Caller) -> str:
-        raise NotImplementedError
-
-    def wanted(self, args: dict[str, Any]) -> int:
-        """How many helpers a call asks for, as far as that can be seen before it is read."""
-        tasks = args.get("tasks")
-        return max(1, len(tasks)) if isinstance(tasks, list) else 1
-
-    def asked(
-        self, caller: Caller, args: dict[str, Any]
-    ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
-        """The tasks, checked, and what the orders of all of them say."""
-        raise NotImplementedError
-
-    def _no_model(self, caller: Caller) -> str:
-        known = ", ".join(looking(caller).models())
-        return (
-            f"Subagent initialization failed: model '{self.settings.model}' cannot be "
-            f"used (known: {known})"
-        )
-
-    def check(self, task: SubagentTask, known: Sequence[str]) -> None:
-        if not task.task_prompt.strip():
-            raise CallComplaint("task_prompt cannot be empty")
-        if not task.label.strip():
-            raise CallComplaint("label cannot be empty")
-        if task.max_turns is not None and not 1 <= task.max_turns <= MAX_TURNS:
-            raise CallComplaint(f"max_turns must be between 1 and {MAX_TURNS}")
-        for name in task.allowed_tools or ():
-            if name in (ONE, MANY):
-                raise CallComplaint(f"Subagent cannot have '{name}' in allowed_tools")
-        for name in task.allowed_tools or ():
-            if name not in known:
-                raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
-
-    def known_tools(self, caller: Caller) -> list[str]:
-        """What the caller itself may use: nobody can lend more."""
-        mine = looking(caller).tools(helper_name(caller.spec.order.agent, self.family.name))
-        return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
-
-    def order(self, caller: Caller, task: SubagentTask, n: int, **fields: Any) -> Order:
-        settings = self.settings
-        level = level_of(caller, self)
-        nests = level + 2 < settings.max_depth
-        tools = None
-        if task.allowed_tools is not None:
-            beside = [t for t in (READER, ONE, MANY) if allows(_held(caller), t)]
-            tools = tuple(sorted({*task.allowed_tools, *beside}))
-        options: dict[str, Any] = {
-            "label": task.label,
-            "join": "call",
-            "report": "summary",
-            "report_prompt": task.summary_prompt.strip() or SUMMARY,
-            "access": Capabilities(tools=tools, spawn=nests),
-            "unknown_tool": "ignore",
-            "limits": Limits(depth=caller.spec.depth - level + settings.max_depth - 1),
-            "max_turns": task.max_turns or settings.default_max_turns,
-            "grace_turns": 1,
-            "model": settings.model,
-            "keep_whole": _room(n, settings.output_max_size),
-            "compose": True,
-            **fields,
-        }
-        return caller.order(
-            helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options
-        )
-
-    def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
-        """The arguments that say something. One that is not known is named, beside those that
-        are."""
-        for name in args:
-            if name not in fields:
-                raise CallComplaint(
-                    f"{self.invalid}: {where}unknown field '{name}'. Known fields: "
-                    f"{', '.join(fields)}"
-                )
-        return {name: value for name, value in args.items() if value is not None}
-
-
-class SubagentTool(_Starter):
+class SubagentTool(HelperStarter):
     def __init__(self, family: SubagentFamily) -> None:
         super().__init__(family)
         self.schema = ToolSchema(
@@ -189,7 +60,7 @@ class SubagentTool(_Starter):
         return Sheet(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
 
 
-class ParallelTool(_Starter):
+class ParallelTool(HelperStarter):
     def __init__(self, family: SubagentFamily) -> None:
         super().__init__(family)
         tasks = {
@@ -280,26 +151,3 @@ class ParallelTool(_Starter):
             "results",
             lambda row: "success" if row["success"] else "failure",
         )
-
-
-def _words(most: int) -> Words:
-    """Whoever is too deep is told so, though it holds neither tool."""
-    deep = (
-        f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot "
-        "spawn nested subagent."
-    )
-    other = "Tool '{tool}' is not available to this subagent"
-    return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
-
-
-def _spent(why: str) -> CallComplaint:
-    return CallComplaint(f"Resource quota exceeded: {why}")
-
-
-def _held(caller: Caller) -> Capabilities:
-    return caller.spec.capabilities if caller.run.access is None else caller.run.access
-
-
-def _room(n: int, size: int) -> int:
-    """The bytes of output that each of `n` tasks can show."""
-    return min(size, max(256, ROOM // n)) if n > 1 else size

@@ -1,0 +1,137 @@
+"""What a local server writes while it answers, taken in piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from retinue.core.ids import digest
+from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.values import ModelInfo, Usage
+from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.safe_text import clean
+from retinue.models.base import Request
+from retinue.models.text_calls import Preview, Written, recover
+
+_STOPS: Mapping[str, Literal["end", "calls", "length"]] = {
+    "length": "length",
+    "tool_calls": "calls",
+}
+
+
+class LocalListener:
+    """One reply on its way from the engine's thread to the loop. The engine calls it with each
+    chunk; it answers whether to stop."""
+
+    def __init__(
+        self, request: Request, emit: Callable[[str], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.stop = threading.Event()
+        self._request, self._emit, self._loop = request, emit, loop
+        self._names = frozenset(tool.name for tool in request.tools)
+        self._preview = Preview()
+        self._text: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._usage = Usage()
+        self._reason = ""
+        self._error: ModelError | None = None
+
+    def __call__(self, chunk: Mapping[str, Any]) -> bool:
+        if self.stop.is_set():
+            return True
+        try:
+            self._take(chunk)
+        except Exception as error:  # the engine would swallow it
+            self._error = ModelUnavailable(
+                f"cannot read the engine's output: {error}", kind="server_error"
+            )
+        return self._error is not None
+
+    def _take(self, chunk: Mapping[str, Any]) -> None:
+        if "error" in chunk:
+            self._error = _failure(chunk["error"])
+            return
+        if usage := chunk.get("usage"):
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            self._usage = Usage(
+                input=usage["prompt_tokens"],
+                output=usage["completion_tokens"],
+                cache_read=cached,
+                nanos=0,
+            )
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if text := delta.get("content"):
+                self._text.append(text)
+                self._show(self._preview.feed(text) if self._names else text)
+            for part in delta.get("tool_calls") or ():
+                call = self._calls.setdefault(part.get("index", 0), ["", ""])
+                function = part.get("function") or {}
+                call[0] += function.get("name") or ""
+                call[1] += function.get("arguments") or ""
+            self._reason = choice.get("finish_reason") or self._reason
+
+    def so_far(self) -> Usage:
+        """What was read and said until now, for a reply that is broken off: it costs nothing but
+        counts."""
+        said = sum(map(len, self._text)) + sum(len(args) for _, args in list(self._calls.values()))
+        heard = len(self._request.instructions) + sum(len(m.text) for m in self._request.messages)
+        return self._usage if self._usage.tokens else Usage(estimated=(heard + said) // 4)
+
+    def reply(self, info: ModelInfo) -> Reply:
+        if self._error is not None:
+            raise self._error
+        if not self._reason:
+            raise ModelUnavailable(
+                "the engine stopped before the reply was complete", kind="server_error"
+            )
+        stop = _STOPS.get(self._reason, "end")
+        text = "".join(self._text)
+        written = [Written(name, args or "{}") for _, (name, args) in sorted(self._calls.items())]
+        if not written and self._names:
+            text, found = recover(text, self._names, is_cut=stop == "length")
+            written = list(found)
+            if not written:
+                self._show(self._preview.rest())
+        calls = [
+            Call(
+                id=f"call_{digest(self._request.key, n)[:16]}",
+                name=call.name,
+                args=clean(call.args),
+            )
+            for n, call in enumerate(written)
+        ]
+        if stop != "length":
+            stop = "calls" if calls else "end"
+        return Reply(
+            message=Assistant(text=clean(text), calls=tuple(calls)),
+            usage=self._usage,
+            stop=stop,
+            model=info.name,
+        )
+
+    def _show(self, text: str) -> None:
+        if text:
+            try:
+                self._loop.call_soon_threadsafe(self._deliver, text)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self.stop.set()
+
+    def _deliver(self, text: str) -> None:
+        if not self.stop.is_set():
+            self._emit(text)
+
+
+def _failure(error: Any) -> ModelError:
+    told = error if isinstance(error, Mapping) else {}
+    message = str(told.get("message") or error)[:500]
+    if told.get("type") == "exceed_context_size_error":
+        return ModelRejected(
+            (f"the conversation is longer than the context window: {message}"),
+            kind="context_exhausted",
+        )
+    if told.get("code") in (400, 404, 501):
+        return ModelRejected(message, kind="invalid_request")
+    return ModelUnavailable(message, kind="server_error")

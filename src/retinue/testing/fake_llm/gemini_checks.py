@@ -1,0 +1,45 @@
+"""What Gemini refuses in any object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from retinue.testing.fake_llm.dialect import FakeError, encode
+
+_SNAKE = re.compile(r"_([a-z])")
+T = TypeVar("T")
+
+
+def refuse_gemini(message: str, details: Any = None) -> FakeError:
+    return FakeError(400, "INVALID_ARGUMENT", message, details=details)
+
+
+def camel_keys(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with names in camel case. (Few are not: whoever is in a hurry sends none.)"""
+    if "_" not in "".join(value):
+        return value if isinstance(value, dict) else dict(value)
+    return {_SNAKE.sub(lambda m: m[1].upper(), name): part for name, part in value.items()}
+
+
+def same_name(value: Any, kind: type[T], at: str, *index: int) -> T:
+    """The value, if it is of this type. Where it stands is spelled only when it is not."""
+    if not isinstance(value, kind):
+        shown = encode(value).decode()[:80]
+        raise refuse_gemini(
+            f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}"
+        )
+    return value
+
+
+def unknown_fields(value: Mapping[str, Any], known: frozenset[str], at: str, *index: int) -> None:
+    if value.keys() <= known:
+        return
+    at = at % index if index else at
+    name = min(value.keys() - known)
+    where = f" at '{at}'" if at else ""
+    text = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
+    violation = {"field": at, "description": text} if at else {"description": text}
+    kind = "type.googleapis.com/google.rpc.BadRequest"
+    raise refuse_gemini(text, [{"@type": kind, "fieldViolations": [violation]}])
