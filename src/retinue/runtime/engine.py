@@ -256,10 +256,11 @@ class Engine:
     async def _loop(self) -> None:
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
                 while await self._go_on():
                     pass
+                # Whatever woke it is done: nothing has come, and nothing was waited for, since.
+                self._wake.clear()
+                await self._wake.wait()
         except asyncio.CancelledError:
             raise
         except BaseException as error:

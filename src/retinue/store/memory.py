@@ -59,7 +59,8 @@ class MemoryStore(Store):
     async def commit(self, changes: Changes) -> int:
         data = self._data
         self._fence()
-        self._check(changes)
+        if changes.specs or changes.forgotten:
+            self._check(changes)
         for spec in changes.specs:
             add_run(data, spec)
         data.runs.update(changes.runs)
@@ -67,10 +68,12 @@ class MemoryStore(Store):
         for conversation, n, message in changes.messages:
             conversations[conversation].messages[n] = message
         data.accounts.update(changes.accounts)
-        data.mail.update(changes.posted)
+        if changes.posted:
+            data.mail.update(changes.posted)
         for key in changes.taken:
             data.mail.pop(key, None)
-        data.deliveries.update(changes.deliveries)
+        if changes.deliveries:
+            data.deliveries.update(changes.deliveries)
         for definition in changes.definitions:
             data.definitions[definition.name] = definition
         for model in changes.models:
