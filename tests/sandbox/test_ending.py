@@ -54,10 +54,9 @@ def test_a_sandbox_that_a_killed_host_has_left_goes_with_its_folder(
         for folder in (left, mine)
     ]
     try:
-        for process, folder in zip(started, (left, mine), strict=True):
-            # A new program is known by its command line a moment after it has been started.
-            line = Path(f"/proc/{process.pid}/cmdline")
-            until_here(lambda line=line, folder=folder: folder.encode() in line.read_bytes())
+        # A new program is known by its command line a moment after it has been started.
+        lines = [Path(f"/proc/{process.pid}/cmdline") for process in started]
+        until_here(lambda: all(b"--bind" in line.read_bytes() for line in lines))
         git_folders.sweep()
         assert started[0].wait(60) == -9 and not os.path.exists(left)
         assert started[1].poll() is None and os.path.isdir(mine)

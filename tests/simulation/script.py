@@ -21,6 +21,20 @@ from retinue.core.values import (
     Usage,
 )
 
+FAULTS = (
+    "crash",
+    "duplicate",
+    "late",
+    "cancel",
+    "mail",
+    "steer",
+    "narrow",
+    "slow",
+    "bounce",
+    "generous",
+    "defect",
+)
+ROOTS = ("00000000-0000-7000-8000-000000000000", "00000000-0000-7000-8000-000000000001")
 TOOLS = ("ask", "hand_out", "post", "read", "watch", "write")
 RESTART = {
     "ask": "pure",
