@@ -1,5 +1,5 @@
-"""How long `retinue --version` and `retinue ps` take, beside a Python that does nothing: one line
-of JSON.
+"""How long `retinue --version` and `retinue ps` take, beside a Python that does nothing, and a
+`retinue run` that has to start its host, or finds it: one line of JSON.
 
 `python -m bench.startup`. Byte code is written once and used, as it is after an installation.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROUNDS = 15
+COLD_ROUNDS = 7
 LIMIT_MS = 150
 
 
@@ -68,6 +69,7 @@ def main() -> int:
         nothing = measure([sys.executable, "-c", "pass"], env, folder)
         version = measure([*retinue, "--version"], env, folder)
         ps = measure([*retinue, "ps", "--all"], env, folder)
+        cold, warm = _runs(retinue, env, folder)
     told = {
         "bench": "startup",
         "pass_wall_ms": round(nothing.wall, 1),
@@ -76,6 +78,8 @@ def main() -> int:
         "version_cpu_ms": round(version.cpu, 1),
         "ps_wall_ms": round(ps.wall, 1),
         "ps_cpu_ms": round(ps.cpu, 1),
+        "run_cold_ms": round(cold, 1),
+        "run_warm_ms": round(warm, 1),
         "version_ratio": round(version.cpu / nothing.cpu, 2),
         "ps_ratio": round(ps.cpu / nothing.cpu, 2),
         "limit_ms": LIMIT_MS,
@@ -87,16 +91,29 @@ def main() -> int:
     return 0
 
 
+def _runs(retinue: Sequence[str], env: dict[str, str], folder: str) -> tuple[float, float]:
+    """Medians in milliseconds of a run without a host, and of the next one with it."""
+    run = [*retinue, "run", "-p", "-q", "--model", "offline/explorer", "where is x?"]
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(COLD_ROUNDS):
+        for kind in times:
+            since = time.perf_counter()
+            subprocess.run(run, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            kind.append((time.perf_counter() - since) * 1000)
+        subprocess.run([*retinue, "stop"], env=env, cwd=folder, check=True, capture_output=True)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
 def _fill(env: dict[str, str], folder: str) -> None:
     """A store with runs in it, so that `ps` has something to read."""
     code = (
         "import sys\n"
         "from retinue import Agent, run_sync\n"
-        "from retinue.cli import places\n"
+        "from retinue.host import project_paths as places\n"
         "from retinue.testing import Scripted\n"
         "import os\n"
         "where = places.find(os.environ, cwd=sys.argv[1])\n"
-        "places.prepare(where, is_project=True)\n"
+        "places.prepare(os.environ, where, is_project=True)\n"
         "for n in range(20):\n"
         "    run_sync(Agent('main', model=Scripted(['Done.'], name='m')), f'task {n}', "
         "store=where.store)\n"
