@@ -7,8 +7,66 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from retinue.host import replies, requests
-from retinue.host.requests import HostRequest
+from retinue.host.replies import (
+    AgentList,
+    AnswerReply,
+    BuiltinToolList,
+    CompactionProgress,
+    CostReport,
+    DeliveryList,
+    EmptyReply,
+    Explanation,
+    Hello,
+    HostStatus,
+    ModelList,
+    OutcomeReply,
+    QuestionList,
+    RunCreated,
+    RunDetail,
+    RunPage,
+    ServerList,
+    SpendingReply,
+    StartReply,
+    StatesReply,
+    Transcript,
+)
+from retinue.host.requests import (
+    AnswerRequest,
+    ArtifactRequest,
+    BackupRequest,
+    BudgetRequest,
+    CancelRequest,
+    CompactRequest,
+    CostsRequest,
+    DefinitionsRequest,
+    DeliveriesRequest,
+    ExplainRequest,
+    ForgetRequest,
+    ForkPriceRequest,
+    ForkRequest,
+    HelloRequest,
+    HostRequest,
+    ListRequest,
+    MetricsRequest,
+    ModelsRequest,
+    OutcomeRequest,
+    QuestionsRequest,
+    RedeliverRequest,
+    ResumeRequest,
+    RetryRequest,
+    SendRequest,
+    ServersRequest,
+    ShowRequest,
+    SpendingRequest,
+    StartRequest,
+    StatusRequest,
+    StopRequest,
+    ToolsRequest,
+    TranscriptRequest,
+    TreeRequest,
+    WaitRequest,
+    WatchRequest,
+)
 from retinue.host.tree_items import Said, StepNews
 from retinue.outcomes import Node
 from retinue.pricing import PriceTag
@@ -54,40 +112,20 @@ class Operation:
 def _operations() -> tuple[Operation, ...]:
     run = "/runs/{run}"
     return (
+        Operation("list_runs", "GET", "/runs", ListRequest, RunPage, "read", "runs"),
+        Operation("start", "POST", "/runs", StartRequest, StartReply, "run", "runs", 201),
+        Operation("show", "GET", run, ShowRequest, RunDetail, "read", "runs"),
+        Operation("forget", "DELETE", run, ForgetRequest, EmptyReply, "admin", "runs"),
+        Operation("tree", "GET", f"{run}/tree", TreeRequest, Node, "read", "runs"),
         Operation(
-            "list_runs", "GET", "/runs", requests.ListRequest, replies.RunPage, "read", "runs"
+            "transcript", "GET", f"{run}/transcript", TranscriptRequest, Transcript, "read", "runs"
         ),
-        Operation(
-            "start", "POST", "/runs", requests.StartRequest, replies.StartReply, "run", "runs", 201
-        ),
-        Operation("show", "GET", run, requests.ShowRequest, replies.RunDetail, "read", "runs"),
-        Operation(
-            "forget", "DELETE", run, requests.ForgetRequest, replies.EmptyReply, "admin", "runs"
-        ),
-        Operation("tree", "GET", f"{run}/tree", requests.TreeRequest, Node, "read", "runs"),
-        Operation(
-            "transcript",
-            "GET",
-            f"{run}/transcript",
-            requests.TranscriptRequest,
-            replies.Transcript,
-            "read",
-            "runs",
-        ),
-        Operation(
-            "outcome",
-            "GET",
-            f"{run}/outcome",
-            requests.OutcomeRequest,
-            replies.OutcomeReply,
-            "read",
-            "runs",
-        ),
+        Operation("outcome", "GET", f"{run}/outcome", OutcomeRequest, OutcomeReply, "read", "runs"),
         Operation(
             "watch",
             "GET",
             f"{run}/events",
-            requests.WatchRequest,
+            WatchRequest,
             None,
             "read",
             "runs",
@@ -101,76 +139,23 @@ def _operations() -> tuple[Operation, ...]:
 
 
 def _talking(run: str) -> tuple[Operation, ...]:
-    created, states = replies.RunCreated, replies.StatesReply
-    spending, budget = replies.SpendingReply, f"{run}/budget"
+    created, states = RunCreated, StatesReply
+    spending, budget = SpendingReply, f"{run}/budget"
     return (
+        Operation("send", "POST", f"{run}/messages", SendRequest, EmptyReply, "run", "talk"),
+        Operation("cancel", "POST", "/cancel", CancelRequest, states, "run", "runs"),
         Operation(
-            "send",
-            "POST",
-            f"{run}/messages",
-            requests.SendRequest,
-            replies.EmptyReply,
-            "run",
-            "talk",
+            "wait", "POST", "/wait", WaitRequest, states, "read", "runs", ends_with_client=True
         ),
-        Operation("cancel", "POST", "/cancel", requests.CancelRequest, states, "run", "runs"),
-        Operation(
-            "wait",
-            "POST",
-            "/wait",
-            requests.WaitRequest,
-            states,
-            "read",
-            "runs",
-            ends_with_client=True,
-        ),
-        Operation(
-            "resume", "POST", f"{run}/resume", requests.ResumeRequest, created, "run", "runs", 201
-        ),
-        Operation("fork", "POST", f"{run}/fork", requests.ForkRequest, created, "run", "runs", 201),
-        Operation(
-            "fork_price", "GET", f"{run}/fork", requests.ForkPriceRequest, PriceTag, "run", "runs"
-        ),
-        Operation(
-            "retry",
-            "POST",
-            f"{run}/retry",
-            requests.RetryRequest,
-            replies.EmptyReply,
-            "run",
-            "runs",
-        ),
-        Operation(
-            "questions",
-            "GET",
-            "/questions",
-            requests.QuestionsRequest,
-            replies.QuestionList,
-            "read",
-            "talk",
-        ),
-        Operation(
-            "answer",
-            "POST",
-            f"{run}/answer",
-            requests.AnswerRequest,
-            replies.AnswerReply,
-            "approve",
-            "talk",
-        ),
-        Operation("spending", "GET", budget, requests.SpendingRequest, spending, "read", "budget"),
-        Operation(
-            "raise_budget", "POST", budget, requests.BudgetRequest, spending, "approve", "budget"
-        ),
-        Operation(
-            "explain",
-            "POST",
-            f"{run}/explain",
-            requests.ExplainRequest,
-            replies.Explanation,
-            "read",
-            "talk",
-        ),
+        Operation("resume", "POST", f"{run}/resume", ResumeRequest, created, "run", "runs", 201),
+        Operation("fork", "POST", f"{run}/fork", ForkRequest, created, "run", "runs", 201),
+        Operation("fork_price", "GET", f"{run}/fork", ForkPriceRequest, PriceTag, "run", "runs"),
+        Operation("retry", "POST", f"{run}/retry", RetryRequest, EmptyReply, "run", "runs"),
+        Operation("questions", "GET", "/questions", QuestionsRequest, QuestionList, "read", "talk"),
+        Operation("answer", "POST", f"{run}/answer", AnswerRequest, AnswerReply, "approve", "talk"),
+        Operation("spending", "GET", budget, SpendingRequest, spending, "read", "budget"),
+        Operation("raise_budget", "POST", budget, BudgetRequest, spending, "approve", "budget"),
+        Operation("explain", "POST", f"{run}/explain", ExplainRequest, Explanation, "read", "talk"),
     )
 
 
@@ -180,62 +165,30 @@ def _looking() -> tuple[Operation, ...]:
             "artifact",
             "GET",
             "/artifacts/{sha256}",
-            requests.ArtifactRequest,
+            ArtifactRequest,
             None,
             "read",
             "store",
             media="application/octet-stream",
         ),
         Operation(
-            "definitions",
-            "GET",
-            "/definitions",
-            requests.DefinitionsRequest,
-            replies.AgentList,
-            "read",
-            "project",
+            "definitions", "GET", "/definitions", DefinitionsRequest, AgentList, "read", "project"
+        ),
+        Operation("tools", "GET", "/tools", ToolsRequest, BuiltinToolList, "read", "project"),
+        Operation("models", "GET", "/models", ModelsRequest, ModelList, "read", "project"),
+        Operation("costs", "GET", "/costs", CostsRequest, CostReport, "read", "store"),
+        Operation(
+            "deliveries", "GET", "/deliveries", DeliveriesRequest, DeliveryList, "read", "store"
         ),
         Operation(
-            "tools",
-            "GET",
-            "/tools",
-            requests.ToolsRequest,
-            replies.BuiltinToolList,
-            "read",
-            "project",
+            "redeliver", "POST", "/deliveries/{key}", RedeliverRequest, EmptyReply, "admin", "store"
         ),
-        Operation(
-            "models", "GET", "/models", requests.ModelsRequest, replies.ModelList, "read", "project"
-        ),
-        Operation(
-            "costs", "GET", "/costs", requests.CostsRequest, replies.CostReport, "read", "store"
-        ),
-        Operation(
-            "deliveries",
-            "GET",
-            "/deliveries",
-            requests.DeliveriesRequest,
-            replies.DeliveryList,
-            "read",
-            "store",
-        ),
-        Operation(
-            "redeliver",
-            "POST",
-            "/deliveries/{key}",
-            requests.RedeliverRequest,
-            replies.EmptyReply,
-            "admin",
-            "store",
-        ),
-        Operation(
-            "status", "GET", "/health", requests.StatusRequest, replies.HostStatus, "read", "host"
-        ),
+        Operation("status", "GET", "/health", StatusRequest, HostStatus, "read", "host"),
         Operation(
             "metrics",
             "GET",
             "/metrics",
-            requests.MetricsRequest,
+            MetricsRequest,
             None,
             "read",
             "host",
@@ -247,47 +200,30 @@ def _looking() -> tuple[Operation, ...]:
 def _hosting() -> tuple[Operation, ...]:
     return (
         Operation(
-            "hello",
-            "POST",
-            "/host/hello",
-            requests.HelloRequest,
-            replies.Hello,
-            "admin",
-            "host",
-            is_internal=True,
+            "hello", "POST", "/host/hello", HelloRequest, Hello, "admin", "host", is_internal=True
         ),
-        Operation(
-            "stop", "POST", "/host/stop", requests.StopRequest, replies.EmptyReply, "admin", "host"
-        ),
+        Operation("stop", "POST", "/host/stop", StopRequest, EmptyReply, "admin", "host"),
         Operation(
             "servers",
             "POST",
             "/host/mcp-servers",
-            requests.ServersRequest,
-            replies.ServerList,
+            ServersRequest,
+            ServerList,
             "admin",
             "project",
             is_internal=True,
         ),
-        Operation(
-            "backup",
-            "POST",
-            "/host/backup",
-            requests.BackupRequest,
-            replies.EmptyReply,
-            "admin",
-            "store",
-        ),
+        Operation("backup", "POST", "/host/backup", BackupRequest, EmptyReply, "admin", "store"),
         Operation(
             "compact",
             "POST",
             "/host/compaction",
-            requests.CompactRequest,
+            CompactRequest,
             None,
             "admin",
             "store",
             media="text/event-stream",
-            events={"progress": replies.CompactionProgress, "end": Compacted},
+            events={"progress": CompactionProgress, "end": Compacted},
         ),
     )
 
