@@ -132,7 +132,7 @@ def main() -> None:
             screen.until("↳")
             picture(screen, "live-open")
             screen.keys("Escape", "a")
-            screen.until("asks: Two configurations")
+            screen.until("Which of them is the one in use?")
             picture(screen, "live-answer")
             screen.keys("Escape")
             with terminal(folder, 40, 24) as narrow:
