@@ -55,10 +55,14 @@ class Llm:
     async def _close(self) -> None:
         await self.llm.__aexit__(None, None, None)
         # Whoever still got in is cut off too: a transport that is collected later would fail
-        # another test.
-        for _ in range(3):
-            for transport in list(getattr(self._loop, "_transports", {}).values()):
+        # another test. A connection that was accepted last has its transport a few rounds later.
+        n_quiet = 0
+        while n_quiet < 3:
+            transports = list(getattr(self._loop, "_transports", {}).values())
+            still_open = [one for one in transports if getattr(one, "_sock", None) is not None]
+            for transport in still_open:
                 transport.abort()
+            n_quiet = 0 if still_open else n_quiet + 1
             await asyncio.sleep(0.01)
 
     def _do(self, work: Any) -> None:
