@@ -73,7 +73,7 @@ attack: $(READY) ## the attack cases with and without root, 12,000 schedules of 
 	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 RETINUE_REPEATS=20 $(PY) -m tests.security.main
 
 api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients of one stream
-	@$(PY) -m pip install -q -c constraints.txt -e '.[api]'
+	@$(PY) -m pip install -q -c constraints.txt schemathesis
 	@$(PY) -m tests.host.fuzz_main
 	@$(PY) -m tests.host.streams 500 200
 
