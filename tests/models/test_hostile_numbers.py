@@ -166,7 +166,8 @@ def test_json_of_any_depth_is_an_error_of_the_call(dialect: str, deep: str) -> N
 
 
 @pytest.mark.parametrize(
-    "number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENETUNREACH]
+    "number",
+    [errno.EMFILE, errno.EBUSY, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENETUNREACH],
 )
 def test_what_this_machine_lacks_is_told_as_that(number: int) -> None:
     assert errno.errorcode[number] in machine.trouble(OSError(number, "x"))

@@ -35,6 +35,7 @@ from retinue.host.identity import OWNER
 from retinue.host.key_file import new_key, remove
 from retinue.host.keyring import Keyring
 from retinue.host.keys import OFFLINE, KeyedCatalog
+from retinue.host.large_blocks import return_large_blocks
 from retinue.host.launch import StartReport
 from retinue.host.mcp_pool import McpPool
 from retinue.host.problem_documents import problem_of
@@ -64,6 +65,7 @@ class HostedStore:
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until somebody asks to stop, or until nothing has
         been open or connected for `idle_seconds`."""
+        return_large_blocks()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.leave.set)
         open_agents, models = _left_open(self.store)

@@ -23,6 +23,7 @@ OURS: set[int | None] = {
         "ENOSPC",
         "EDQUOT",
         "EAGAIN",
+        "EBUSY",  # names cannot be looked up without descriptors
         "EACCES",
         "EPERM",
         "EADDRNOTAVAIL",
