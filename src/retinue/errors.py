@@ -148,7 +148,7 @@ class HostSilent(HostGone):
     def __init__(self, pid: int) -> None:
         super().__init__(
             f"The host of this project{f' (process {pid})' if pid else ''} does not "
-            "respond. Recorded work is safe. Run `retinue stop` to stop it, then "
+            "respond. Recorded work is safe. Run `retinue host stop` to stop it, then "
             "`retinue resume` to continue its runs."
         )
         self.pid = pid
@@ -160,6 +160,6 @@ class HostOutdated(HostGone):
     def __init__(self, pid: int) -> None:
         super().__init__(
             f"The host of this project{f' (process {pid})' if pid else ''} is another version of "
-            "Retinue. Recorded work is safe. Run `retinue stop`, then try again."
+            "Retinue. Recorded work is safe. Run `retinue host stop`, then try again."
         )
         self.pid = pid

@@ -206,7 +206,7 @@ class House:
 
     def runs(self) -> list[Any]:
         return (
-            self.lines("ps", "--all", "--tree", "--json")
+            self.lines("ps", "--all", "--tree", "--jsonl")
             if (self.folder / "data" / "retinue").exists()
             else []
         )

@@ -106,7 +106,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.ok("run", "hello")
-        home.ok("stop")
+        home.ok("host", "stop")
         code = (
             "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(1, "
             "flush=True); input()"
@@ -235,7 +235,7 @@ def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.ok("run", "hello")
-        home.ok("stop")
+        home.ok("host", "stop")
         with contextlib.closing(apsw.Connection(str(home.store))) as db:
             db.execute("update runs set body = '{'")
         assert "retinue.db is damaged" in one_line(home.run("ps", "--all"), 1, "retinue doctor")
@@ -251,7 +251,7 @@ def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, 
             assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]
         for words in (
             ["show"],
-            ["logs", "--tools"],
+            ["logs", "--calls"],
             ["export", "--format", "stream-json"],
             ["export"],
             ["approve"],

@@ -106,7 +106,7 @@ def test_commands_say_at_most(home: House) -> None:
 
 
 def test_json_says_that_the_cost_is_not_known(home: House) -> None:
-    lines = {line["label"]: line for line in home.lines("ps", "--all", "--tree", "--json")}
+    lines = {line["label"]: line for line in home.lines("ps", "--all", "--tree", "--jsonl")}
     assert (
         not lines["child"]["cost_is_known"]
         and not lines["main" if "main" in lines else "lead"]["cost_is_known"]

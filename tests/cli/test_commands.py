@@ -66,8 +66,8 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
             "COST",
         ]
         assert len(table) == 4 and root["short"] in table[1] and one["short"] in table[2]
-        assert home.lines("ps", "--state", "failed", "--tree", "--json") == []
-        assert len(home.lines("ps", "--since", "1h", "--json")) == 1
+        assert home.lines("ps", "--state", "failed", "--tree", "--jsonl") == []
+        assert len(home.lines("ps", "--since", "1h", "--jsonl")) == 1
         shown = home.ok("show", "counting")
         assert "├─ ✓" in shown and "└─ ✓" in shown and shown.endswith("Both have counted.")
 
@@ -75,21 +75,21 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
 def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
         home.ok("run", *FANOUT, "Delegate <b>it</b>.")
-        assert "calls spawn_agents" in home.ok("logs") and '"tasks"' in home.ok("logs", "--tools")
+        assert "calls spawn_agents" in home.ok("logs") and '"tasks"' in home.ok("logs", "--calls")
         assert home.ok("logs", "-n", "1").endswith("Both have counted.")
-        assert home.lines("logs", "--raw")[0]["event"]["event"] == "Requested"
+        assert home.lines("logs", "--jsonl")[0]["event"]["event"] == "Requested"
         assert home.ok("export").startswith("# Delegate <b>it</b>.")
-        page = home.ok("export", "-f", "html")
+        page = home.ok("export", "--format", "html")
         assert "<b>it" not in page and "&lt;b&gt;it" in page and "<script" not in page
-        trace = json.loads(home.ok("export", "-f", "perfetto"))["traceEvents"]
+        trace = json.loads(home.ok("export", "--format", "perfetto"))["traceEvents"]
         assert len({e["tid"] for e in trace}) == 3 and all(
             e["dur"] > 0 for e in trace if e["ph"] == "X"
         )
-        items = home.lines("export", "-f", "jsonl")
+        items = home.lines("export", "--format", "jsonl")
         assert {i["is"] for i in items} == {"run", "step", "message", "state"}
-        home.ok("export", "-f", "md", "-o", "run.md")
+        home.ok("export", "--format", "md", "-o", "run.md")
         assert (home.project / "run.md").read_text().startswith("# Delegate")
-        assert home.lines("export", "-f", "stream-json")[-1]["type"] == "result"
+        assert home.lines("export", "--format", "stream-json")[-1]["type"] == "result"
         assert home.ok("replay").splitlines()[-1].startswith("✓ main ")
 
 
@@ -149,7 +149,7 @@ def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
         home.ok("run", "--bg", "a long task")
         home.ok("backup", str(tmp_path / "copy.db"))
         assert (
-            home.lines("ps", "--json", "--store", str(tmp_path / "copy.db"))[0]["task"]
+            home.lines("ps", "--jsonl", "--store", str(tmp_path / "copy.db"))[0]["task"]
             == "a long task"
         )
         again = home.run("backup", str(tmp_path / "copy.db"))
@@ -161,20 +161,20 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
         for n in range(12):
             home.ok("run", f"task {n}")
         home.ok("run", "the one that stays")
-        home.ok("stop")
+        home.ok("host", "stop")
         first = json.loads(home.ok("compact", "--json"))
         assert (
             first["freed"] == first["before"]["file"] - first["after"]["file"]
             and not first["is_old"]
         )
         full = first["after"]["file"]
-        gone = [line["id"] for line in home.lines("ps", "--all", "--json")][1:]
+        gone = [line["id"] for line in home.lines("ps", "--all", "--jsonl")][1:]
         home.ok("rm", *gone)
         said = home.run("compact")
         assert said.returncode == 0 and "freed in" in said.stdout + said.stderr
-        home.ok("stop")
+        home.ok("host", "stop")
         assert json.loads(home.ok("compact", "--json"))["after"]["file"] < 0.6 * full
-        assert [line["task"] for line in home.lines("ps", "--all", "--json")] == [
+        assert [line["task"] for line in home.lines("ps", "--all", "--jsonl")] == [
             "the one that stays"
         ]
 
@@ -182,7 +182,7 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:
     home = House(tmp_path, OPENAI_API_KEY="k")
     assert "openai        OPENAI_API_KEY is set" in home.ok("models", "list")
-    assert {f["family"] for f in home.lines("families", "--json")} == {
+    assert {f["family"] for f in json.loads(home.ok("families", "--json"))} == {
         "agent",
         "delegate",
         "fanout",
@@ -190,8 +190,11 @@ def test_catalogues_can_be_listed(tmp_path: Path) -> None:
         "subagent",
     }
     assert "delegate_tasks" in home.ok("families", "meepo")
-    assert [t["name"] for t in home.lines("tools", "--json")][:2] == ["read", "list"]
-    assert "(execute" in home.ok("tools", "shell")
+    assert [t["name"] for t in json.loads(home.ok("tools", "list", "--json"))][:2] == [
+        "read",
+        "list",
+    ]
+    assert "(execute" in home.ok("tools", "show", "shell")
     (home.project / ".claude" / "agents").mkdir(parents=True)
     text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
     (home.project / ".claude" / "agents" / "critic.md").write_text(text)

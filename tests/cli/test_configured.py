@@ -149,7 +149,7 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
         assert "cannot start sub-agents at this depth" in home.ok("run", "go")
         say(home, "[limits]\nchildren = 1\n")
         assert "(max 1)" in home.ok("run", "go")
-        home.ok("stop")
+        home.ok("host", "stop")
         say(home, "[limits]\ntotal = 1\n")
         assert "Cannot start 2 more children: 0 were started and the limit is 1." in home.ok(
             "run", "go"
@@ -188,10 +188,10 @@ def test_the_store_is_where_the_users_file_says_and_a_flag_comes_first(tmp_path:
         say(home, '[store]\npath = "kept/runs.db"\n')
         home.ok("run", "hello")
         assert (tmp_path / "config" / "retinue" / "kept" / "runs.db").exists()
-        assert len(home.lines("ps", "--all", "--json")) == 1
+        assert len(home.lines("ps", "--all", "--jsonl")) == 1
         assert not (tmp_path / "data" / "retinue" / "projects").exists()
-        assert home.lines("--store", str(tmp_path / "other.db"), "ps", "--all", "--json") == []
-        home.ok("stop")
+        assert home.lines("--store", str(tmp_path / "other.db"), "ps", "--all", "--jsonl") == []
+        home.ok("host", "stop")
 
 
 def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path
         assert home.run("run", "hello").returncode != 0
         say(home, '[models.keys]\nopenai-chat = "WORK"\n')
         home.ok("run", "hello")
-        home.ok("stop")
+        home.ok("host", "stop")
         assert home.ok("resume", "latest", "and again") == "Done."
 
 

@@ -51,7 +51,7 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
                 "one call may be refused for what is in it: another finds out"
             )
             listed = house.run("ps").stdout
-            (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
+            (row,) = [json.loads(line) for line in house.run("ps", "--jsonl").stdout.splitlines()]
             assert row["state"] in ("waiting", "paused") and row["waits_for"]
             assert "waits: " in listed and f"retinue resume {row['short']}" in listed
             shown = house.run("show").stdout
@@ -90,7 +90,7 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
                 for n in range(3)
             ]
             house.until(
-                lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--json")) == 3
+                lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--jsonl")) == 3
             )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
@@ -109,8 +109,8 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
         try:
             env = env_of(llm, "openai_chat", OLD)
             assert house.run("run", "--model", MODEL, "Go.", env=env).returncode == 6
-            house.ok("stop", env=env)
-            (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
+            house.ok("host", "stop", env=env)
+            (row,) = [json.loads(line) for line in house.run("ps", "--jsonl").stdout.splitlines()]
             assert row["state"] == "paused" and row["waits_for"].startswith(
                 "auth: API key of openai-chat rejected"
             )

@@ -47,7 +47,7 @@ def findings(
 def make_store(home: House) -> Path:
     (home.project / "README.md").write_text("# A project\n")
     home.ok("run", "--model", "offline/explorer", "map this repository")
-    home.run("stop")
+    home.run("host", "stop")
     return home.store
 
 
@@ -282,7 +282,7 @@ def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
     pid = home.host_pid()
     _, found = findings(home, "--offline")
     assert found["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
-    home.run("stop")
+    home.run("host", "stop")
     _, found = findings(home, "--offline")
     assert "no host is running" in found["host"][0]["text"]
 

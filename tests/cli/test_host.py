@@ -108,7 +108,7 @@ def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) 
         assert waiting.wait(SECONDS) == 0
         waiting.communicate()
         assert home.ok("show", id).endswith("All of it.")
-        said = [m["event"]["event"] for m in home.lines("logs", id, "--raw")]
+        said = [m["event"]["event"] for m in home.lines("logs", id, "--jsonl")]
         assert said.count("Requested") == 1 and "Recovered" in said
 
 
@@ -141,7 +141,7 @@ def test_a_host_that_is_asked_to_end_leaves_its_runs_open(tmp_path: Path) -> Non
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
-        assert "1 runs stay open" in home.run("stop").stderr
+        assert "1 runs stay open" in home.run("host", "stop").stderr
         assert not is_alive(pid)
         assert home.runs()[0]["state"] == "paused"
         gate.opened.set()
@@ -160,7 +160,7 @@ def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
         assert home.ok("attach", id) == "Done."
         found = next(
             e["event"]
-            for e in home.lines("logs", id, "--raw")
+            for e in home.lines("logs", id, "--jsonl")
             if e["event"]["event"] == "Recovered"
         )
         assert found["clean"] is True
@@ -173,9 +173,9 @@ def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
         (other / ".retinue").mkdir(parents=True)
         home.ok("run", "--bg", "one")
         home.ok("run", "--bg", "two", cwd=other)
-        done = home.run("stop", "--all", cwd=tmp_path)
+        done = home.run("host", "stop", "--all-projects", cwd=tmp_path)
         assert done.stderr.count("Stopped host") == 2
-        assert "No host is running" in home.run("stop").stderr
+        assert "No host is running" in home.run("host", "stop").stderr
 
 
 def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
@@ -184,7 +184,9 @@ def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> Non
         home.ok("run", "--bg", "a long task")
         key = Path(f"{home.socket}.key").read_text()
         status, told = post(home.socket, "/api/v1/host/hello", {"version": 99}, key)
-        assert status == 409 and told["about"] == "version" and "retinue stop" in told["detail"]
+        assert (
+            status == 409 and told["about"] == "version" and ("retinue host stop") in told["detail"]
+        )
 
 
 def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_path: Path) -> None:
@@ -208,15 +210,15 @@ def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) 
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         address = home.socket
-        home.ok("stop")
+        home.ok("host", "stop")
         home.until(lambda: not address.exists())
         command = [sys.executable, "-c", OLD_HOST, str(address), f"{home.store}.lock"]
         old = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert old.stdout is not None and old.stdout.readline() == "listening\n"
             done = home.run("attach", env={"RETINUE_START_SECONDS": "2"})
-            assert done.returncode == 1 and "Run `retinue stop`, then try again" in done.stderr
-            assert home.run("stop").returncode == 0
+            assert done.returncode == 1 and "Run `retinue host stop`, then try again" in done.stderr
+            assert home.run("host", "stop").returncode == 0
             assert old.wait(SECONDS) == -signal.SIGTERM
         finally:
             old.kill()
@@ -234,9 +236,9 @@ def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> Non
         store = deep / "runs.db"
         try:
             assert home.ok("run", "--store", str(store), "hello") == "Done."
-            assert home.lines("ps", "--store", str(store), "--json")[0]["state"] == "completed"
+            assert home.lines("ps", "--store", str(store), "--jsonl")[0]["state"] == "completed"
         finally:
-            home.run("stop", "--store", str(store))
+            home.run("host", "stop", "--store", str(store))
         assert mode(store) == 0o600
 
 
@@ -251,7 +253,7 @@ def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: P
             gate.opened.set()
             home.ok("wait")
         finally:
-            home.run("stop")
+            home.run("host", "stop")
 
 
 def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
@@ -313,6 +315,6 @@ def test_a_key_is_new_with_every_host_and_goes_with_it(tmp_path: Path) -> None:
             home.ok("run", "--bg", "a long task")
             key = Path(f"{home.socket}.key")
             keys.add(key.read_text())
-            home.run("stop")
+            home.run("host", "stop")
             home.until(lambda key=key: not key.exists())
         assert len(keys) == 2

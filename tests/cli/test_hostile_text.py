@@ -67,9 +67,9 @@ def check(raw: str, *, is_line: bool = True) -> None:
 
 LINES = [
     ("logs",),
-    ("logs", "--tools"),
-    ("logs", "--raw"),
-    *(("export", "-f", form) for form in ("md", "jsonl", "stream-json", "perfetto", "html")),
+    ("logs", "--calls"),
+    ("logs", "--jsonl"),
+    *(("export", "--format", form) for form in ("md", "jsonl", "stream-json", "perfetto", "html")),
     ("show",),
     ("show", "--json"),
     ("ps",),
@@ -84,7 +84,7 @@ LINES = [
     ("trust", "--check"),
     ("doctor", "--offline", "--color", "never"),
     ("doctor", "--offline", "--json"),
-    ("config", "--all"),
+    ("config", "--defaults"),
     ("attach",),
     ("show", TYPED),
     ("run", "-m", TYPED, "x"),
@@ -112,13 +112,13 @@ def test_what_a_command_writes_to_a_terminal_can_be_seen(
 
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form: str) -> None:
-    text = home.ok("export", "-f", form)
+    text = home.ok("export", "--format", form)
     check(text)
     assert "begin" in text and "middle" in text, "the text itself is there"
 
 
 @pytest.mark.parametrize(
-    "arguments", [("logs", "--raw"), ("export", "-f", "jsonl"), ("show", "--json")]
+    "arguments", [("logs", "--jsonl"), ("export", "--format", "jsonl"), ("show", "--json")]
 )
 def test_json_has_the_same_values_and_hides_nothing(
     home: House, arguments: tuple[str, ...]
@@ -241,7 +241,7 @@ FORGED = [
     ("send", "latest", "x"),
     ("ps", "--all", "--tree"),
     ("logs",),
-    ("logs", "--tools"),
+    ("logs", "--calls"),
     ("replay",),
     ("mcp", "list", "--mcp-config", "mcp.json"),
     ("mcp", "approve", FORGER, "--mcp-config", "mcp.json"),
@@ -293,7 +293,7 @@ def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> N
     with house(tmp_path, script) as made:
         made.ok("run", "-q", "--family", "none", "Do it")
         for form in ("html", "md"):
-            text = made.ok("export", "-f", form)
+            text = made.ok("export", "--format", form)
             check(text)
             titles = [
                 line

@@ -23,7 +23,7 @@ def park(home: House, *flags: str) -> dict[str, Any]:
     told = home.run("run", "-p", *SMALL, *flags, "Go.")
     assert told.returncode == 4, told.stderr
     assert told.stdout == "" and "of 1,000 tokens spent; one more turn may need" in told.stderr
-    (row,) = home.lines("ps", "--json")
+    (row,) = home.lines("ps", "--jsonl")
     assert (
         f"retinue budget {row['short']} --add-tokens" in told.stderr
         and "--land, or --end" in told.stderr
@@ -69,8 +69,8 @@ def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Pa
             os.kill(pid, signal.SIGKILL)
             home.until(lambda: not is_alive(pid))
         else:
-            home.ok("stop")
-        (paused,) = home.lines("ps", "--json")
+            home.ok("host", "stop")
+        (paused,) = home.lines("ps", "--jsonl")
         assert paused["state"] == "paused" and paused["limit_of"] == row["id"]
         assert f"retinue budget {row['short']}" in home.ok("ps") and "asks" in home.ok("budget")
         told = home.run("budget", row["short"], "--add-tokens", "1000000")
@@ -105,7 +105,7 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
     with house(tmp_path, ["Here I am."]) as home:
         row = park(home)
         listed = home.ok("approve")
-        (asked,) = home.lines("approve", "--json")
+        (asked,) = json.loads(home.ok("approve", "--json"))
         assert (asked["kind"], asked["run"], asked["limit"]) == ("budget", row["id"], "tokens")
         assert (
             f"y adds {row['more']:,} tokens, no lets the run finish" in listed
@@ -178,7 +178,9 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
         (top,) = [row for row in rows.values() if not row["parent"]]
         waiting = [row for row in rows.values() if row["limit_of"]]
         assert waiting and {row["limit_of"] for row in waiting} == {top["id"]}
-        assert len(home.lines("approve", "--json")) == 1 and home.ok("ps").count("asks:") == 1
+        assert (
+            len(json.loads(home.ok("approve", "--json"))) == 1 and home.ok("ps").count("asks:") == 1
+        )
         child = next(row for row in rows.values() if row["parent"])
         assert f"draws from main {top['short']}" in home.ok("budget", child["short"])
         home.ok("budget", top["short"], "--add-tokens", "5000000")

@@ -164,7 +164,7 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         confirm(screen, "y", "to cancel it")
         screen.until("cancelled")
         assert screen.code() == 0
-        steps = [step["event"] for step in home.lines("logs", "latest/agents", "--raw")]
+        steps = [step["event"] for step in home.lines("logs", "latest/agents", "--jsonl")]
         assert [s["mail"]["text"] for s in steps if s["event"] == "Posted"] == [
             "skip the tests q x"
         ]
@@ -216,7 +216,7 @@ def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -
         assert not (home.project / "note.txt").exists()
         results = [
             s["event"]
-            for s in home.lines("logs", "latest", "--raw")
+            for s in home.lines("logs", "latest", "--jsonl")
             if s["event"]["event"] == "Decided"
         ]
         assert [(r["allow"], r["reason"]) for r in results] == [(False, "not today")]
@@ -256,7 +256,7 @@ def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> Non
         assert screen.code() == 0
         events = [
             s["event"]
-            for s in home.lines("logs", "latest", "--raw")
+            for s in home.lines("logs", "latest", "--jsonl")
             if s["event"]["event"] == "LimitChanged"
         ]
         assert [e["add"][0] for e in events] == [1_000_000] and events[0]["question"]

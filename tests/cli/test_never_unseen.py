@@ -107,7 +107,7 @@ def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path
             )
             assert "MCP tool s/wide is withheld: it cannot be used" in done.stderr
             assert "Error" not in done.stderr and "failed" not in done.stderr
-            home.ok("stop")
+            home.ok("host", "stop")
 
 
 def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
             for command in (("ps",), ("cancel", "latest")):
                 done = home.run(*command)
                 assert command == ("ps",) or (
-                    done.returncode == 1 and "Run `retinue stop`" in done.stderr
+                    done.returncode == 1 and "Run `retinue host stop`" in done.stderr
                 )
-            stopped = home.run("stop")
+            stopped = home.run("host", "stop")
             assert (
                 stopped.returncode == 0
                 and f"Host {pid} did not respond and was killed" in stopped.stderr

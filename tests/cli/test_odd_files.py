@@ -180,9 +180,9 @@ def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: An
             assert home.run(*command).returncode in (0, 1, 2), command
         done = home.real("run", "--yolo", "go")
         assert done.returncode == 0 and "Done." in done.stdout, (done.stdout, done.stderr)
-        shown = home.ok("export", "latest", "-f", "md")
+        shown = home.ok("export", "latest", "--format", "md")
         assert "needle" in shown
-        assert home.run("stop").returncode == 0
+        assert home.run("host", "stop").returncode == 0
         home.until(lambda: not _left(tmp_path))
 
 
@@ -193,7 +193,7 @@ def test_a_project_whose_git_directory_is_odd_is_worked_in(tmp_path: Path, kind:
         repository(home.project)
         plant(home.project, kind, (".git", "src/.git"))
         assert home.ok("run", "--yolo", "go") == "Done."
-        home.ok("stop")
+        home.ok("host", "stop")
 
 
 @needs("bwrap", "git")
@@ -211,7 +211,7 @@ def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(
         home.until(lambda: _sleeps(home))
         cancelled = home.run("cancel", run)
         assert cancelled.returncode == 0, cancelled.stderr
-        assert home.run("stop").returncode == 0
+        assert home.run("host", "stop").returncode == 0
 
 
 @needs("git")
@@ -241,7 +241,7 @@ def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(
         done = home.run("run", "--yolo", "--agents", json.dumps(agents), "--agent", "one", "go")
         assert "It said: " in done.stdout, (done.stdout, done.stderr)
         assert name == ".git/index" or "needs a git repository" in done.stdout, done.stdout
-        home.ok("stop")
+        home.ok("host", "stop")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         assert "asks:" in home.ok("show", id)
         assert "permission" in home.ok("approve") and "made.txt" in home.ok("approve")
-        asked = home.lines("approve", "--json")[0]["id"]
+        asked = json.loads(home.ok("approve", "--json"))[0]["id"]
         assert asked[:8] in home.ok("approve")
         unsaid = home.run("approve", id, "y")
         assert (
@@ -67,8 +68,8 @@ def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> No
 
     with house(tmp_path, both) as home:
         id = home.ok("run", "--bg", "write them")
-        home.until(lambda: len(home.lines("approve", "--json")) == 2)
-        read = home.lines("approve", "--json")[0]
+        home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
+        read = json.loads(home.ok("approve", "--json"))[0]
         for answer in ("y", "no", "always"):
             told = home.run("approve", id, answer)
             assert told.returncode == 1 and "2 questions are open" in told.stderr

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
         assert (
             sum(agent["cache"]["read_tokens"] for agent in shown["agents"]) == total["read_tokens"]
         )
-        assert home.lines("ps", "--json")[0]["cache"] == total
-        home.ok("stop")
+        assert home.lines("ps", "--jsonl")[0]["cache"] == total
+        home.ok("host", "stop")
         assert home.lines("show", "--json")[0]["cache"] == total, "without a host too"
 
 
@@ -102,7 +103,7 @@ def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path
         )
         id = home.ok("run", "--bg", *PRICED, *FANOUT, "Delegate it.")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
-        (asked,) = home.lines("approve", "--json")
+        (asked,) = json.loads(home.ok("approve", "--json"))
         tag = asked["price_tag"]
         assert tag["n"] == 4 and 0 < tag["usd"] < tag["usd_without_cache"]
         assert words.price_tag(tag) in home.ok("approve")

@@ -13,14 +13,14 @@ def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
     with house(tmp_path, lambda heard: "done") as home:
         for n in range(5):
             home.ok("run", f"task {n}")
-        home.ok("stop")
-        assert len(home.lines("ps", "--all", "--json")) == 5
+        home.ok("host", "stop")
+        assert len(home.lines("ps", "--all", "--jsonl")) == 5
         file = home.folder / "config" / "retinue" / "config.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("[retention]\ncount = 2\nage = '30d'\n")
         home.ok("run", "the last")
-        home.until(lambda: len(home.lines("ps", "--all", "--json")) <= 3)
-        left = [line["task"] for line in home.lines("ps", "--all", "--json")]
+        home.until(lambda: len(home.lines("ps", "--all", "--jsonl")) <= 3)
+        left = [line["task"] for line in home.lines("ps", "--all", "--jsonl")]
         assert left[0] == "the last" and len(left) <= 3
 
 

@@ -364,7 +364,7 @@ WRONG = [
     (("artifact", "0" * 64), 2, "there are no artifacts"),
     (("cancel",), 2, "--all"),
     (("families", "nosuch"), 2, "Unknown family or profile"),
-    (("tools", "nosuch"), 2, "Unknown tool 'nosuch'"),
+    (("tools", "show", "nosuch"), 2, "Unknown tool 'nosuch'"),
     (("models", "pull", "nosuch"), 2, "nosuch"),
     (("backup", "copy.db"), 2, "nothing to copy"),
     (("completion", "tcsh"), 2, "tcsh"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from retinue.cli.command_list import COMMANDS
+from retinue.cli.command_list import COMMANDS, GROUPS
+from retinue.cli.commands.run import command as run_command
 from tests.cli.house import House, house
 
 HEAVY = (
@@ -69,3 +72,57 @@ def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
 def test_help_lists_every_command_that_there_is(tmp_path: Path) -> None:
     text = House(tmp_path).ok("--help")
     assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_help_has_groups_and_examples(tmp_path: Path) -> None:
+    text = House(tmp_path).ok("--help")
+    assert [text.index(f"\n{title}:") for title in GROUPS] == sorted(
+        text.index(f"\n{title}:") for title in GROUPS
+    )
+    assert "Examples:\n  retinue run" in text
+    run = House(tmp_path).ok("run", "--help")
+    for title in ("Model and agent", "Limits", "Permissions", "Output", "Exit codes", "Examples"):
+        assert f"\n{title}:" in run
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--bg",
+        "--agents",
+        "--timeout",
+        "--write",
+        "--output-last-message",
+        "--ax-screen-reader",
+        "--sandbox",
+        "--allowedTools",
+        "--json-schema",
+        "-n",
+    ],
+)
+def test_a_spelling_of_another_program_is_accepted_and_not_shown(flag: str) -> None:
+    context = click.Context(run_command)
+    shown = run_command.get_help(context)
+    assert not re.search(rf"(?<![\w-]){flag}(?![\w-])", shown)
+    assert any(flag in parameter.opts for parameter in run_command.params)
+
+
+def test_a_renamed_flag_keeps_its_variable() -> None:
+    variables = {p.name: p.envvar for p in run_command.params}
+    assert variables["timeout"] == ["RETINUE_MAX_TIME", "RETINUE_TIMEOUT"]
+    assert variables["background"] == ["RETINUE_BACKGROUND", "RETINUE_BG"]
+
+
+def test_stop_says_what_stops_a_run_and_what_stops_the_host(tmp_path: Path) -> None:
+    done = House(tmp_path).run("stop")
+    assert done.returncode == 2
+    assert "retinue cancel RUN" in done.stderr and "retinue host stop" in done.stderr
+
+
+def test_the_host_says_whether_it_is_running(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        assert home.run("host", "status").returncode == 1
+        home.ok("run", "hello")
+        assert json.loads(home.ok("host", "status", "--json"))["running"] is True
+        assert str(home.host_pid()) in home.ok("host", "status")
+        assert home.run("host", "log").returncode == 0

@@ -130,7 +130,7 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
         drive(app, script)
         posted = [
             s["event"]
-            for s in home.lines("logs", "mapping/agents", "--raw")
+            for s in home.lines("logs", "mapping/agents", "--jsonl")
             if s["event"]["event"] == "Posted"
         ]
         assert [event["mail"]["text"] for event in posted] == ["hello"]
@@ -226,7 +226,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
     with house(tmp_path, staff) as home:
         home.ok("run", "--bg", *FANOUT, "Lead them")
         home.until(lambda: len(home.runs()) == 2)
-        home.ok("stop")
+        home.ok("host", "stop")
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:

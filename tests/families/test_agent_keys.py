@@ -180,4 +180,4 @@ def test_on_the_command_line_keys_are_enough_too(talk: Talk, tmp_path: Path) -> 
             ]
             assert {model for _, model in talk.heard} == set(FIRST.values())
         finally:
-            home.run("stop")
+            home.run("host", "stop")

@@ -145,5 +145,5 @@ def test_serve_says_who_holds_the_store(tmp_path: Path) -> None:
         home.ok("run", "--bg", "a long task")
         done: subprocess.CompletedProcess[str] = home.real("serve", "--port", "0")
         assert done.returncode == 1 and "is in use by process" in done.stderr
-        assert "retinue stop" in done.stderr and "Traceback" not in done.stderr
+        assert "retinue host stop" in done.stderr and "Traceback" not in done.stderr
         gate.opened.set()

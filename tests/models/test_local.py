@@ -210,7 +210,7 @@ def test_a_schema_that_makes_no_sense_is_refused(model: LocalModel) -> None:
 def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
     nudge = [
         User(text="What is 2 + 3?"),
-        User(text="Hand in your result by calling add.", kind="nudge"),
+        User(text="Submit your result by calling add.", kind="nudge"),
     ]
     shown: list[str] = []
     asked = request("", tools=TOOLS[1:2], messages=nudge)
@@ -279,7 +279,7 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
     jsonschema.validate(msgspec.json.decode(made.args), TOOLS[1].parameters)
 
     result = Result(call_id=made.id, name="add", text="9")
-    nudge = User(text="Hand in your result by calling add.", kind="nudge")
+    nudge = User(text="Submit your result by calling add.", kind="nudge")
     forced = ask(
         model, request("", tools=(TOOLS[1],), messages=[*told, free.message, result, nudge])
     )

@@ -224,10 +224,10 @@ def test_the_prompt_is_the_same_whether_tools_may_be_called_or_not() -> None:
 
 
 def test_a_nudge_that_names_tools_wants_one_of_them() -> None:
-    nudge = User(text="Hand in your result by calling add or send_mail.", kind="nudge")
+    nudge = User(text="Submit your result by calling add or send_mail.", kind="nudge")
     wanted = wanted_tools(request("", tools=TOOLS, messages=[nudge]), False)
     assert [t.name for t in wanted] == ["add", "send_mail"]
-    said = User(text="Hand in your result by calling add or send_mail.")
+    said = User(text="Submit your result by calling add or send_mail.")
     assert wanted_tools(request("", tools=TOOLS, messages=[said]), False) == ()
     assert wanted_tools(request("", tools=TOOLS, messages=[said]), True) == TOOLS
     assert wanted_tools(request("", tools=(), declared=TOOLS, messages=[nudge]), False) == ()

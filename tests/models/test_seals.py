@@ -345,7 +345,7 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
         try:
             house.ok("run", "-q", "--family", "none", "--model", "gemini:gemini-3-pro", "Go.")
             assert has_seal("gemini", one.llm.requests[-1])
-            house.ok("stop")
+            house.ok("host", "stop")
             env = {"GEMINI_API_KEY": "another-key", "GOOGLE_GEMINI_BASE_URL": other.llm.url}
             assert "Done." in house.ok(how, "latest", "Again.", env=env)
             assert b"Again." in other.llm.requests[-1].raw

@@ -203,7 +203,7 @@ def shown_by_commands(home: House) -> Iterator[tuple[str, str]]:
         yield " ".join(words), done.stdout + done.stderr
     for run in home.runs():
         id = run["id"]
-        commands = [("show", id), ("show", id, "--json"), ("logs", id), ("logs", "--raw", id)]
+        commands = [("show", id), ("show", id, "--json"), ("logs", id), ("logs", "--jsonl", id)]
         commands += [
             ("export", id, "-f", name)
             for name in ("md", "jsonl", "stream-json", "perfetto", "html")

@@ -152,7 +152,7 @@ def test_a_command_prepares_no_copy_of_another_repository(tmp_path: Path, other:
         played(home)
         model = turns(call("list"), call("read", path="private.txt"))
         assert "CANARY" not in "".join(played(home, "--agents", ISOLATED, "--agent", "one"))
-        home.ok("stop")
+        home.ok("host", "stop")
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
@@ -252,7 +252,7 @@ def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_pat
         words += [("show", "HEAD:a.txt"), ("diff", "--diff-filter", "A", "HEAD~1", "HEAD")]
         rules = ("--disallowed-tools", "read(secrets/**)", "--disallowed-tools", "read(sub/.env)")
         answers.update(zip(words, played(home, *rules), strict=True))
-        home.ok("stop")
+        home.ok("host", "stop")
     assert [w for w, told in answers.items() if "CANARY" in told] == []
     assert "a.txt" in answers["diff", EMPTY, "HEAD"] and answers["show", "HEAD:a.txt"] == "one\n"
 
@@ -284,7 +284,7 @@ def test_git_shows_no_secrets_of_a_home_that_is_a_repository(tmp_path: Path) -> 
         git(top, "commit", "-q", "--allow-empty", "-m", "more")
         done = home.real("run", "--yolo", "-p", "go", cwd=top)
         assert "CANARY" not in done.stdout and "plain" in done.stdout, (done.stdout, done.stderr)
-        home.run("stop", cwd=top)
+        home.run("host", "stop", cwd=top)
 
 
 def test_no_copy_is_made_of_a_home_with_committed_secrets(
@@ -324,7 +324,7 @@ def test_what_the_settings_of_git_name_in_the_workspace_is_protected(tmp_path: P
         git(top, "config", "include.path", "../conf/first")
         git(top, "config", "--add", "include.path", "../team")
         answers = played(home)
-        home.ok("stop")
+        home.ok("host", "stop")
         assert all("protected" in answer for answer in answers[:4]), answers
         assert (top / "tools/hooks/pre-commit").read_text() == hook and (
             top / "team"

@@ -407,5 +407,5 @@ def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
         ).split()
         assert git(home.project, "cat-file", "blob", f"{branch}:new.txt") == "precious\n"
         assert not ran.exists()
-        home.ok("stop")
+        home.ok("host", "stop")
     assert not ran.exists()

@@ -131,10 +131,10 @@ def test_the_next_host_starts_whatever_an_isolated_run_has_left(tmp_path: Path) 
     with house(tmp_path, lambda heard: model(heard)) as home:
         ready(home)
         assert "made" in played(home, "--agents", ISOLATED, "--agent", "one")[1]
-        home.ok("stop")
+        home.ok("host", "stop")
         model = turns(call("shell", command="echo fine"))
         assert "fine" in played(home)[0]
-        home.ok("stop")
+        home.ok("host", "stop")
         (copy,) = (tmp_path / "data").glob("retinue/projects/*/*.tools/worktrees/*/work.txt")
         folders.remove(copy.parent)  # or nobody else could
 

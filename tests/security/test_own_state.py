@@ -181,7 +181,7 @@ def test_a_backup_of_the_store_in_the_project_is_hidden_from_the_next_host_on() 
         with provider(hostile()) as env:
             said(made.run("-m", "retinue", "run", "-p", TASK, cwd=made.project, **env))
             said(made.run("-m", "retinue", "backup", "copy.db", cwd=made.project, **env))
-            said(made.run("-m", "retinue", "stop", cwd=made.project, **env))
+            said(made.run("-m", "retinue", "host", "stop", cwd=made.project, **env))
         assert CANARY.encode() in (made.project / "copy.db").read_bytes()
         calls = [
             call("shell", command="cat copy.db; echo evil > copy.db; echo the attack has ended")

@@ -84,7 +84,7 @@ def test_the_host_does_not_stay_in_the_project(tmp_path: Path) -> None:
         assert home.real("run", "-p", "Work.").returncode == 0
         pid = home.host_pid()
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
-        home.real("stop")
+        home.real("host", "stop")
 
 
 def plant_programs(folder: Path, mark: Path) -> None:

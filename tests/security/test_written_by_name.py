@@ -125,7 +125,7 @@ def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
         )
         assert done.returncode == 0 and "Done." in done.stdout, done.stderr
         assert "retinue/" in by_hand(top, "branch", "--list")
-        home.ok("stop")
+        home.ok("host", "stop")
         assert not mark.exists(), mark.read_text()
 
 

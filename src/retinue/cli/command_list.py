@@ -9,42 +9,68 @@ import os
 import click
 
 from retinue import __version__
+from retinue.cli.command_help import write_examples
 from retinue.cli.context import CommandContext
 
-COMMANDS: dict[str, str] = {
-    "run": "Start a run and print its answer.",
-    "chat": "Chat with an agent.",
-    "ps": "List runs.",
-    "top": "Watch all runs on a full screen.",
-    "show": "Show one run: its sub-agents, result and cost.",
-    "logs": "Show the messages of a run.",
-    "artifact": "Print the full text of something truncated.",
-    "attach": "Watch a run in progress.",
-    "send": "Send a message to a run.",
-    "approve": "Answer a run's questions; allow or deny its tool calls.",
-    "budget": "Show what a run may spend, and raise its limits.",
-    "cancel": "Stop a run and its sub-agents.",
-    "resume": "Continue a run.",
-    "fork": "Start a new run from another run's conversation.",
-    "wait": "Wait until runs end.",
-    "rm": "Delete runs that have ended.",
-    "export": "Export a run as Markdown, JSON Lines, a trace or a web page.",
-    "replay": "Replay a run from its record, without calling a model.",
-    "agents": "List, show and check agent definitions.",
-    "tools": "List built-in tools; explain what a run may call.",
-    "mcp": "List MCP servers; approve their tools.",
-    "models": "List model providers; download a small local model.",
-    "families": "List the tool families that start sub-agents.",
-    "deliveries": "List announcements; retry or drop failed ones.",
-    "backup": "Copy the store, even while it is in use.",
-    "compact": "Free the disk space of deleted runs.",
-    "config": "Show and change settings.",
-    "trust": "Review and trust a project's configuration, agents and MCP servers.",
-    "doctor": "Check models, sandbox, store and versions.",
-    "serve": "Serve the HTTP API on an address.",
-    "stop": "Stop the background host of this project, or of all projects.",
-    "fake-llm": "Serve a scripted model locally, for tests.",
-    "completion": "Print a shell completion script.",
+GROUPS: dict[str, dict[str, str]] = {
+    "Start and continue": {
+        "run": "Start a run and print its answer.",
+        "chat": "Chat with an agent.",
+        "fork": "Start a new run from another run's conversation.",
+        "resume": "Continue a run.",
+    },
+    "Watch": {
+        "ps": "List runs.",
+        "top": "Watch all runs on a full screen.",
+        "show": "Show one run: its sub-agents, result and cost.",
+        "logs": "Show the messages of a run.",
+        "attach": "Watch a run in progress.",
+        "wait": "Wait until runs end.",
+        "replay": "Replay a run from its record, without calling a model.",
+    },
+    "Control": {
+        "send": "Send a message to a run.",
+        "approve": "Answer a run's questions; allow or deny its tool calls.",
+        "cancel": "Stop a run and its sub-agents.",
+        "budget": "Show what a run may spend, and raise its limits.",
+    },
+    "Keep and share": {
+        "export": "Export a run as Markdown, JSON Lines, a trace or a web page.",
+        "artifact": "Print the full text of something truncated.",
+        "rm": "Delete runs that have ended.",
+        "backup": "Copy the store, even while it is in use.",
+        "compact": "Free the disk space of deleted runs.",
+        "deliveries": "List announcements; retry or drop failed ones.",
+    },
+    "Define": {
+        "agents": "List, show and check agent definitions.",
+        "tools": "List built-in tools; explain what a run may call.",
+        "families": "List the tool families that start sub-agents.",
+        "models": "List model providers; download a small local model.",
+        "mcp": "List MCP servers; approve their tools.",
+    },
+    "Set up": {
+        "config": "Show and change settings.",
+        "trust": "Review and trust a project's configuration, agents and MCP servers.",
+        "doctor": "Check models, sandbox, store and versions.",
+        "host": "Stop, check or read the log of the background host.",
+        "serve": "Serve the HTTP API on an address.",
+        "completion": "Print a shell completion script.",
+        "fake-llm": "Serve a scripted model locally, for tests.",
+    },
+}
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+EXAMPLES = """\
+retinue run "map this repository"               # works without an API key
+retinue run -m PROVIDER:MODEL "why is startup slow?"
+retinue run --background "write tests for the parser"   # prints a run id
+retinue attach RUN                              # watch it
+retinue approve RUN y                           # allow what it asks for"""
+NOTES = """\
+RUN is a run's id or part of it, its name, `latest`, or RUN/AGENT for a
+sub-agent. Every command has its own help: retinue COMMAND --help"""
+INSTEAD = {
+    "stop": " To stop a run: retinue cancel RUN. To stop the background host: retinue host stop."
 }
 ALIASES = {"ls": "ps", "rerun": "replay", "answer": "approve", "remove": "rm", "kill": "cancel"}
 
@@ -73,14 +99,24 @@ class LazyGroup(click.Group):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             from retinue.formats.suggestion import did_you_mean
 
-            hint = did_you_mean(name, [*COMMANDS, *ALIASES])
+            hint = INSTEAD.get(name) or did_you_mean(name, [*COMMANDS, *ALIASES])
             raise click.UsageError(f"Unknown command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, COMMANDS[name]) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(formatter, EXAMPLES)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands first: they are what is looked for."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\n{NOTES}\n")
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,9 +138,8 @@ class LazyGroup(click.Group):
 )
 @click.pass_context
 def cli(context: click.Context, /, store: str, cwd: str) -> None:
-    """Agents with a staff: run them, watch them, talk to them.
+    """Run AI agents that can start sub-agents, and watch, message or stop them.
 
-    The answer of a run is all that is written to stdout. A run belongs to the project that it was
-    started in, goes on in the background when its terminal is gone, and can be seen from every
-    other terminal."""
+    Runs belong to the current project and continue in the background when you close the terminal.
+    Without an API key, runs use the offline explorer."""
     context.obj = CommandContext(environ=os.environ, store=store, cwd=cwd)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from retinue.cli.command_help import Flag
 from retinue.formats.durations import seconds
 from retinue.formats.safe_text import several_lines
 from retinue.host import project_paths as where
@@ -123,13 +124,17 @@ def _until_writable(fd: int) -> None:
     select.select([], [fd], [])
 
 
-def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """A flag that can also be set by RETINUE_<its name>."""
-    long = next((n for n in names if n.startswith("--")), "")
-    settings.setdefault(
-        "envvar", "RETINUE_" + long.partition("/")[0].lstrip("-").replace("-", "_").upper()
-    )
-    return click.option(*names, **settings)
+def option(*names: str, compat: tuple[str, ...] = (), **settings: Any) -> Callable[[F], F]:
+    """A flag that can also be set by RETINUE_<its name>, also under the name of each spelling in
+    `compat`: those are accepted and not shown in help."""
+    longs = [name for name in names if name.startswith("--")][:1]
+    longs += [name for name in compat if name.startswith("--")]
+    settings.setdefault("envvar", [_variable(name) for name in longs])
+    return click.option(*names, cls=Flag, compat=compat, **settings)
+
+
+def _variable(flag: str) -> str:
+    return "RETINUE_" + flag.lstrip("-").replace("-", "_").upper()
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

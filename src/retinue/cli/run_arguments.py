@@ -44,7 +44,7 @@ def configured(
     allowed = permission_rules("allow", flags.get("allowed_tools", ()))
     setup = RunSetup(
         agent=flags["agent"],
-        agent_file=flags.get("agents", ""),
+        agent_file=flags.get("agent_file", ""),
         model=flags["model"] or "",
         config_model=run_defaults.default_model(found),
         families=family_names(flags["family"]),

@@ -147,7 +147,8 @@ class Bounds(Value):
         float | str | None,
         About(
             ("maximum time of a run: seconds, or 45s, 10m, 1h30m"),
-            flag="--timeout",
+            flag="--max-time",
+            variable="RETINUE_TIMEOUT",
             check=checks.duration,
         ),
     ] = None

@@ -247,7 +247,7 @@ class Host(Lookups):
             raise Refused(
                 "version",
                 f"The running host speaks protocol {requests.VERSION}, this command "
-                f"{request.version}. Run `retinue stop`, then try again.",
+                f"{request.version}. Run `retinue host stop`, then try again.",
             )
         if self.greet is not None:
             await self.greet(request)

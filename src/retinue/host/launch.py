@@ -53,7 +53,7 @@ def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
         if why is not None:
             time.sleep(0.05)
     raise why or HostGone(
-        f"The host did not respond. Stop it with `retinue stop`, or read its log: {places.log}"
+        f"The host did not respond. Stop it with `retinue host stop`, or read its log: {places.log}"
     )
 
 

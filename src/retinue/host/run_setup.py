@@ -104,7 +104,7 @@ def tool_names(word: str) -> tuple[str, ...]:
     names = resolve([word], "claude", lambda *complaint: None).names
     if not names:
         hint = did_you_mean(word, CANONICAL)
-        raise ConfigError(f"Unknown tool {word!r}.{hint} Run `retinue tools` to list them.")
+        raise ConfigError(f"Unknown tool {word!r}.{hint} Run `retinue tools list` to list them.")
     return tuple(n for name in names for n in ((AGENT, *spawning) if name == AGENT else (name,)))
 
 

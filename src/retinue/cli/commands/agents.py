@@ -30,8 +30,7 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
 
     found = library(door.project)
     if as_json:
-        for spec in found.agents.values():
-            out(json_line(msgspec.to_builtins(spec)))
+        out(json_line([msgspec.to_builtins(spec) for spec in found.agents.values()]))
         return
     out("\n".join(render_list(found, cwd=door.places.cwd)))
 
@@ -48,10 +47,16 @@ def show(door: CommandContext, name: str) -> None:
 
 
 @command.command("lint")
-@click.option("--strict", is_flag=True, help="Exit with code 1 for warnings, too.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    default="error",
+    show_default=True,
+    help="Exit with code 1 if there is a problem this severe.",
+)
 @common
 @pass_door
-def lint(door: CommandContext, strict: bool) -> int:
+def lint(door: CommandContext, fail_on: str) -> int:
     """Check all agent definitions. Exits with code 1 if one cannot be used."""
     from retinue.agent_files.lint import lint as check
     from retinue.view.agent_list import render_lint
@@ -60,4 +65,4 @@ def lint(door: CommandContext, strict: bool) -> int:
     if text := "\n".join(render_lint(complaints, cwd=door.places.cwd)):
         out(text)
     worst = {c.severity for c in complaints}
-    return exits.FAILED if "error" in worst or (strict and "warning" in worst) else exits.OK
+    return exits.FAILED if "error" in worst or fail_on in worst else exits.OK

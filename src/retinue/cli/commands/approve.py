@@ -162,15 +162,17 @@ def _list(door: CommandContext, as_json: bool) -> int:
             line.state in ("needs_input", "waiting", "running", "paused")
             for line in shelf.open_runs()
         ):
+            if as_json:
+                out("[]")
             door.say("No questions are waiting.")
             return exits.OK
     with line_to(door) as client:
         asked = client.ask(requests.QuestionsRequest())["questions"]
+    if as_json:
+        out(json_line(asked))
+        return exits.OK
     for q in asked:
-        if as_json:
-            out(json_line(q))
-        else:
-            _show(q)
+        _show(q)
     if not asked:
         note("No questions are waiting.")
     return exits.OK

@@ -18,7 +18,12 @@ from retinue.host.listing import RunListing
 @click.option("--include-partial-messages", is_flag=True)
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-@option("--ax-screen-reader", is_flag=True, help="Plain output for screen readers.")
+@option(
+    "--screen-reader",
+    compat=("--ax-screen-reader",),
+    is_flag=True,
+    help="Plain output for screen readers.",
+)
 @common
 @pass_door
 def command(
@@ -28,10 +33,10 @@ def command(
     include_partial_messages: bool,
     quiet: bool,
     color: str,
-    ax_screen_reader: bool,
+    screen_reader: bool,
 ) -> int:
     """Watch a run until it ends, and print its answer. Ctrl-C detaches; the run continues."""
-    door.is_quiet, door.color, door.is_reader = quiet, color, ax_screen_reader
+    door.is_quiet, door.color, door.is_reader = quiet, color, screen_reader
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()

@@ -55,7 +55,7 @@ UNSAID: dict[str, Any] = {
     "bypassPermissions.",
 )
 @option("--max-budget-usd", type=float, metavar="USD", help="Maximum cost of each message.")
-@option("-n", "--name", default="", help="Name for the conversation.")
+@option("--name", compat=("-n",), default="", help="Name for the conversation.")
 @option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Continue the latest run.")
 @option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Continue this run.")
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")

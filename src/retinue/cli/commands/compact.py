@@ -50,7 +50,7 @@ def command(door: CommandContext, as_json: bool) -> int:
         note(
             f"retinue: {_size(done.after.holes)} of free space remain: this store was "
             "made by an older version and must be rewritten while nothing runs. Run "
-            "`retinue stop`, then `retinue compact`."
+            "`retinue host stop`, then `retinue compact`."
         )
     return exits.OK
 

@@ -24,17 +24,17 @@ SHOWN_ALWAYS = ("models.default", "permissions.mode")
 
 @click.group("config", invoke_without_command=True)
 @click.option("--show-origin", is_flag=True, help="Show where each value comes from.")
-@click.option("--all", "everything", is_flag=True, help="Include settings left at their defaults.")
+@click.option("--defaults", is_flag=True, help="Include settings left at their defaults.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @click.pass_context
-def command(context: click.Context, show_origin: bool, everything: bool, as_json: bool) -> Any:
+def command(context: click.Context, show_origin: bool, defaults: bool, as_json: bool) -> Any:
     """Show the settings and where they come from. `get`, `set` and `path` work on single values
     and files."""
     if context.invoked_subcommand is None:
         door = context.find_object(CommandContext)
         assert door is not None
-        return _show(door, show_origin=show_origin, everything=everything, as_json=as_json)
+        return _show(door, show_origin=show_origin, everything=defaults, as_json=as_json)
     return None
 
 
@@ -123,12 +123,11 @@ def path_(door: CommandContext, as_json: bool) -> None:
         files = [(f, "project", str(error)) for f in found]
     user = user_file(door.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not found")]
-    for file, kind, state in rows:
-        out(
-            json_line({"path": file, "kind": kind, "state": state})
-            if as_json
-            else f"{file}  {kind}  {state}"
-        )
+    if as_json:
+        out(json_line([dict(zip(("path", "kind", "state"), row, strict=True)) for row in rows]))
+        return
+    for row in rows:
+        out("  ".join(row))
 
 
 def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json: bool) -> int:
@@ -283,7 +282,7 @@ def _setting(path: tuple[str, ...]) -> Any:
         known = [dotted(s.key) for s in every_setting()]
         hint = did_you_mean(dotted(path), known)
         raise ConfigError(
-            f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --all` to list them."
+            f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --defaults` to list them."
         )
     return found
 

@@ -36,17 +36,17 @@ def command(context: click.Context) -> None:
 def list_(door: CommandContext, state: str, as_json: bool) -> None:
     """List announcements and their states."""
     found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
+    if as_json:
+        out(json_line(msgspec.to_builtins(found)))
+        return
     for d in found:
-        if as_json:
-            out(json_line(msgspec.to_builtins(d)))
-        else:
-            tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
-            where = d.origin.channel or "-"
-            out(
-                f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  "
-                f"{one_line(d.error or d.text, 80)}"
-            )
-    if not found and not as_json:
+        tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
+        where = d.origin.channel or "-"
+        out(
+            f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  "
+            f"{one_line(d.error or d.text, 80)}"
+        )
+    if not found:
         door.say("No announcements.")
 
 

@@ -18,7 +18,7 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 
 @click.command("export")
 @run_argument(default="latest")
-@click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("-o", "--output", default="", metavar="FILE", help="Write to FILE instead of stdout.")
 @common
 @pass_door

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from retinue.cli.context import out
@@ -32,10 +34,16 @@ def command(name: str, as_json: bool) -> None:
         for key, value in settings.items():
             out(f"  {key} = {value}")
         return
-    for kind in FAMILIES:
-        profiles = [p for p, (of, _) in PROFILES.items() if of == kind]
-        tools = family(kind).tool_names
-        if as_json:
-            out(json_line({"family": kind, "profiles": profiles, "tools": tools}))
-        else:
-            out(f"{kind:<9}  {', '.join(profiles):<20}  {', '.join(tools)}")
+    rows: list[dict[str, Any]] = [
+        {
+            "family": kind,
+            "profiles": [p for p, (of, _) in PROFILES.items() if of == kind],
+            "tools": family(kind).tool_names,
+        }
+        for kind in FAMILIES
+    ]
+    if as_json:
+        out(json_line(rows))
+        return
+    for row in rows:
+        out(f"{row['family']:<9}  {', '.join(row['profiles']):<20}  {', '.join(row['tools'])}")

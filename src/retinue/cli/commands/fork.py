@@ -8,6 +8,7 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
+from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
@@ -25,8 +26,14 @@ from retinue.view import format as words
     metavar="N",
     help="Fork after message N, as numbered by `retinue logs`.",
 )
-@click.option("-n", "--name", default="", help="Name for the new run.")
-@click.option("--bg", is_flag=True, help="Run in the background and print the run's id.")
+@click.option("--name", cls=Flag, compat=("-n",), default="", help="Name for the new run.")
+@click.option(
+    "--background",
+    cls=Flag,
+    compat=("--bg",),
+    is_flag=True,
+    help="Run in the background and print the run's id.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @common
 @pass_door
@@ -36,7 +43,7 @@ def command(
     prompt: tuple[str, ...],
     at: int | None,
     name: str,
-    bg: bool,
+    background: bool,
     output_format: str,
 ) -> int:
     """Start a new run from another run's conversation. The original is not changed.
@@ -56,7 +63,7 @@ def command(
         terms = requests.RunTerms(label=name, questions="ask" if wish.can_answer else "")
         id = client.ask(requests.ForkRequest(run=line.id, task=text, at=at, terms=terms))["run"]
         door.say(f"Run {words.short_id(id)} is a fork of {line.short}.")
-        if bg:
+        if background:
             out(words.short_id(id))
             return exits.OK
         return carry_out(door, client, id, wish)

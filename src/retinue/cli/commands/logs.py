@@ -23,16 +23,16 @@ POLL_SECONDS = 0.2
 @click.command("logs")
 @run_argument(default="latest")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
-@click.option("--tools", is_flag=True, help="Include the arguments and results of tool calls.")
+@click.option("--calls", is_flag=True, help="Include the arguments and results of tool calls.")
 @click.option(
-    "-n", "--lines", "last", type=int, default=0, metavar="N", help="Show only the last N messages."
+    "-n", "--last", type=int, default=0, metavar="N", help="Show only the last N messages."
 )
-@click.option("--raw", is_flag=True, help="Print the recorded steps as JSON lines.")
+@click.option("--jsonl", is_flag=True, help="Print the recorded steps as JSON, one per line.")
 @click.option(
     "--since",
     type=Duration(),
     metavar="TIME",
-    help="With --raw: only steps newer than this, e.g. 10m.",
+    help="With --jsonl: only steps newer than this, e.g. 10m.",
 )
 @common
 @pass_door
@@ -40,21 +40,21 @@ def command(
     door: CommandContext,
     run: str,
     follow: bool,
-    tools: bool,
+    calls: bool,
     last: int,
-    raw: bool,
+    jsonl: bool,
     since: float | None,
 ) -> None:
-    """Show the messages of a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered
+    """Show the messages of a run: `retinue logs 7f3a/reviewer -f --calls`. Messages are numbered
     for `fork --at`."""
     with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
     with RecordReader(door.places) as book:
-        if raw or since is not None:
+        if jsonl or since is not None:
             first = int((time.time() - since) * 1000) if since is not None else 0
             _steps(book, id, follow, last, first)
         else:
-            _messages(book, id, follow, tools, last)
+            _messages(book, id, follow, calls, last)
 
 
 def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> None:
@@ -76,7 +76,7 @@ def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> 
         time.sleep(POLL_SECONDS)
 
 
-def _messages(book: RecordReader, id: str, follow: bool, tools: bool, last: int) -> None:
+def _messages(book: RecordReader, id: str, follow: bool, calls: bool, last: int) -> None:
     at, shown = 0, last
     while True:
         ended = _is_over(book, id)
@@ -85,7 +85,7 @@ def _messages(book: RecordReader, id: str, follow: bool, tools: bool, last: int)
         messages = book.conversation(row, at)
         numbered = list(enumerate(messages, at + 1))
         for n, message in numbered[-shown:] if shown else numbered:
-            for line in tell(n, message, tools):
+            for line in tell(n, message, calls):
                 out(line)
         at, shown = at + len(messages), 0
         if not follow or ended:
@@ -98,18 +98,18 @@ def _is_over(book: RecordReader, id: str) -> bool:
     return row is None or facts.has_ended(row)
 
 
-def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
+def tell(n: int, message: Message, calls: bool) -> Iterator[str]:
     """A message for people."""
     if isinstance(message, Assistant):
         if message.text:
             yield f"{n:>4} assistant: {_indented(message.text)}"
         for call in message.calls:
             yield f"{n:>4} calls {one_line(call.name)}" + (
-                f" {_indented(call.args)}" if tools else ""
+                f" {_indented(call.args)}" if calls else ""
             )
     elif isinstance(message, Result):
         state = "denied" if message.denied else "failed" if message.error else "done"
-        text = _indented(message.text) if tools else one_line(message.text, 100)
+        text = _indented(message.text) if calls else one_line(message.text, 100)
         yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
         who = (

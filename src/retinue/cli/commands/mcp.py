@@ -49,10 +49,10 @@ def list_(
 ) -> int:
     """Start the servers and show their state, their tools, and which tools are withheld."""
     servers = _ask(door, mcp_config, strict_mcp_config)
+    if as_json:
+        out(json_line(servers))
+        return exits.OK
     for server in servers:
-        if as_json:
-            out(json_line(server))
-            continue
         name, source = (one_line(server[key], 300) for key in ("name", "source"))
         out(
             f"{name or source}  {server['status']}  {len(server['tools'])} tools  "

@@ -26,6 +26,7 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
     from retinue.current_models import defaults
     from retinue.models.providers import PROVIDERS
 
+    rows = []
     for p in PROVIDERS.values():
         is_set = next((key for key in p.keys if door.environ.get(key, "").strip()), "")
         state = (
@@ -37,19 +38,13 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
         )
         default = defaults().get(p.name, "")
         if as_json:
-            out(
-                json_line(
-                    {
-                        "provider": p.name,
-                        "ready": bool(is_set) or not p.keys,
-                        "keys": p.keys,
-                        "default": default,
-                    }
-                )
-            )
+            is_ready = bool(is_set) or not p.keys
+            rows.append({"provider": p.name, "ready": is_ready, "keys": p.keys, "default": default})
         else:
             out(f"{p.name:<12}  {state:<46}  {f'{p.name}:{default}' if default else ''}".rstrip())
-    if not as_json:
+    if as_json:
+        out(json_line(rows))
+    else:
         out(f"{'offline':<12}  {'needs no key':<46}  {provider.OFFLINE}")
         out(f"{'local':<12}  {'needs the extra local':<46}  local/PATH.gguf, local/smollm2")
 

@@ -24,7 +24,8 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="Include runs that ended more than an hour ago."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per run.")
+@click.option("--json", "form", flag_value="json", help="Print a JSON list.")
+@click.option("--jsonl", "form", flag_value="jsonl", help="Print JSON, one run per line.")
 @click.option(
     "-w", "--watch", is_flag=True, help="Keep watching: print again on every change, until Ctrl-C."
 )
@@ -47,7 +48,7 @@ def command(
     door: CommandContext,
     tree: bool,
     everything: bool,
-    as_json: bool,
+    form: str | None,
     watch: bool,
     state: str,
     since: float | None,
@@ -73,10 +74,10 @@ def command(
             lines = [line for line in lines if line.created_at >= first]
         if states:
             lines = [line for line in lines if words.is_wanted(line.state, states)]
-        text = _as_json(lines) if as_json else _table(lines, tree) + _waits(lines, waiting)
+        text = _as_json(lines, form) if form else _table(lines, tree) + _waits(lines, waiting)
         if text != seen:
-            _print(text, clear=watch and not as_json and sys.stdout.isatty())
-            if not text and not as_json and not watch:
+            _print(text, clear=watch and not form and sys.stdout.isatty())
+            if not text and not form and not watch:
                 door.say(_nothing(door, everything))
         if not watch:
             return
@@ -124,8 +125,9 @@ def _asking(state: str) -> str:
     return state if state in words.ENDS or state == "paused" else "needs_input"
 
 
-def _as_json(lines: Sequence[ListedRun]) -> str:
-    return "\n".join(json_text(json.dumps(line._asdict(), ensure_ascii=False)) for line in lines)
+def _as_json(lines: Sequence[ListedRun], form: str) -> str:
+    rows = [json_text(json.dumps(line._asdict(), ensure_ascii=False)) for line in lines]
+    return "\n".join(rows) if form == "jsonl" else f"[{', '.join(rows)}]"
 
 
 def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from retinue.cli import exit_codes as exits
+from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
@@ -27,7 +28,13 @@ from retinue.view import totals as facts
     is_flag=True,
     help="Retry the sub-agents that failed, then continue with their results.",
 )
-@click.option("--bg", is_flag=True, help="Run in the background and print the run's id.")
+@click.option(
+    "--background",
+    cls=Flag,
+    compat=("--bg",),
+    is_flag=True,
+    help="Run in the background and print the run's id.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True)
 @common
@@ -37,7 +44,7 @@ def command(
     run: str,
     instruction: tuple[str, ...],
     from_failed: bool,
-    bg: bool,
+    background: bool,
     output_format: str,
     quiet: bool,
 ) -> int:
@@ -65,7 +72,7 @@ def command(
             f"Run {words.short_id(id)} continues"
             + (f" from {line.short}" if id != line.id else " where it stopped")
         )
-        if bg:
+        if background:
             out(words.short_id(id))
             return exits.OK
         return carry_out(door, client, id, wish)

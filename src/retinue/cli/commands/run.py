@@ -10,9 +10,10 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
+from retinue.cli.command_help import GroupedCommand
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to, start
-from retinue.cli.run_flags import limit_options, output_options, prompt_options
+from retinue.cli.run_flags import EXAMPLES, NOTES, run_options
 from retinue.errors import ConfigError
 from retinue.host import answer_file, requests
 from retinue.host.planner import PlannedRun, make_plan
@@ -21,10 +22,8 @@ from retinue.view import format as words
 from retinue.view.format import json_line
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False})
-@prompt_options
-@limit_options
-@output_options
+@click.command("run", cls=GroupedCommand, examples=EXAMPLES, notes=NOTES)
+@run_options
 @common
 @pass_door
 def command(door: CommandContext, /, **flags: Any) -> int:
@@ -40,7 +39,7 @@ def command(door: CommandContext, /, **flags: Any) -> int:
     door.is_quiet, door.color, door.is_reader = (
         flags["quiet"],
         flags["color"],
-        flags["ax_screen_reader"],
+        flags["screen_reader"],
     )
     _check(flags, is_again)
     wish = _wish(door, flags)
@@ -71,15 +70,15 @@ def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
 
 
 def _check(flags: dict[str, Any], is_again: bool) -> None:
-    if flags["bg"] and flags["no_session_persistence"]:
-        raise click.UsageError("--bg needs a stored run. Remove --no-session-persistence.")
+    if flags["background"] and flags["no_session_persistence"]:
+        raise click.UsageError("--background needs a stored run. Remove --no-session-persistence.")
     if flags["no_session_persistence"] and is_again:
         raise click.UsageError(
             "--continue and --resume need a stored run. Remove --no-session-persistence."
         )
     if flags["fork_session"] and not is_again:
         raise click.UsageError("--fork-session needs --continue or --resume.")
-    if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["bg"]):
+    if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["background"]):
         raise click.UsageError(
             "With --input-format stream-json, prompts come from stdin and the run stays "
             "in the foreground."
@@ -90,18 +89,17 @@ def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
     is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     prompts = flags["permission_prompts"]
     headless = flags["is_print"] or flags["as_json"] or flags["output_format"] != "text"
-    named = (flags["output_last_message"], flags["write"])
     return RunDisplay(
         format="stream-json" if flags["as_json"] else flags["output_format"],
         deltas=flags["include_partial_messages"],
         is_headless=headless,
-        is_background=flags["bg"],
+        is_background=flags["background"],
         waits=prompts == "wait",
         can_answer=prompts == "terminal"
-        or (prompts == "auto" and is_tty and not headless and not flags["bg"]),
+        or (prompts == "auto" and is_tty and not headless and not flags["background"]),
         is_strict=flags["strict"],
         fail_on=flags["fail_on"] or "",
-        files=tuple(answer_file.settled(f, door.places.cwd) for f in named if f),
+        files=tuple(answer_file.settled(f, door.places.cwd) for f in flags["output"]),
         is_memory=flags["no_session_persistence"],
     )
 

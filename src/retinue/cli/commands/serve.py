@@ -45,5 +45,7 @@ def command(
     try:
         serve(door.prepare(), env, address, tokens, note)
     except StoreLocked as error:
-        raise StoreLocked(f"{error} If it is this project's host, run `retinue stop`.") from None
+        raise StoreLocked(
+            f"{error} If it is this project's host, run `retinue host stop`."
+        ) from None
     return exits.OK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -11,32 +13,42 @@ from retinue.formats.safe_text import one_line
 from retinue.view import format as words
 from retinue.view.format import json_line
 
+if TYPE_CHECKING:
+    from retinue.tools.base import Tool
 
-@click.command("tools")
-@click.argument("names", nargs=-1, metavar="[NAME | explain NAME]")
-@click.option(
-    "--run", default="latest", metavar="RUN", help="With explain: the run that would make the call."
-)
-@click.option(
-    "--args", default="{}", metavar="JSON", help="With explain: the arguments of the call, as JSON."
-)
-@click.option("--json", "as_json", is_flag=True)
+
+@click.group("tools", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List built-in tools; explain what a run may call."""
+    if context.invoked_subcommand is None:
+        _list("", as_json=False)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def list_(as_json: bool) -> None:
+    """List the built-in tools with their risks."""
+    _list("", as_json)
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def show(name: str, as_json: bool) -> None:
+    """Show one built-in tool: its description and its arguments."""
+    _list(name, as_json)
+
+
+@command.command("explain")
+@click.argument("name")
+@click.option("--run", default="latest", metavar="RUN", help="The run that would make the call.")
+@click.option("--args", default="{}", metavar="JSON", help="The arguments of the call, as JSON.")
 @common
 @pass_door
-def command(
-    door: CommandContext, names: tuple[str, ...], run: str, args: str, as_json: bool
-) -> None:
-    """List the built-in tools, or show one with its arguments and its effects.
-
-    `explain NAME` says whether an open run may call a tool, and which rule decides."""
-    if names[:1] == ("explain",):
-        if len(names) != 2:
-            raise click.UsageError("Name one tool: retinue tools explain NAME --run RUN.")
-        out(_explained(door, names[1], run, args))
-        return
-    if len(names) > 1:
-        raise click.UsageError("Name one tool only.")
-    _list(names[0] if names else "", as_json)
+def explain(door: CommandContext, name: str, run: str, args: str) -> None:
+    """Say whether an open run may call a tool, and which rule decides."""
+    out(_explained(door, name, run, args))
 
 
 def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
@@ -67,17 +79,22 @@ def _list(name: str, as_json: bool) -> None:
 
     found = [tool for tool in builtin_tools() if name in ("", tool.schema.name)]
     if not found:
-        raise NotFound(f"Unknown tool {name!r}. Run `retinue tools` to list them.")
+        raise NotFound(f"Unknown tool {name!r}. Run `retinue tools list` to list them.")
+    if as_json:
+        rows = [
+            {**msgspec.to_builtins(tool.schema), "risk": _risk(tool), "restart": tool.restart}
+            for tool in found
+        ]
+        out(json_line(rows))
+        return
     for tool in found:
-        risk = getattr(tool, "risk", "execute")
-        if as_json:
-            out(
-                json_line(
-                    {**msgspec.to_builtins(tool.schema), "risk": risk, "restart": tool.restart}
-                )
-            )
-        elif name:
-            out(f"{tool.schema.name}  ({risk}, {tool.restart})\n\n{tool.schema.description}\n")
+        if name:
+            out(f"{name}  ({_risk(tool)}, {tool.restart})\n\n{tool.schema.description}\n")
             out(msgspec.json.format(msgspec.json.encode(tool.schema.parameters), indent=2).decode())
         else:
-            out(f"{tool.schema.name:<13}  {risk:<8}  {one_line(tool.schema.description, 90)}")
+            text = one_line(tool.schema.description, 90)
+            out(f"{tool.schema.name:<13}  {_risk(tool):<8}  {text}")
+
+
+def _risk(tool: Tool) -> str:
+    return getattr(tool, "risk", "execute")

@@ -116,7 +116,7 @@ def host(door: CommandContext) -> Iterator[Finding]:
     pid = store_holder(places.store)
     said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
     if said is None:
-        fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue stop"
+        fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue host stop"
         yield Finding(
             name="host",
             state="broken",
@@ -125,7 +125,7 @@ def host(door: CommandContext) -> Iterator[Finding]:
         )
     elif not said.is_good:
         yield Finding(
-            name="host", state="broken", text=said.text, fix="retinue stop, then try again"
+            name="host", state="broken", text=said.text, fix="retinue host stop, then try again"
         )
     elif said.text:
         yield Finding(name="host", state="ok", text=said.text)

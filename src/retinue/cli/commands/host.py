@@ -1,4 +1,5 @@
-"""`retinue stop`: end hosts. Their runs stay open and go on when the next command needs them."""
+"""`retinue host`: stop hosts, and say how one is doing. Open runs of a stopped host continue when
+the next command needs them."""
 
 from __future__ import annotations
 
@@ -11,24 +12,64 @@ import click
 
 from retinue import errors
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.host import project_paths as places
 from retinue.host import requests
 from retinue.host.client import connect_to_host
 from retinue.host.listing import is_attended
+from retinue.view.format import json_line
 
 WAIT_SECONDS = 15.0
 
 
-@click.command("stop")
-@click.option("--all", "everything", is_flag=True, help="Stop the hosts of all projects.")
+@click.group("host")
+def command() -> None:
+    """Stop, check or read the log of the background host."""
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common
 @pass_door
-def command(door: CommandContext, everything: bool) -> int:
+def status(door: CommandContext, as_json: bool) -> int:
+    """Say whether the host of this project is running. Exits with code 1 if it is not."""
+    client = connect_to_host(door.places, {})
+    if client is None:
+        out(json_line({"running": False}) if as_json else "No host is running.")
+        return exits.FAILED
+    with client:
+        found = client.ask(requests.StatusRequest())
+    if as_json:
+        out(json_line({"running": True, **found}))
+    else:
+        out(f"Host {found['pid']} is running, {found['open']} open runs. Log: {door.places.log}")
+    return exits.OK
+
+
+@command.command("log")
+@common
+@pass_door
+def log(door: CommandContext) -> int:
+    """Print the log of the host."""
+    try:
+        with open(door.places.log, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except FileNotFoundError:
+        door.say("The host has no log yet.")
+        return exits.OK
+    out(text.rstrip("\n"))
+    return exits.OK
+
+
+@command.command("stop")
+@click.option("--all-projects", is_flag=True, help="Stop the hosts of all projects.")
+@common
+@pass_door
+def stop(door: CommandContext, all_projects: bool) -> int:
     """Stop the background host of this project. Open runs are kept; `retinue resume` continues
     them."""
     targets = [door.places]
-    if everything:
+    if all_projects:
         targets = [
             places.find(door.environ, cwd=os.path.dirname(f), store=f)
             for f in places.every_store(door.environ)
