@@ -206,7 +206,7 @@ async def test_calls_beyond_the_budget_of_calls_are_refused_one_by_one() -> None
 async def test_a_budget_in_dollars_needs_a_price() -> None:
     one = Agent("one", model=Scripted(["x"], info=ModelInfo(name="m")))
     async with Retinue(clock=VirtualClock()) as retinue:
-        with pytest.raises(Refused, match="the price of 'm' is unknown"):
+        with pytest.raises(Refused, match="The price of 'm' is unknown"):
             await retinue.run(one, "Go.", budget=Budget(usd=1.0))
 
 
@@ -291,10 +291,13 @@ async def test_limits_on_depth_and_children_are_told_to_the_model() -> None:
         clock=VirtualClock(), rules=Rules(limits=Limits(depth=1, children=4))
     ) as retinue:
         assert (
-            "the depth limit is reached (current depth: 1, limit: 1)"
+            "The depth limit is reached (current depth: 1, limit: 1)"
             in (await retinue.run(top, "Go.")).text
         )
-        assert "5 more were asked for (max 4)" in (await retinue.run(wide, "Go.")).text
+        assert (
+            "Cannot start 5 more children: 0 are running and the limit is 4"
+            in (await retinue.run(wide, "Go.")).text
+        )
 
 
 @on_virtual_time

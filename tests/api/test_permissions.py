@@ -104,7 +104,7 @@ async def test_with_nobody_to_ask_it_is_denied_and_on_record() -> None:
         (result,) = await results(retinue, outcome.id)
     assert scribe.wrote == []
     assert "no one is available to approve it" in outcome.text
-    assert "the mode 'manual'" in outcome.text
+    assert "mode 'manual'" in outcome.text
     assert result.denied
 
 
@@ -202,7 +202,7 @@ async def test_what_was_taken_meanwhile_is_not_given_back_by_a_yes() -> None:
         await retinue.narrow(run, Capabilities(rules=("deny: scribe",)))
         await retinue.decide(question.id, True)
         outcome = await ended(retinue, run)
-    assert (scribe.wrote, outcome.text) == ([], "said: Denied: the rule 'deny: scribe' of writer.")
+    assert (scribe.wrote, outcome.text) == ([], "said: Denied: rule 'deny: scribe' of writer.")
 
 
 @on_virtual_time
@@ -227,10 +227,12 @@ async def test_which_rule_it_is_can_be_told() -> None:
         await asked(retinue)
         assert (
             await retinue.explain(run, "scribe", '{"path": "xy"}')
-            == "denied: the rule 'deny: scribe(x*)' of writer"
+            == "denied: rule 'deny: scribe(x*)' of writer"
         )
         told = await retinue.explain(run, "scribe", '{"path": "y"}')
-        assert told == "asked about: mode 'manual' of writer, which covers tools that write files"
+        assert (
+            told == "needs permission: mode 'manual' of writer, which covers tools that write files"
+        )
         assert await retinue.explain(run, "shell") == "refused: writer denies 'shell'"
 
 
@@ -268,7 +270,7 @@ def test_an_agent_names_built_in_tools() -> None:
         async with Retinue() as retinue:
             await retinue.run(lead, "Go.")
 
-    with pytest.raises(Exception, match="there is no built-in tool 'no_such_tool'"):
+    with pytest.raises(Exception, match="Unknown tool 'no_such_tool'"):
         asyncio.run(main())
 
 

@@ -264,7 +264,7 @@ def written(args: str) -> Call:
     ("asked", "told"),
     [
         (call("divide", a=1, b=0), "The tool failed: ZeroDivisionError: division by zero"),
-        (call("devide", a=1), "There is no tool named 'devide'. Did you mean 'divide'?"),
+        (call("devide", a=1), "Unknown tool 'devide'. Did you mean 'divide'?"),
         (call("divide", a="one"), "Invalid parameters: Expected `int`, got `str` - at `$.a`"),
         (call("divide"), "Invalid parameters: Object missing required field `a`"),
         (call("divide", a=1, c=2), "Invalid parameters: Object contains unknown field `c`"),

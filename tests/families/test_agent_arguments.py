@@ -166,14 +166,14 @@ MALFORMED: list[tuple[str, str, str]] = [
     (
         "agent_spawn",
         '{"prompt": "x", "budget": "many"}',
-        "`budget` is a string, but not one of valid JSON",
+        "`budget` is a string but not valid JSON",
     ),
     ("agent_spawn", '{"prompt": "x", "host_mode": "yes"}', "at `$.host_mode`"),
     ("agent_spawn", '{"prompt": "x", "system_prompt": {}}', "at `$.system_prompt`"),
     (
         "agent_spawn",
         '{"prompt": "x", "tool_access": "inherit"}',
-        "`tool_access` is a string, but not one of valid",
+        "`tool_access` is a string but not valid",
     ),
     ("agent_spawn", '{"prompt": "x", "tool_access": "[1]"}', "at `$.tool_access`"),
     (
@@ -224,7 +224,7 @@ MALFORMED: list[tuple[str, str, str]] = [
     (
         "agent_wait",
         f'{{"agent_ids": "{NOBODY}"}}',
-        "`agent_ids` is a string, but not one of valid JSON",
+        "`agent_ids` is a string but not valid JSON",
     ),
     ("agent_wait", f'{{"agent_ids": ["{NOBODY}"], "mode": "some"}}', "Invalid enum value 'some'"),
     (
@@ -273,7 +273,8 @@ async def test_an_unknown_field_is_named_with_those_that_there_are(name: str) ->
     args = {k: v for k, v in args.items() if k in KNOWN[name].split(", ")}
     told = await refusal(call(name, **args, foo=1))
     assert (
-        told == f"Invalid parameters: Object contains unknown field `foo`; there is: {KNOWN[name]}"
+        told
+        == f"Invalid parameters: Object contains unknown field `foo`. Known fields: {KNOWN[name]}"
     )
 
 
@@ -290,7 +291,7 @@ async def test_an_unknown_field_inside_another_is_named_too(
     more: dict[str, Any], known: str
 ) -> None:
     told = await refusal(spawn("x", **more))
-    assert "unknown field `tokens` - at" in told and told.endswith(f"; there is: {known}")
+    assert "unknown field `tokens` - at" in told and told.endswith(f". Known fields: {known}")
 
 
 # ids that are nobody's

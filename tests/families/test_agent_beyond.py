@@ -243,7 +243,7 @@ async def test_a_message_is_read_at_the_next_turn_and_steering_breaks_the_curren
 @on_virtual_time
 async def test_who_has_ended_cannot_be_written_to() -> None:
     told = await refusal(spawn("say x"), wait(), about("agent_send", message="Hello?"))
-    assert "has ended (completed); use agent_resume" in told
+    assert "has ended (completed). Use agent_resume" in told
 
 
 @on_virtual_time
@@ -425,7 +425,7 @@ async def test_who_goes_on_may_use_as_much_as_before_unless_something_else_is_as
 @on_virtual_time
 async def test_a_running_agent_cannot_go_on_twice() -> None:
     told = await refusal(spawn("after 50 say x"), about("agent_resume", prompt="say y"))
-    assert "is still running; use agent_send" in told
+    assert "is still running. Use agent_send" in told
 
 
 @on_virtual_time

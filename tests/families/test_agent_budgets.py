@@ -68,7 +68,7 @@ async def test_the_default_budget_is_a_setting_and_may_be_none() -> None:
     assert await tokens(spawn("say x"), default_budget=None) is None
     world = World("done", default_budget=9_000)
     await world.go()
-    assert "9000 tokens if left out" in world.properties("agent_spawn")["budget"]["description"]
+    assert "Default: 9000 tokens" in world.properties("agent_spawn")["budget"]["description"]
 
 
 @on_virtual_time
@@ -297,7 +297,7 @@ async def test_more_than_is_left_is_refused_and_nothing_starts() -> None:
         spawn("say x", budget={"max_tokens": 90_000}), fork("say x", budget_policy="fixed:90000")
     )
     outcome = await world.go(budget=Budget(tokens=80_000))
-    free = [re.search(r"and ([\d,]+) tokens", text)[1] for text in world.results]  # type: ignore[index]
+    free = [re.search(r"requested, ([\d,]+) tokens", text)[1] for text in world.results]  # type: ignore[index]
     told = [LESS.format(asked="90,000 tokens", free=f"{n} tokens") for n in free]
     first, second = (int(n.replace(",", "")) for n in free)
     # What the call itself holds is not free; how much that is depends on how long the tools

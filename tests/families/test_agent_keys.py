@@ -125,7 +125,7 @@ def test_a_catalog_may_allow_less_than_the_list(llm: Llm, talk: Talk) -> None:
         lead(), "Go.", models=Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]})
     )
     assert outcome.text.startswith(
-        "Error: Failed to create LLM client: model 'claude-opus-5-5' is not allowed"
+        "Error: Failed to create LLM client: Model 'claude-opus-5-5' is not allowed"
     )
 
 

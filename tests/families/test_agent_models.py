@@ -245,7 +245,7 @@ async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() 
         "Failed to create LLM client: model 'claude-x' does not belong to provider 'openai'"
     )
     told = await refusal(spawn("say x", model="gpt-7"), **world)
-    assert told.startswith("Failed to create LLM client: model 'gpt-7' is not known here")
+    assert told.startswith("Failed to create LLM client: unknown model 'gpt-7'")
     told = await refusal(spawn("say x", provider="anthropic"), model="gpt-6.1-sol")
     assert told == "Failed to create LLM client: no model of provider 'anthropic' is known"
 
@@ -278,24 +278,24 @@ async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"allowed_models": {**LISTS, "gemini": []}}, "gemini must be there and not be empty"),
+        ({"allowed_models": {**LISTS, "gemini": []}}, "gemini must be set and must not be empty"),
         (
             {"allowed_models": {"anthropic": ["x"], "openai": ["y"]}},
-            "gemini must be there and not be empty",
+            "gemini must be set and must not be empty",
         ),
         ({"allowed_models": {**LISTS, "openai": ["*"]}}, "`\\*` is not supported"),
-        ({"allowed_models": {**LISTS, "mistral": ["x"]}}, "mistral: there is no such provider"),
+        ({"allowed_models": {**LISTS, "mistral": ["x"]}}, "mistral: unknown provider"),
         (
             {"allowed_models": LISTS, "default_model": "gpt-4"},
-            "default_model 'gpt-4' is not on the list of inherit",
+            "default_model 'gpt-4' is not in the list of inherit",
         ),
         (
             {"allowed_models": LISTS, "default_provider": "gemini", "default_model": "gpt-6.1-sol"},
-            "default_model 'gpt-6.1-sol' is not on the list of gemini",
+            "default_model 'gpt-6.1-sol' is not in the list of gemini",
         ),
         (
             {"default_provider": "mistral"},
-            "default_provider 'mistral' is none of anthropic, openai, gemini, inherit",
+            "default_provider 'mistral' is not one of anthropic, openai, gemini, inherit",
         ),
         ({"default_budget": -1}, "default_budget"),
         ({"max_budget_per_agent": -1}, "max_budget_per_agent"),

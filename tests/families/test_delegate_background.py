@@ -283,7 +283,7 @@ NARROW = Rules(limits=Limits(children=1))
 async def test_a_group_that_the_machine_refused_keeps_no_place_from_its_lead() -> None:
     world = World(background("a", "b"), background("c"), max_background_groups=1)
     await world.go(rules=NARROW)
-    assert "2 more were asked for (max 1)" in world.results[0]
+    assert "Cannot start 2 more children: 0 are running and the limit is 1" in world.results[0]
     assert world.results[1].startswith("Started")
 
 

@@ -47,7 +47,7 @@ async def test_a_tool_that_there_is_not_in_one_task_does_not_keep_the_others_fro
     assert await world.go() == (
         "## Results\n\n### a (completed)\na\n\n### b (completed)\nb\n\n(It was not given "
         "'rocket', 'sub': unknown tool. Available: look_up, write_down, artifact)\n\n### "
-        "c (completed)\nc\n\n(It was not given 'rocket': Unknown such: tool here. "
+        "c (completed)\nc\n\n(It was not given 'rocket': unknown tool. "
         "Available: look_up, write_down, artifact)"
     )
     assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "abc"] == [
@@ -234,7 +234,7 @@ async def test_without_a_channel_results_reach_the_conversation_once(
     )
     async with home.open(agents=[world.lead]) as retinue:
         first = await retinue.spawn(world.lead, "Go.", origin=NOWHERE)
-        assert "no channel" in (await ended(retinue, first)).text
+        assert "No channel" in (await ended(retinue, first)).text
         if when != "before it goes on":
             world.lines = (
                 (pause(100, "waited"), "read", "read")
@@ -257,7 +257,7 @@ async def test_without_a_channel_results_reach_the_conversation_once(
         told = [
             r
             for r in world.requests
-            if r.messages[-1].text == "Go on." or "### a" in r.messages[-1].text
+            if r.messages[-1].text == "Continue." or "### a" in r.messages[-1].text
         ]
         assert "### a (completed)\nA" in "".join(m.text for m in told[0].messages), (
             "the first prompt has it"

@@ -297,7 +297,7 @@ WORK = {"task": "a", "mode": "work"}
         (
             {"tasks": [WORK, WORK]},
             {"write": ()},
-            "tasks[0] asks for mode 'work', but you may not write yourself",
+            "tasks[0] has mode 'work', but you cannot write yourself",
         ),
         ({"tasks": [WORK, {**WORK, "model": "huge"}]}, {}, TWO_WRITERS),
         (one(model="huge", cwd="/else"), {}, "unknown model"),

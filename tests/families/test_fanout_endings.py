@@ -313,7 +313,7 @@ async def test_equal_failures_in_a_row_stop_the_next_spawn_for_a_while() -> None
     lines = [*(spawn(letter) for letter in "abcde"), spawn("again"), "thanks"]
     scene = await play(lead(Cast(lines, lambda q: ModelRejected("bad key", kind="auth"))))
     assert [r.error for r in scene.told] == [False] * 5 + [True]
-    assert "5 children in a row failed alike (auth: bad key)" in scene.told[5].text
+    assert "The last 5 children failed with the same error (auth: bad key)" in scene.told[5].text
 
 
 @on_virtual_time

@@ -142,7 +142,7 @@ async def test_an_explorer_without_its_leads_tools_is_refused_with_reason_and_wa
     cast = Cast([spawn("read"), "thanks"])
     refusal = (await play(lead(cast, tools=[shell, writer()]))).refusal
     assert "explore tasks get only tools that read or use the network" in refusal
-    assert "none of yours is (shell, write)" in refusal
+    assert "you have none (shell, write)" in refusal
     assert "Use mode 'work'" in refusal and "`explore_tools`" in refusal
     scene = await play(lead(Cast([spawn(WORK), "thanks"]), tools=[shell, writer()]))
     assert success(scene) == "did write"
@@ -159,7 +159,7 @@ async def test_what_the_lead_may_not_use_it_does_not_lend() -> None:
     assert offered(cast) == {"read": {"look"}, "write": {"look", "write", "undeclared"}}
     cast = Cast([spawn("read"), "thanks"])
     scene = await play(lead(cast, tools=everything()), access=Capabilities(deny=("fetch", "look")))
-    assert "none of yours is (write, shell, undeclared)" in scene.refusal
+    assert "you have none (write, shell, undeclared)" in scene.refusal
 
 
 @on_virtual_time
@@ -354,7 +354,7 @@ async def test_bytes_that_are_no_text_do_not_break_the_message(tmp_path: Path) -
     [
         ("missing.txt", "no such file or directory"),
         ("folder", "this is a directory"),
-        ("pipe", "it is a FIFO, not a regular file"),
+        ("pipe", "this is a FIFO, not a regular file"),
         ("picture", "it is not a text file"),
         ("", "the path is empty"),
         ("nul\0byte", "NUL"),

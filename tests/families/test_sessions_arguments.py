@@ -92,7 +92,7 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"task": "x", "tools": {"alow": []}},
-        "Invalid parameters: Object contains unknown field `alow` - at `$.tools`; there is: "
+        "Invalid parameters: Object contains unknown field `alow` - at `$.tools`. Known: "
         "allow, deny",
     ),
     (
@@ -109,9 +109,9 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"task": "x", "timeout_seconds": 5},
-        "Invalid parameters: there is no parameter 'timeout_seconds'",
+        "Invalid parameters: unknown parameter 'timeout_seconds'",
     ),
-    ({"task": "x", "é" * 500: 5}, "Invalid parameters: there is no parameter 'éééé"),
+    ({"task": "x", "é" * 500: 5}, "Invalid parameters: unknown parameter 'éééé"),
 ]
 
 
@@ -176,7 +176,7 @@ async def test_a_session_without_a_thread_is_an_error() -> None:
 async def test_the_checks_come_in_their_order() -> None:
     """Each spawn has all the faults that are still to come: the first of them is named."""
     faults: list[tuple[dict[str, Any], str]] = [
-        ({"to": "me"}, "does not take 'to'"),
+        ({"to": "me"}, "does not accept 'to'"),
         ({"cleanup": "remove"}, "Invalid enum value 'remove'"),
         ({"task": " "}, "task cannot be empty"),
         ({"agentId": "No!"}, "invalid agentId"),

@@ -183,7 +183,7 @@ async def test_a_leaf_cannot_start_others_with_a_tool_of_its_own_either() -> Non
     world = World(spawn("hire one"), does=does, fields={"tools": [hiring(scout)], "staff": [scout]})
     await world.go()
     (told,) = [m for m in world.of("hire one")[1].messages if isinstance(m, Result)]
-    assert told.error and "may not spawn" in told.text
+    assert told.error and "cannot start children" in told.text
 
 
 @on_virtual_time
@@ -372,7 +372,7 @@ def test_the_later_keys_are_read_too(tmp_path: Path) -> None:
 )
 def test_settings_out_of_bounds_are_refused(key: str, bad: list[Any], good: list[Any]) -> None:
     for value in bad:
-        with pytest.raises(ConfigError, match="settings of family 'sessions' are wrong"):
+        with pytest.raises(ConfigError, match="Invalid settings of family 'sessions'"):
             family("sessions", **{key: value})
     for value in good:
         assert family("sessions", **{key: value}).settings is not None

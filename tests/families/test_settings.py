@@ -26,7 +26,7 @@ def wrong(name: str, **settings: Any) -> str:
 @pytest.mark.parametrize("name", [*FAMILIES, *PROFILES])
 def test_an_unknown_setting_is_named_with_those_that_there_are(name: str) -> None:
     said = wrong(name, nonsense=1)
-    assert f"The settings of family {name!r} are invalid: Unknown setting: 'nonsense'." in said
+    assert f"Invalid settings of family {name!r}: Unknown setting 'nonsense'." in said
     for field in family(name).settings.__struct_fields__:
         assert field in said
 
@@ -161,7 +161,7 @@ def test_what_is_no_family_is_named(one: Any) -> None:
             {"meerkat": False},
             "'meerkat' is a profile. For a run, name its family: {'agent': False}",
         ),
-        ({"fanout": True}, "has no family 'fanout'; it has: agent"),
+        ({"fanout": True}, "has no family 'fanout'. It has: agent"),
         ({"agent": {"max_depth": 3}}, "Use True or False"),
         ({"agent": "no"}, "Use True or False"),
         ({3: True}, "has no family 3"),

@@ -311,7 +311,7 @@ async def test_tokens_are_told_when_they_are_known() -> None:
 async def test_a_child_that_never_ran_has_no_tokens_to_tell() -> None:
     found = await Stage(one("a"), max_total_tokens=5).go()
     assert found.result["error"].startswith("Resource quota exceeded: one turn needs up to ")
-    assert found.result["error"].endswith(" of reply); the budget has 5 left")
+    assert found.result["error"].endswith(" for the reply); the budget has 5 left")
     assert not {"tokens_used", "prompt_tokens", "completion_tokens"} & set(found.result["metadata"])
 
 

@@ -152,7 +152,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (good(max_turns=True), "`$.max_turns`"),
     (good(allowed_tools={"a": 1}), "`$.allowed_tools`"),
     (good(allowed_tools=["look_up", 5]), "`$.allowed_tools[1]`"),
-    (good(allowed_tools="look_up"), "`allowed_tools` is a string, but not one of valid JSON"),
+    (good(allowed_tools="look_up"), "`allowed_tools` is a string but not valid JSON"),
     (good(prompt="p"), f"unknown field 'prompt'. Known fields: {TASK_FIELDS}"),
     ("[]", "must be a JSON object"),
     ("{", "not valid JSON"),
@@ -173,7 +173,7 @@ BATCHES: list[tuple[Any, str]] = [
     ({"tasks": None}, "missing required field `tasks`"),
     ({"tasks": {}}, "Expected `array`, got `object` - at `$.tasks`"),
     ({"tasks": ["p"]}, "Expected `object`, got `str` - at `$.tasks[0]`"),
-    ({"tasks": "p"}, "`tasks` is a string, but not one of valid JSON"),
+    ({"tasks": "p"}, "`tasks` is a string but not valid JSON"),
     ({"tasks": [{"label": "l"}]}, "missing required field `task_prompt` - at `$.tasks[0]`"),
     (
         {"tasks": [good(), good(model="x")]},
