@@ -198,7 +198,7 @@ def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
     [
         (("--agents", "[]"), "--agents"),
         (("--agents", '{"critic": 1}'), "critic"),
-        (("--agents", "missing.json"), "no such file"),
+        (("--agents", "missing.json"), "file not found"),
         (("--agent", "scrib"), "Did you mean 'scribe'"),
         (("--agent", "broken"), "cannot be used"),
         (("--agent", "ghost"), "disabled"),

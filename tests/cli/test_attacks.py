@@ -172,7 +172,7 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
         for command in (
             "show",
             "logs latest",
-            "export latest -f md",
+            "export latest --format md",
             "ps --all",
             "replay latest --speed 1000",
         ):
@@ -188,7 +188,7 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
             assert (
                 done.stdout.count("\n") == 1
                 and "Traceback" not in done.stderr
-                and "defect" not in done.stderr
+                and "Internal error" not in done.stderr
             )
 
 
@@ -257,7 +257,7 @@ def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, 
             ["approve"],
         ):
             done = home.run(*words)
-            assert "RecursionError" not in done.stderr and "defect" not in done.stderr, (
+            assert "RecursionError" not in done.stderr and "Internal error" not in done.stderr, (
                 words,
                 done.stderr[-2000:],
             )

@@ -148,7 +148,7 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
         say(home, "[limits]\ndepth = 0\n")
         assert "cannot start sub-agents at this depth" in home.ok("run", "go")
         say(home, "[limits]\nchildren = 1\n")
-        assert "(max 1)" in home.ok("run", "go")
+        assert "the limit is 1" in home.ok("run", "go")
         home.ok("host", "stop")
         say(home, "[limits]\ntotal = 1\n")
         assert "Cannot start 2 more children: 0 were started and the limit is 1." in home.ok(
@@ -163,7 +163,7 @@ def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
 
     with house(tmp_path, many) as home:
         say(home, "[limits]\ncalls_per_turn = 2\n")
-        assert home.ok("run", "think").count("at most 2 calls are run in one reply") == 1
+        assert home.ok("run", "think").count("at most 2 calls run in one reply") == 1
 
 
 def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(

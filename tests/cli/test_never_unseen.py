@@ -57,7 +57,7 @@ def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(
         assert done.returncode == 0, done.stderr
         assert "mcp__s__small" in done.stdout and "mcp__s__large" not in done.stdout
         assert "MCP tool s/large is withheld: it cannot be used" in done.stderr
-        assert "MCP tool s/huge is withheld: its definition is longer than" in done.stderr
+        assert "MCP tool s/huge is withheld: its definition is larger than" in done.stderr
         assert "Error" not in done.stderr and "defect" not in done.stderr
         assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", given)
 

@@ -104,4 +104,4 @@ def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         home.ok("approve", id, "dark", "green")
         assert home.ok("attach", id) == "So: dark green"
-        assert "Nobody is there" in home.ok("run", "-p", "paint it")
+        assert "No one is available" in home.ok("run", "-p", "paint it")

@@ -311,10 +311,10 @@ def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
 
 
 def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
-    assert "Commands:" in House(tmp_path).ok()
+    assert "Start and continue:" in House(tmp_path).ok()
 
 
-@pytest.mark.parametrize(("said", "words"), [(b"\n", "# Map"), (b"n\n", "Commands:")])
+@pytest.mark.parametrize(("said", "words"), [(b"\n", "# Map"), (b"n\n", "Start and continue:")])
 def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
     tmp_path: Path, said: bytes, words: str
 ) -> None:

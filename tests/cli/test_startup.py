@@ -75,12 +75,13 @@ def test_help_lists_every_command_that_there_is(tmp_path: Path) -> None:
 
 
 def test_help_has_groups_and_examples(tmp_path: Path) -> None:
-    text = House(tmp_path).ok("--help")
+    home = House(tmp_path)
+    text = home.ok("--help")
     assert [text.index(f"\n{title}:") for title in GROUPS] == sorted(
         text.index(f"\n{title}:") for title in GROUPS
     )
     assert "Examples:\n  retinue run" in text
-    run = House(tmp_path).ok("run", "--help")
+    run = home.ok("run", "--help")
     for title in ("Model and agent", "Limits", "Permissions", "Output", "Exit codes", "Examples"):
         assert f"\n{title}:" in run
 

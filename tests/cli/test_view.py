@@ -200,7 +200,7 @@ def test_who_asks_needs_you_until_it_is_answered() -> None:
     needing = [(at, [r for r in rows if r.needs_you]) for at, rows in moments("questions")]
     most = max((rows for _, rows in needing), key=len)
     assert [(r.word, r.glyph, r.now) for r in most] == [
-        ("needs you", "?", "asks: Call scribe with docs/A.md?"),
+        ("needs you", "?", "asks: Edit docs/A.md?"),
         ("needs you", "?", "asks: Which one?"),
     ]
     assert [[(q.kind, q.tool) for q in r.questions] for r in most] == [
