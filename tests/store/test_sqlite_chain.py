@@ -175,7 +175,7 @@ async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_
 
 
 @run_async
-async def test_the_heads_that_are_kept_in_memory_are_few(
+async def test_the_heads_and_numbers_that_are_kept_in_memory_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_log, "MOST_HEADS", 5)
@@ -186,6 +186,8 @@ async def test_the_heads_that_are_kept_in_memory_are_few(
     for root in roots:
         world.say(root)
         await store.commit(world.take())
-    assert not any(root in store._writer._rows.heads._known for root in roots)
+    rows = store._writer._rows
+    for known in (rows.heads._known, rows._runs._known, rows._conversations._known):
+        assert not any(root in known for root in roots)
     assert await store.verify() == []
     await store.close()

@@ -33,6 +33,11 @@ class RowWriter:
         self._runs, self._conversations = Numbers("runs"), Numbers("conversations")
         self._artifacts = artifacts
 
+    def drop(self, runs: list[str]) -> None:
+        """These have ended, and their end is on record."""
+        self._runs.drop(runs)
+        self._conversations.drop(runs)
+
     def clear(self) -> None:
         """Rows are gone, or a commit has failed: numbers may be others now."""
         self._runs.clear()

@@ -119,6 +119,11 @@ class Numbers:
         self._last = self._known[id] = self._last + 1
         return self._last
 
+    def drop(self, ids: Iterable[str]) -> None:
+        """These will hardly be needed again."""
+        for id in ids:
+            self._known.pop(id, None)
+
     def clear(self) -> None:
         self._known.clear()
         self._last = None

@@ -94,8 +94,9 @@ class SqliteWriter:
                     )
                     gone += trees
                     unnamed += names
-        done = [id for batch in batches for id in batch.ended if id in heads]
-        self._rows.heads.keep(heads, (*gone, *done))
+        ended = [id for batch in batches for id in batch.ended]
+        self._rows.heads.keep(heads, (*gone, *(id for id in ended if id in heads)))
+        self._rows.drop(ended)
         if named or unnamed:
             self._artifacts.named(named)
             self._artifacts.collect(unnamed)
