@@ -73,7 +73,7 @@ def child_calls() -> Figures:
     return {
         "waiting_tools": round(waiting),
         "quick_tools": round(quick),
-        "ok": quick <= 1_700 and waiting <= 2_100,
+        "ok": quick <= 1_550 and waiting <= 1_700,
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -348,9 +348,7 @@ class Retinue(Steps):
         if len(futures) == len(runs) == 1 and timeout_seconds is None:
             await futures[runs[0]]
         elif futures and (not first or len(futures) == len(runs)):
-            mode: Literal["FIRST_COMPLETED", "ALL_COMPLETED"] = (
-                "FIRST_COMPLETED" if first else "ALL_COMPLETED"
-            )
+            mode = asyncio.FIRST_COMPLETED if first else asyncio.ALL_COMPLETED
             await asyncio.wait(futures.values(), timeout=timeout_seconds, return_when=mode)
         for future in futures.values():
             if future.done():

@@ -47,8 +47,8 @@ from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
-from retinue.runtime.preview import Preview
 from retinue.runtime.reply_cleanup import clean_reply
+from retinue.runtime.reply_preview import ReplyPreview
 from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
 from retinue.runtime.tool_runner import ToolRunner
@@ -274,7 +274,7 @@ class Performer:
         )
         self._progress[run.id] = (effect.attempt, request.progress)
         redactor = self._engine.redactor
-        preview = Preview(self._engine.bus, redactor, run.id, effect.attempt)
+        preview = ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt)
         reply = clean_reply(await model.complete(request, preview), redactor)
         preview.close()
         return reply if getattr(model, "exact", False) else checked(reply)

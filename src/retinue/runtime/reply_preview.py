@@ -8,7 +8,7 @@ from retinue.core.redaction import Redactor, Stream
 from retinue.runtime.bus import Bus
 
 
-class Preview(Struct, eq=False):
+class ReplyPreview(Struct, eq=False):
     """Call it with each piece, and `close` it behind the last one. It is fed also when nobody
     watches: whoever comes in the middle of a secret sees no rest of it."""
 
