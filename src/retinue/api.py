@@ -235,8 +235,8 @@ class Retinue(Steps):
         self._engine.performer.outbox.check(event.order.origin)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
-        is_unknown = why and self._engine.trees.spec(event.id) is None
-        if is_unknown and await self._store.row(event.id) is None:
+        spec = self._engine.trees.spec(event.id)
+        if why and spec is None and await self._store.row(event.id) is None:
             raise Refused("request", why)
         return event.id
 
@@ -271,11 +271,9 @@ class Retinue(Steps):
         current one off."""
         self._engine.check(run)
         tree = self._engine.trees.of(run)
-        why = (
-            f"{run!r} is not an open run that you can send to."
-            if tree is None
-            else cannot_write(tree, "", run)
-        )
+        why: str | None = f"{run!r} is not an open run that you can send to."
+        if tree is not None:
+            why = cannot_write(tree, "", run)
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)

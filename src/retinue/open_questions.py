@@ -4,17 +4,15 @@ budget it is (`core.limits`)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from retinue.core import arguments
 from retinue.core import limit_questions as limits
-from retinue.core import permissions as permits
 from retinue.core.account import DIMENSIONS, limits_of
 from retinue.core.budget_shares import written
+from retinue.core.call_lines import call_lines
 from retinue.core.events import Answered, Decided, LimitChanged
 from retinue.core.messages import Assistant, Call, Message
 from retinue.core.spec import Order
@@ -131,7 +129,7 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
             index=q.index,
             call=said.calls[q.index],
             risk=guards.get(said.calls[q.index].name, Guard()).risk,
-            shown=canonical(said.calls[q.index], guards.get(said.calls[q.index].name, Guard())),
+            shown=call_lines(said.calls[q.index], guards.get(said.calls[q.index].name, Guard())),
         )
         for q in calls.questions
     ]
@@ -230,24 +228,3 @@ def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
     """A run is no name for one of the things that it asks."""
     listed = "; ".join(f"{id} ({one_line(text, 80)})" for id, text in questions)
     return f"Run {run} has {len(questions)} open questions. Answer one by its id: {listed}"
-
-
-def canonical(call: Call, guard: Guard) -> str:
-    """A call as it will be made: its name and every argument, one a line. Behind the name stands
-    the host of an address that looks like another: letters of other scripts, a name before an @."""
-    args = arguments.read(call.args)
-    if args is None:
-        return f"{reveal(call.name, keep='')} {_value(call.args)}"
-    url = args.get(guard.subject) if guard.subject == "url" else None
-    host = permits.host_of(url) if isinstance(url, str) else ""
-    looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
-    is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
-    name = reveal(call.name, keep="") + ("" if is_plain else f" (host: {reveal(host, keep='')})")
-    return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
-
-
-def _value(value: object) -> str:
-    """Further lines stand deeper than any argument's name, so that none passes for another
-    argument."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return reveal(text).replace("\n", "\n      ")

@@ -23,7 +23,7 @@ from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.lint import lint
 from retinue.agent_files.loader import Loader
 from retinue.agent_files.skills import read_skill
-from retinue.core.permissions import read_rule
+from retinue.core.call_rules import read_rule
 from retinue.view.agent_list import render_lint, render_list, render_show
 from tests.agent_files.helpers import WILD
 

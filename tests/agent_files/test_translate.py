@@ -17,7 +17,7 @@ from retinue.agent_files.skill_discovery import find_skills
 from retinue.agent_files.skill_tool import SkillTool
 from retinue.agent_files.start_agent_tool import StartAgentTool
 from retinue.agent_files.tool_alias_table import CANONICAL
-from retinue.core.permissions import read_rule
+from retinue.core.call_rules import read_rule
 from retinue.core.values import Budget
 from retinue.testing import Scripted, call
 from tests.agent_files.helpers import agent, project, said

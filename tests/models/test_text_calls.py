@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue.models import text_calls
-from retinue.models.text_calls import Preview, recover
+from retinue.models.text_calls import TextPreview, recover
 from retinue.models.written_object import MAX_CALL
 
 NAMES = ("weather", "add", "send-mail")
@@ -203,7 +203,7 @@ def test_a_preview_shows_all_text_in_order_and_nothing_of_a_call(
     text: str, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    preview = Preview()
+    preview = TextPreview()
     shown = "".join(
         preview.feed(text[a:b]) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)
     )
@@ -214,7 +214,7 @@ def test_a_preview_shows_all_text_in_order_and_nothing_of_a_call(
 
 
 def test_words_are_shown_as_they_come() -> None:
-    preview = Preview()
+    preview = TextPreview()
     assert [preview.feed(part) for part in ("The", " sky", " is <", "b>blue", "\n", "{")] == [
         "The",
         " sky",

@@ -10,38 +10,13 @@ from functools import partial
 from typing import Any
 
 from retinue.agent_files.agent_spec import PermissionMode, Severity, hint_at
+from retinue.agent_files.field_values import BUDGET, MODES, ON_LIMIT
 from retinue.agent_files.frontmatter import kind_of
 from retinue.agent_files.tool_aliases import split_names
 from retinue.agent_files.yaml_builder import AgentDocument, Hint
 from retinue.core.values import Budget
 from retinue.formats.durations import seconds
 from retinue.formats.safe_text import clean
-
-MODES: dict[str, PermissionMode] = {
-    "manual": "manual",
-    "default": "manual",
-    "acceptedits": "acceptEdits",
-    "auto_edit": "acceptEdits",
-    "plan": "plan",
-    "dontask": "dontAsk",
-    "auto": "auto",
-    "bypasspermissions": "bypassPermissions",
-    "yolo": "bypassPermissions",
-    "read-only": "plan",
-    "workspace-write": "acceptEdits",
-    "danger-full-access": "bypassPermissions",
-}
-"""Permission modes as the programs call them, in lower case."""
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-BUDGET = {
-    "max_tokens": "tokens",
-    "max_usd": "usd",
-    "max_turns": "turns",
-    "timeout": "seconds",
-    "max_calls": "calls",
-}
-ON_LIMIT = ("land", "ask", "stop")
 
 _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from retinue.agent_files.agent_spec import AgentSpec
 from retinue.agent_files.tool_alias_table import AGENT, CANONICAL
 from retinue.agent_files.tool_aliases import written
-from retinue.core.permissions import Rule, read_rule
+from retinue.core.call_rules import Rule, read_rule
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 

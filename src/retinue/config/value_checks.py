@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from retinue.config.problems import looks_secret, shown
-from retinue.core.permissions import read_rule
+from retinue.core.call_rules import read_rule
 from retinue.core.values import MODES
 from retinue.formats.durations import seconds
 from retinue.formats.suggestion import did_you_mean

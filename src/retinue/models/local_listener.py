@@ -13,7 +13,7 @@ from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.models.base import Request
-from retinue.models.text_calls import Preview, Written, recover
+from retinue.models.text_calls import TextPreview, Written, recover
 
 _STOPS: Mapping[str, Literal["end", "calls", "length"]] = {
     "length": "length",
@@ -31,7 +31,7 @@ class LocalListener:
         self.stop = threading.Event()
         self._request, self._emit, self._loop = request, emit, loop
         self._names = frozenset(tool.name for tool in request.tools)
-        self._preview = Preview()
+        self._preview = TextPreview()
         self._text: list[str] = []
         self._calls: dict[int, list[str]] = {}
         self._usage = Usage()

@@ -88,7 +88,7 @@ def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> Recov
     )
 
 
-class Preview:
+class TextPreview:
     """Text that can be shown while it comes: from where a call may begin, nothing is."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from retinue.core.call_rules import barred_path, denied_tool, patterns_below
 from retinue.core.capabilities import allows
-from retinue.core.permissions import barred_path, denied_tool, patterns_below
 from retinue.sandbox.path_checks import strip
 from retinue.tools.base import Caller
 

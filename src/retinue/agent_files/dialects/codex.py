@@ -8,7 +8,7 @@ from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec
 from retinue.agent_files.dialects.spec_reader import SpecReader, server_values
-from retinue.agent_files.fields import EFFORTS
+from retinue.agent_files.field_values import EFFORTS
 from retinue.agent_files.yaml_builder import AgentDocument
 
 KEYS = (

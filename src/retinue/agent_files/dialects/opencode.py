@@ -11,7 +11,8 @@ from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec, hint_at
 from retinue.agent_files.dialects.spec_reader import PATHS, SpecReader, drop_denied
-from retinue.agent_files.fields import EFFORTS, Fields
+from retinue.agent_files.field_values import EFFORTS
+from retinue.agent_files.fields import Fields
 from retinue.agent_files.frontmatter import MAX_BYTES, kind_of
 from retinue.agent_files.tool_alias_table import AGENT, CANONICAL, SHELL
 from retinue.agent_files.tool_aliases import resolve, written

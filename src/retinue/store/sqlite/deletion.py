@@ -10,7 +10,7 @@ import apsw
 
 from retinue.errors import StoreError
 from retinue.store.artifact_files import names_in
-from retinue.store.sqlite.reader import HELD, MESSAGES, SPAN
+from retinue.store.sqlite.reader_queries import HELD, MESSAGES, SPAN
 from retinue.store.sqlite.tree_logs import LISTED, listed
 
 RUNS_AT_ONCE = 200

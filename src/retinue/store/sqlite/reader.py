@@ -19,6 +19,26 @@ from retinue.core.values import Delivery
 from retinue.errors import StoreError
 from retinue.store.base import Row, Snapshot, Space, Summary
 from retinue.store.sqlite.database_file import connect
+from retinue.store.sqlite.reader_queries import (
+    ABOVE,
+    ACCOUNTS,
+    BACK,
+    BY_NUMBER,
+    BY_SEQ,
+    DELIVERIES,
+    ENDED,
+    HELD,
+    LAST_SEQ,
+    LISTING,
+    MAIL,
+    MESSAGES,
+    OF_RUN,
+    OLD,
+    OLD_ACCOUNTS,
+    OPEN,
+    ROW,
+    SPAN,
+)
 from retinue.store.sqlite.sqlite_errors import reading
 from retinue.store.sqlite.tables import (
     read_account,
@@ -33,89 +53,6 @@ from retinue.store.sqlite.tables import (
     read_spec,
 )
 
-# A conversation is its own messages from `low` on, behind those of its base, which may have a base
-# of its own. Only the parts that reach below :start are followed.
-SPAN = """
-with recursive part (n, low, high, base) as (
-    select n, coalesce(base_length, 0), :stop, base_id from conversations where id = :conversation
-    union
-    select c.n, coalesce(c.base_length, 0), min(part.low, part.high), c.base_id
-    from part join conversations c on c.id = part.base
-    where part.low > :start
-)"""
-MESSAGES = """
-from part cross join messages
-on messages.conversation = part.n and messages.n >= max(part.low, :start) and messages.n < part.high
-order by messages.n"""
-
-_UP = """
-with recursive up (id) as (
-    select parent from runs where open = 1 and parent <> ''
-    union
-    select parent from up join runs using (id) where parent <> ''
-)"""
-_ROW = "select specs.body, runs.body from runs cross join specs on run = n"
-_OPEN = f"{_ROW} where open = 1 order by n"
-_BACK = f"""
-{_ROW} where n in (
-    select c.n from runs p cross join runs c on c.parent = p.id and c.slot_turn = p.turn
-    where p.open = 1 and c.open = 0
-) order by n"""
-_ABOVE = f"{_UP} {_ROW} where open = 0 and id in (select id from up) order by n"
-_ACCOUNTS = (
-    f"{_UP} select account from runs where id in (select id from runs where open = 1 "
-    "union select id from up) and account is not null"
-)
-_MAIL = (
-    "select mail.run, mail.body from runs join mail on run = id where open = 1 order by run, seq"
-)
-_DELIVERIES = "select body from outbox where state in ('pending', 'sent', 'dead') order by rowid"
-_LISTING = """
-select id, root, parent, specs.body, state, created_at, ended_at
-from runs cross join specs on run = n where"""
-
-# Bodies that are gone (of children that were not to be kept) are left out.
-_ENTRIES = (
-    "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
-)
-_OF_RUN = "e.owner = (select n from runs where id = :run) and"
-_BY_SEQ = f"select e.seq, b.body, t.root {_ENTRIES} %s e.seq > :after order by e.seq limit :limit"
-_BY_NUMBER = f"""
-select e.number, b.body, t.root {_ENTRIES} %s
-e.tree = (select n from trees where root = :tree) and e.number > :after
-order by e.number limit :limit"""
-# The last position that was given out. Rows of forgotten trees are gone; their positions are not
-# used again.
-LAST_SEQ = """
-select max(
-    (select coalesce(max(seq), 0) from events),
-    coalesce((select value from meta where key = 'seq'), 0)
-)"""
-# Conversations that a user began, by their end. Each is known by the run that began it.
-_ENDED = """
-select c.id, max(r.ended_at) from conversations c cross join runs r on r.conversation = c.id
-where c.parent_id is null
-group by c.n having max(r.open) = 0 and max(r.ended_at) is not null order by 2, c.n"""
-# What still hangs on one: open runs anywhere below it, and announcements that have not arrived.
-HELD = """
-with recursive tree (id) as (
-    select :id union select c.id from tree join conversations c on c.parent_id = tree.id
-)
-select
-    (select count(*) from tree cross join runs on runs.conversation = tree.id where runs.open = 1),
-    (
-        select count(*) from outbox cross join runs on runs.id = outbox.run
-        where outbox.state in ('pending', 'sent', 'dead')
-        and runs.conversation in (select id from tree)
-    )"""
-# A file that no writer of this version has opened yet.
-_OLD = (
-    "select seq, body, '' from events e where %s seq > :after and body is not null order by "
-    "seq limit :limit"
-)
-_OLD_ACCOUNTS = f"""
-{_UP} select body from accounts
-where id in (select id from runs where open = 1 union select id from up)"""
 TREES_SCHEMA = 3
 ACCOUNTS_SCHEMA = 4
 
@@ -170,14 +107,14 @@ class SqliteReader:
 
     def load(self) -> Snapshot:
         with reading(self.path):
-            accounts = _OLD_ACCOUNTS if self._is_before(ACCOUNTS_SCHEMA) else _ACCOUNTS
+            accounts = OLD_ACCOUNTS if self._is_before(ACCOUNTS_SCHEMA) else ACCOUNTS
             return Snapshot(
-                open=self._rows(_OPEN),
-                back=self._rows(_BACK),
-                above=self._rows(_ABOVE),
+                open=self._rows(OPEN),
+                back=self._rows(BACK),
+                above=self._rows(ABOVE),
                 accounts=[read_account(body) for (body,) in self._all(accounts)],
-                mail=[(run, read_mail(body)) for run, body in self._all(_MAIL)],
-                deliveries=[read_delivery(body) for (body,) in self._all(_DELIVERIES)],
+                mail=[(run, read_mail(body)) for run, body in self._all(MAIL)],
+                deliveries=[read_delivery(body) for (body,) in self._all(DELIVERIES)],
                 definitions=[
                     read_definition(body) for (body,) in self._all("select body from definitions")
                 ],
@@ -187,7 +124,7 @@ class SqliteReader:
 
     def row(self, id: str) -> Row | None:
         with reading(self.path):
-            rows = self._rows(f"{_ROW} where id = ?", (id,))
+            rows = self._rows(f"{ROW} where id = ?", (id,))
         return rows[0] if rows else None
 
     def account(self, id: str) -> Account | None:
@@ -199,14 +136,14 @@ class SqliteReader:
 
     def children(self, parent: str) -> list[Row]:
         with reading(self.path):
-            return self._rows(f"{_ROW} where parent = ? order by slot_turn, n", (parent,))
+            return self._rows(f"{ROW} where parent = ? order by slot_turn, n", (parent,))
 
     def started(self, since: int) -> list[Row]:
         # Runs are numbered as they come, so the first that is old enough, from the newest down, is
         # where to stop.
         first = "coalesce((select n from runs where created_at < ? order by n desc limit 1), 0)"
         with reading(self.path):
-            return self._rows(f"{_ROW} where n > {first} and parent <> '' order by n", (since,))
+            return self._rows(f"{ROW} where n > {first} and parent <> '' order by n", (since,))
 
     def messages(self, conversation: str, start: int, stop: int | None) -> list[Message]:
         span = {
@@ -225,10 +162,10 @@ class SqliteReader:
         args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
             is_old = self._is_before(TREES_SCHEMA)
-            sql = _OLD if is_old else _BY_SEQ if tree is None else _BY_NUMBER
+            sql = OLD if is_old else BY_SEQ if tree is None else BY_NUMBER
             return [
                 (n, _of_tree(read_entry(body), root))
-                for n, body, root in self._all(sql % (run and _OF_RUN), args)
+                for n, body, root in self._all(sql % (run and OF_RUN), args)
             ]
 
     def known(self, ids: Iterable[str]) -> set[str]:
@@ -255,7 +192,7 @@ class SqliteReader:
     def expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
         out: list[str] = []
         with reading(self.path):
-            ended = self._all(_ENDED)
+            ended = self._all(ENDED)
             n_beyond = len(ended) - beyond if beyond is not None else 0
             for n, (id, at) in enumerate(ended):
                 if len(out) >= limit or not (n < n_beyond or (before is not None and at < before)):
@@ -267,7 +204,7 @@ class SqliteReader:
     def listing(self, *, children: bool, limit: int, before: str) -> list[Summary]:
         which = "true" if children else "parent = '' and slot_turn is null"
         page = "and n < (select n from runs where id = ?)" if before else ""
-        sql = f"{_LISTING} {which} {page} order by n desc limit ?"
+        sql = f"{LISTING} {which} {page} order by n desc limit ?"
         with reading(self.path):
             return [
                 Summary(

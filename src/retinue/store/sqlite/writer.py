@@ -18,7 +18,7 @@ from retinue.errors import StoreError
 from retinue.store.artifact_files import Artifacts
 from retinue.store.sqlite.database_file import BUSY_MS, connect, prepare, take_over
 from retinue.store.sqlite.deletion import forget, thin
-from retinue.store.sqlite.reader import LAST_SEQ
+from retinue.store.sqlite.reader_queries import LAST_SEQ
 from retinue.store.sqlite.row_writer import RowWriter
 from retinue.store.sqlite.sqlite_errors import commit_error, cut_off, moved
 from retinue.store.sqlite.store_lock import Lock

@@ -8,6 +8,23 @@ from typing import Any, TypeVar
 
 from retinue.testing.fake_llm.dialect import FakeError, encode
 
+UNEVEN = (
+    "Please ensure that the number of function response parts is equal to the number of function "
+    "call parts of the function call turn."
+)
+CALL_TURN = (
+    "Please ensure that function call turn comes immediately after a user turn or after a "
+    "function response turn."
+)
+RESPONSE_TURN = (
+    "Please ensure that function response turn comes immediately after a function call turn."
+)
+UNSIGNED_CALL = (
+    "Function call is missing a thought_signature in functionCall parts. This is required for "
+    "tools to work correctly, and missing thought_signature may lead to degraded model "
+    "performance. Additional data, function call `{name}` , position {n}."
+)
+
 _SNAKE = re.compile(r"_([a-z])")
 T = TypeVar("T")
 

@@ -11,6 +11,10 @@ from retinue.core.image_checks import look
 from retinue.core.messages import Assistant, Call, Image, Message, Result, User
 from retinue.testing.fake_llm.dialect import FakeUnit, encode
 from retinue.testing.fake_llm.gemini_checks import (
+    CALL_TURN,
+    RESPONSE_TURN,
+    UNEVEN,
+    UNSIGNED_CALL,
     camel_keys,
     refuse_gemini,
     same_name,
@@ -29,22 +33,6 @@ RESPONSE_FIELDS = words("id name response parts willContinue scheduling")
 UNSIGNED = words("skip_thought_signature_validator context_engineering_is_the_way_to_go")
 """Signatures that Google takes for calls that another model made."""
 PART = "contents[%d].parts[%d]"
-UNEVEN = (
-    "Please ensure that the number of function response parts is equal to the number of function "
-    "call parts of the function call turn."
-)
-CALL_TURN = (
-    "Please ensure that function call turn comes immediately after a user turn or after a "
-    "function response turn."
-)
-RESPONSE_TURN = (
-    "Please ensure that function response turn comes immediately after a function call turn."
-)
-UNSIGNED_CALL = (
-    "Function call is missing a thought_signature in functionCall parts. This is required for "
-    "tools to work correctly, and missing thought_signature may lead to degraded model "
-    "performance. Additional data, function call `{name}` , position {n}."
-)
 
 
 class Contents:

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retinue.errors import ConfigError, Refused
 from retinue.formats.decompress import ENCODINGS, Decompressor
 from retinue.tools.builtin.ssrf import Gate
 from retinue.tools.builtin.web_address import IP, Target, redirect_target
+from retinue.tools.builtin.web_connector import connector_for
 
 if TYPE_CHECKING:
     import aiohttp
@@ -122,7 +122,7 @@ class WebClient:
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=_connector(target, ips, self._tls),
+                    connector=connector_for(target, ips, self._tls),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     timeout=timeout,
                     auto_decompress=False,
@@ -184,51 +184,6 @@ class WebClient:
             )
         fetched.body = b"".join(parts)[:most]
         return fetched
-
-
-def _connector(target: Target, ips: list[IP], tls: ssl.SSLContext | None) -> aiohttp.TCPConnector:
-    """Knows the checked addresses and nothing else. The socket is looked at once more before it is
-    connected."""
-    import aiohttp
-    from aiohttp.abc import AbstractResolver, ResolveResult
-
-    texts = [str(ip) for ip in ips]
-
-    class Checked(AbstractResolver):
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-        ) -> list[ResolveResult]:
-            if host != target.host:
-                raise OSError(f"{host} was not checked")
-            return [
-                ResolveResult(
-                    hostname=host,
-                    host=text,
-                    port=port,
-                    family=socket.AF_INET if ip.version == 4 else socket.AF_INET6,
-                    proto=socket.IPPROTO_TCP,
-                    flags=socket.AI_NUMERICHOST,
-                )
-                for ip, text in zip(ips, texts, strict=True)
-            ]
-
-        async def close(self) -> None:
-            """There is nothing to let go of."""
-
-    def make_socket(address: Any) -> socket.socket:
-        family, kind, protocol, _, (host, port, *_) = address
-        if host not in texts or port != target.port:
-            raise OSError(f"{host}:{port} was not checked")
-        return socket.socket(family, kind, protocol)
-
-    return aiohttp.TCPConnector(
-        resolver=Checked(),
-        use_dns_cache=False,
-        force_close=True,
-        limit=1,
-        socket_factory=make_socket,
-        ssl=tls or True,
-    )
 
 
 def _reason(error: aiohttp.ClientConnectorCertificateError) -> str:

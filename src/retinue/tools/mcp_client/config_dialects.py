@@ -13,8 +13,9 @@ from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import reveal
 from retinue.formats.toml_text import load
 from retinue.tools.mcp_client.config_variables import Expander, Wrong
+from retinue.tools.mcp_client.entry_keys import list_of, type_name
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig, ServerConfigSource
-from retinue.tools.mcp_client.server_entry import ServerEntry, list_of, type_name
+from retinue.tools.mcp_client.server_entry import ServerEntry
 
 ROOTS = {"vscode": "servers", "codex": "mcp_servers"}
 

@@ -11,29 +11,13 @@ from urllib.parse import urlsplit
 from retinue.core.ids import digest
 from retinue.formats.safe_text import reveal
 from retinue.tools.mcp_client.config_variables import Expander, Wrong
+from retinue.tools.mcp_client.entry_keys import ALIAS, DEFINING, KINDS, TOKEN, list_of, type_name
 from retinue.tools.mcp_client.server_config import (
     ComplaintKind,
     Kind,
     ServerConfig,
     ServerConfigSource,
 )
-
-KINDS: dict[str, Kind] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "sse": "sse",
-}
-TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
-DEFINING = (
-    *("command", "args", "env", "env_vars", "cwd", "url", "httpUrl", "headers"),
-    *("http_headers", "env_http_headers", "bearer_token_env_var", "trust"),
-)
-"""What decides which program runs, what it is given, and whether it is believed."""
 
 
 class ServerEntry:
@@ -257,18 +241,3 @@ class ServerEntry:
             ):
                 raise Wrong(field, f"{reveal(checked, keep='')[:60]!r} is not a valid name here")
         return dict(found)
-
-
-def list_of(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def type_name(value: Any) -> str:
-    names = {
-        dict: "an object",
-        list: "a list",
-        str: "a text",
-        bool: "true or false",
-        type(None): "nothing",
-    }
-    return names.get(type(value), "a number")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any
 
 from retinue.core import capabilities as policy
 from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Context, Order, Orders, Retry
 from retinue.core.state import ending_of
-from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
+from retinue.core.values import Capabilities, Limits, ToolSchema, Words
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import CallComplaint, FamilyTool, helper_name, looking
 from retinue.tools.families.child_directory import directory
+from retinue.tools.families.fanout.fanout_args import WORK, FanoutTask, SpawnAgentsArgs
 from retinue.tools.families.fanout.fanout_outcome import outcome_of
 from retinue.tools.families.fanout.fanout_settings import BEYOND, FanoutSettings
 from retinue.tools.families.fanout.fanout_texts import (
@@ -24,7 +23,6 @@ from retinue.tools.families.fanout.fanout_texts import (
     EMPTY,
     LOOKS,
     MODES,
-    MOST_TURNS,
     NO_TOOLS,
     NOT_THE_LEADS,
     TWO_WRITERS,
@@ -36,28 +34,8 @@ from retinue.tools.families.fanout.fanout_texts import (
 from retinue.tools.families.fanout.task_files import contents
 
 NAME = "fanout"
-WORK = MODES[1]
 SAFE_RISKS = ("read", "network")
 LABEL = 60
-
-
-class FanoutTask(Value, forbid_unknown_fields=True):
-    """One item of a call as the model wrote it; null is the same as absent."""
-
-    task: str
-    mode: Literal["explore", "work"] | None = None
-    cwd: str | None = None
-    model: str | None = None
-    max_turns: Annotated[int, Meta(ge=1, le=MOST_TURNS)] | None = None
-    read_first: tuple[str, ...] | None = None
-
-    @property
-    def writes(self) -> bool:
-        return self.mode == WORK
-
-
-class SpawnAgentsArgs(Value, forbid_unknown_fields=True):
-    tasks: tuple[FanoutTask, ...]
 
 
 class SpawnAgents(FamilyTool):

@@ -1,0 +1,33 @@
+"""The arguments of a call as lines that a person can read."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from retinue.core import arguments, permission_rules
+from retinue.core.messages import Call
+from retinue.core.values import Guard
+from retinue.formats.safe_text import reveal
+
+
+def call_lines(call: Call, guard: Guard) -> str:
+    """A call as it will be made: its name and every argument, one a line. Behind the name stands
+    the host of an address that looks like another: letters of other scripts, a name before an @."""
+    args = arguments.read(call.args)
+    if args is None:
+        return f"{reveal(call.name, keep='')} {_value(call.args)}"
+    url = args.get(guard.subject) if guard.subject == "url" else None
+    host = permission_rules.host_of(url) if isinstance(url, str) else ""
+    looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
+    is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
+    name = reveal(call.name, keep="") + ("" if is_plain else f" (host: {reveal(host, keep='')})")
+    return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
+
+
+def _value(value: object) -> str:
+    """Further lines stand deeper than any argument's name, so that none passes for another
+    argument."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return reveal(text).replace("\n", "\n      ")
