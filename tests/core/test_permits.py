@@ -9,8 +9,8 @@ import random
 
 import pytest
 
+from retinue.core import call_rules
 from retinue.core import capabilities as policy
-from retinue.core import permission_rules
 from retinue.core import permissions as permits
 from retinue.core.call_rules import Verdict
 from retinue.core.messages import Call
@@ -112,7 +112,7 @@ def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str)
         )
         == "deny"
     )
-    granted = permission_rules.rule_for("allow", "shell", command)
+    granted = call_rules.rule_for("allow", "shell", command)
     assert verdict(calls("shell", command=command), SHELL, grants=(granted,)) == "allow", (
         "exactly this was granted"
     )
@@ -139,7 +139,7 @@ def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: 
     )
     assert (found == "deny") == is_denied
     bounds = (("", (f"deny: write({pattern})",)),)
-    assert bool(permission_rules.barred_path(bounds, ("write",), path)) == is_denied
+    assert bool(call_rules.barred_path(bounds, ("write",), path)) == is_denied
 
 
 def test_a_domain_is_a_host_and_what_is_below_it() -> None:
@@ -167,7 +167,7 @@ def test_a_rule_for_many_tools() -> None:
 )
 def test_what_is_not_a_rule_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a rule. Write e.g."):
-        permission_rules.read_rule(text)
+        call_rules.read_rule(text)
 
 
 def test_a_child_cannot_permit_itself_what_its_parent_is_asked_about() -> None:
@@ -270,18 +270,14 @@ def test_no_pattern_takes_long() -> None:
 
 def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> None:
     bounds = (("/ws", ("ask: read(**/.env)", "allow: read(**)")),)
-    assert (
-        permission_rules.barred_path(bounds, ("read", "search"), "/ws/.env") == "ask: read(**/.env)"
-    )
+    assert call_rules.barred_path(bounds, ("read", "search"), "/ws/.env") == "ask: read(**/.env)"
     asked = ("read", "conf/../.env", "/ws")
-    assert permission_rules.barred_path(bounds, ("read", "search"), "/ws/.env", *asked) == ""
+    assert call_rules.barred_path(bounds, ("read", "search"), "/ws/.env", *asked) == ""
     assert (
-        permission_rules.barred_path(
-            bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws"
-        )
+        call_rules.barred_path(bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws")
         != ""
     )
-    assert permission_rules.barred_path(bounds, ("read", "search"), "/ws/a.txt") == ""
+    assert call_rules.barred_path(bounds, ("read", "search"), "/ws/a.txt") == ""
 
 
 @pytest.mark.parametrize(
@@ -298,4 +294,4 @@ def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> Non
     ],
 )
 def test_patterns_are_seen_from_another_directory(rule: str, top: str, seen: list[str]) -> None:
-    assert permission_rules.patterns_below((("/ws", (rule,)),), ("read", "search"), top) == seen
+    assert call_rules.patterns_below((("/ws", (rule,)),), ("read", "search"), top) == seen

@@ -21,7 +21,7 @@ from retinue import (
     Rules,
     tool,
 )
-from retinue.core import permission_rules
+from retinue.core import call_rules
 from retinue.core import permissions as permits
 from retinue.core.events import Asked
 from retinue.core.messages import Call
@@ -50,7 +50,7 @@ def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
     guard: Guard, args: dict[str, str]
 ) -> None:
     subject = permits.subject_of(Call(id="", name="t", args=json.dumps(args)), guard)
-    granted = permission_rules.rule_for("allow", "t", subject or "")
+    granted = call_rules.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
 
 
@@ -117,11 +117,11 @@ def test_a_rule_about_a_domain_does_not_permit_a_command() -> None:
             "shell",
             command,
             SHELL,
-            grants=(permission_rules.rule_for("allow", "shell", "domain:x.org"),),
+            grants=(call_rules.rule_for("allow", "shell", "domain:x.org"),),
         )
         == "ask"
     )
-    granted = permission_rules.rule_for("allow", "fetch", "domain:x.org")
+    granted = call_rules.rule_for("allow", "fetch", "domain:x.org")
     assert verdict("fetch", {"url": "https://x.org/y"}, FETCH, grants=(granted,)) == "ask"
 
 
@@ -343,7 +343,7 @@ def verdict_in_ws(name: str, guard: Guard, rule: str, **args: object) -> str:
 @pytest.mark.parametrize("pattern", ["**/.env", "**", "**/*v"])
 def test_a_pattern_that_begins_with_two_stars_denies_in_every_root_of_the_run(pattern: str) -> None:
     assert verdict_in_ws("write", WRITE, f"deny: write({pattern})", path="/other/.env") == "deny"
-    assert permission_rules.barred_path(
+    assert call_rules.barred_path(
         [("/ws", (f"deny: write({pattern})",))], ("write",), "/other/.env"
     )
 

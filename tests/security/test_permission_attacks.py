@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Capabilities, NotFound, Orders, Refused, Retinue, Rules, tool
-from retinue.core import permission_rules
+from retinue.core import call_rules
 from retinue.core import permissions as permits
 from retinue.core.events import Answered, Asked, Decided, Narrowed
 from retinue.core.history import History
@@ -105,7 +105,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
     }
     for subject in plain:
         assert subject is not None
-        granted = permission_rules.rule_for("allow", "t", subject)
+        granted = call_rules.rule_for("allow", "t", subject)
         hits = {
             other
             for other, text in plain.items()

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from retinue.core import arguments, permission_rules
+from retinue.core import arguments, call_rules
 from retinue.core.messages import Call
 from retinue.core.values import Guard
 from retinue.formats.safe_text import reveal
@@ -19,7 +19,7 @@ def call_lines(call: Call, guard: Guard) -> str:
     if args is None:
         return f"{reveal(call.name, keep='')} {_value(call.args)}"
     url = args.get(guard.subject) if guard.subject == "url" else None
-    host = permission_rules.host_of(url) if isinstance(url, str) else ""
+    host = call_rules.host_of(url) if isinstance(url, str) else ""
     looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
     is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
     name = reveal(call.name, keep="") + ("" if is_plain else f" (host: {reveal(host, keep='')})")

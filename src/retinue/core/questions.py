@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import permission_rules
+from retinue.core import call_rules
 from retinue.core import permissions as permits
 from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
 from retinue.core.calls import close_call, let_rest, settle, start_tool
@@ -117,7 +117,7 @@ def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
     subject = permits.subject_of(call, guard, ctx.order.cwd)
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
-        rule = permission_rules.rule_for("allow", call.name, subject)
+        rule = call_rules.rule_for("allow", call.name, subject)
         ctx.tell(root, Granted(grant=Grant(rule=rule, cwd=ctx.order.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, ctx, index, call)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from retinue.core import call_rules
 from retinue.core import capabilities as policy
-from retinue.core import permission_rules
 from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.budget_shares import shares
 from retinue.core.events import Enlisted, Ordered
@@ -283,7 +283,7 @@ def check_rules(asked: Capabilities) -> None:
     """Rules are read when they are given, not when they are first needed."""
     for text in asked.rules:
         try:
-            permission_rules.read_rule(text)
+            call_rules.read_rule(text)
         except ValueError as error:
             raise Refused("rules", str(error)) from None
 
