@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 MAX_FILE_LINES = 450
+USUAL_FILE_LINES = 250
 MAX_FUNCTION_LINES = 60
 MAX_EXAMPLE_LINES = 40
 
@@ -45,6 +46,12 @@ def test_there_is_source_to_check() -> None:
 
 def test_a_source_file_stays_small() -> None:
     assert too_long(python_files(SOURCE), MAX_FILE_LINES) == []
+
+
+def test_nine_of_ten_source_files_fit_on_a_few_screens() -> None:
+    files = python_files(SOURCE)
+    long = too_long(files, USUAL_FILE_LINES)
+    assert len(long) <= len(files) / 10, long
 
 
 def test_a_function_stays_small() -> None:
