@@ -30,7 +30,7 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
     assert render_lint(found, cwd=str(root)) == [
         ".claude/agents/d.md:1: note: a is not used: "
         + str(root / ".retinue/agents/a.md")
-        + " comes before it",
+        + " takes precedence",
         ".claude/agents/e.md:1: warning: unknown MCP server 'githb' (did you mean 'github'?)",
         ".claude/agents/e.md:1: note: e: not supported: mcp_servers (githb)",
         ".retinue/agents/a.md:1: warning: it may start 'reviewr', which is not there (did you "

@@ -55,7 +55,7 @@ def test_names_of_others_are_known_in_any_case(group: str, names: str) -> None:
 def test_a_search_of_the_web_becomes_fetch_and_says_so() -> None:
     found, complaints = resolved("WebSearch")
     assert found.names == ("fetch",)
-    assert complaints[0].startswith("note: WebSearch: nothing here searches the web")
+    assert complaints[0].startswith("note: WebSearch: there is no web search here")
 
 
 def test_copilot_speaks_of_groups() -> None:

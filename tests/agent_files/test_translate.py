@@ -169,7 +169,9 @@ def add_nothing(thought: str) -> str:
 def test_what_staff_is_for_is_told_to_the_model(tmp_path: Path) -> None:
     specs = library(tmp_path, a=agent("a"), b=agent("b")).agents
     staff = StartAgentTool(specs)
-    assert staff.schema.description.endswith("There are:\n- a: the agent a\n- b: the agent b")
+    assert staff.schema.description.endswith(
+        "Available agents:\n- a: the agent a\n- b: the agent b"
+    )
     assert staff.schema.parameters["properties"]["name"]["enum"] == ["a", "b"]
     assert staff.summary({"name": "a", "task": "look\n there"}) == "agent a: look there"
 

@@ -175,12 +175,12 @@ def test_a_tool_that_cannot_be_described_is_refused_when_it_is_made() -> None:
 
     for function, says in (
         (untyped, "needs an annotation"),
-        (many, "by its name"),
-        (named, "by its name"),
+        (many, "by name"),
+        (named, "by name"),
     ):
         with pytest.raises(ConfigError, match=says):
             tool(function)
-    with pytest.raises(ConfigError, match="cannot be resolved"):
+    with pytest.raises(ConfigError, match="cannot resolve"):
         tool(unknown)
 
 

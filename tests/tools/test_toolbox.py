@@ -108,7 +108,7 @@ def test_a_call_that_was_written_as_a_string_is_read_once_more() -> None:
 def test_an_unknown_tool_is_answered_with_those_there_are(name: str) -> None:
     answer = run(name)
     assert answer.error
-    assert "There is: look, smash" in answer.text
+    assert "Available tools: look, smash" in answer.text
     answer.text.encode("utf-8")
 
 

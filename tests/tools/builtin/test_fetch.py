@@ -143,10 +143,10 @@ def test_a_failure_is_told_with_the_beginning_of_its_page() -> None:
     ("type", "body", "says"),
     [
         ("application/pdf", b"%PDF-1.7", "PDF files cannot be read here"),
-        ("image/png", b"\x89PNG", "no text"),
-        ("application/octet-stream", b"\0\1\2", "no text"),
-        ("application/zip", b"PK", "no text"),
-        ("video/mp4", b"", "no text"),
+        ("image/png", b"\x89PNG", "not text"),
+        ("application/octet-stream", b"\0\1\2", "not text"),
+        ("application/zip", b"PK", "not text"),
+        ("video/mp4", b"", "not text"),
     ],
 )
 def test_what_is_no_text_is_said_to_be_none(type: str, body: bytes, says: str) -> None:
@@ -366,7 +366,7 @@ def test_a_server_that_drips_is_given_up_when_the_time_is_over(drip: bytes) -> N
 
     async def story(server: Server, fetch: FetchTool) -> None:
         answer = await told(fetch, server.url)
-        assert answer.error and "longer than 0.3 s" in answer.text
+        assert answer.error and "timed out after 0.3 s" in answer.text
 
     run(say, story, seconds=0.3)
 
@@ -377,7 +377,7 @@ def test_the_time_counts_for_a_name_that_is_never_resolved() -> None:
         return []
 
     answer = asyncio.run(told(FetchTool(resolve=resolve, seconds=0.1), "http://www.example.org/"))
-    assert answer.error and "longer than 0.1 s" in answer.text
+    assert answer.error and "timed out after 0.1 s" in answer.text
 
 
 def test_a_page_of_a_hundred_thousand_nested_elements_is_read() -> None:

@@ -108,7 +108,7 @@ def test_a_picture_comes_as_a_picture(desk: Desk) -> None:
         assert not answer.error
         assert [(i.media_type, base64.b64decode(i.data)) for i in answer.images] == [(kind, data)]
     tree(desk.root, {"big.png": a_png(MAX_IMAGE)})
-    assert "at most 5000000" in desk.no("read", path="big.png")
+    assert "the limit is 5000000" in desk.no("read", path="big.png")
 
 
 def test_what_cannot_be_shown_is_said_to_be(desk: Desk) -> None:
@@ -118,7 +118,7 @@ def test_what_cannot_be_shown_is_said_to_be(desk: Desk) -> None:
     assert desk.no("read", path="d").endswith("this is a directory")
     assert "10485761 bytes" in desk.no("read", path="big")
     assert "a FIFO" in desk.no("read", path="fifo")
-    assert "no such file" in desk.no("read", path="none")
+    assert "file not found" in desk.no("read", path="none")
     assert "~ is not expanded" in desk.no("read", path="~/x")
 
 
@@ -209,15 +209,15 @@ def test_further_roots_are_reached_by_absolute_paths(tmp_path: Path) -> None:
     assert "outside" in desk.no("edit", path=f"{out}/c", old="old", new="x"), (
         "an edit shows what it changes"
     )
-    assert "may not write any" in Desk(tmp_path / "root", write=()).no(
+    assert "cannot write any" in Desk(tmp_path / "root", write=()).no(
         "write", path="x", content="x"
     )
-    assert "may not read any" in Desk(tmp_path / "root", read=()).no("read", path="a")
+    assert "cannot read any" in Desk(tmp_path / "root", read=()).no("read", path="a")
 
 
 def test_a_run_without_a_directory_has_no_files() -> None:
     answer = asyncio.run(TOOLS["read"].run(a_caller(""), {"path": "/etc/passwd"}))
-    assert "no directory" in answer.text
+    assert "no working directory" in answer.text
 
 
 def test_a_directory_is_listed_sorted_to_its_depth(desk: Desk) -> None:

@@ -168,12 +168,12 @@ def test_wrong_counts_and_decorations_do_no_harm(desk: Desk, patch: str) -> None
         ),
         (
             "*** Begin Patch\n*** Update File: b.txt\n@@ q\n-x\n*** End Patch",
-            "'q' behind @@ was not found",
+            "'q' after @@ was not found",
         ),
         ("@@ -1 +1 @@\n-a\n+b\n", "before the --- and +++"),
-        ("--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+x\n", "there already"),
+        ("--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+x\n", "already exists"),
         ("--- a/b.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", "more lines than the patch removes"),
-        ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n", "no such file"),
+        ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n", "file not found"),
         (
             "*** Begin Patch\n*** Delete File: b.txt\n*** Delete File: b.txt\n*** End Patch",
             "occurs in it twice",
@@ -272,7 +272,7 @@ class TestAfterARestart:
     def test_what_cannot_be_told_is_left_alone(self, desk: Desk) -> None:
         tree(desk.root, {"a.txt": "something else\n"})
         before = state(desk)
-        assert "cannot be told" in desk.again().no("edit", patch=ENVELOPE)
+        assert "it may have changed" in desk.again().no("edit", patch=ENVELOPE)
         assert state(desk) == before
 
 
