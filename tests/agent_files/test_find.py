@@ -164,7 +164,7 @@ def test_a_project_that_is_not_trusted_widens_nothing_and_it_is_said_what_was_le
     assert spec.rules == ("ask: shell(git *)",)
     assert spec.tools == ("shell", "shell_output", "shell_stop", "read")
     assert spec.complaints[-1].message == (
-        "the project is not trusted, so this is ignored: permission mode "
+        "the project is not trusted, so this is ignored: the permission mode "
         "bypassPermissions; the MCP servers own; hooks; permissions, which now ask"
     )
     trusted = find_agents(root, trusted=True).agents["risky"]

@@ -115,10 +115,10 @@ def test_what_cannot_be_shown_is_said_to_be(desk: Desk) -> None:
     tree(desk.root, {"a.out": b"\x7fELF\0\0", "d/f": "x", "big": b"x" * ((10 << 20) + 1)})
     os.mkfifo(desk.root / "fifo")
     assert "binary file of 6 bytes" in desk.no("read", path="a.out")
-    assert desk.no("read", path="d").endswith("this is a directory")
+    assert desk.no("read", path="d").endswith("this is a directory. Use list")
     assert "10485761 bytes" in desk.no("read", path="big")
     assert "a FIFO" in desk.no("read", path="fifo")
-    assert "file not found" in desk.no("read", path="none")
+    assert "no such file" in desk.no("read", path="none")
     assert "~ is not expanded" in desk.no("read", path="~/x")
 
 
