@@ -99,7 +99,7 @@ def test_a_call_that_hangs_times_out_and_the_server_is_told(tmp_path: Path) -> N
             answer = await call(found, "mcp__fake__hang")
             assert answer.error
             assert "timeout" in answer.text
-            assert "may have taken effect" in answer.text
+            assert "may still have taken effect" in answer.text
             assert await until_async(
                 lambda: heard.exists() and "notifications/cancelled" in heard.read_text()
             )
@@ -168,8 +168,8 @@ def test_a_server_that_dies_in_a_call_says_why_and_is_started_again() -> None:
             assert "with code 3" in answer.text
             assert "the disk is on fire" in answer.text
             assert "abc123secret" not in answer.text
-            assert "may have taken effect" in answer.text
-            assert "may have taken effect" in (await other).text
+            assert "may still have taken effect" in answer.text
+            assert "may still have taken effect" in (await other).text
             assert (await call(found, "mcp__fake__echo", text="back")).text == "back"
 
     asyncio.run(main())
@@ -247,9 +247,9 @@ def test_a_required_server_that_cannot_start_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("tool", "words"),
     [
-        ("invalid", "not JSON"),
-        ("deep", "nested too deep"),
-        ("huge", "too large"),
+        ("invalid", "invalid JSON"),
+        ("deep", "nested too deeply"),
+        ("huge", "a number is too large"),
         ("refuse", "there is no such thing"),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_server_that_floods_its_output_is_ended_and_costs_no_memory() -> None:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             answer = await call(found, "mcp__fake__flood")
             assert answer.error
-            assert "flooded" in answer.text
+            assert "stopped because it sent too much data that was not requested" in answer.text
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
             assert (await call(found, "mcp__fake__echo", text="fine")).text == "fine"
 
