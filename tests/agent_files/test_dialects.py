@@ -130,7 +130,7 @@ def test_permission_modes_go_by_the_names_of_all_programs(
 def test_a_name_that_cannot_be_one_is_made_one(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, agent("Code Reviewer v2.1!"))
     assert spec.name == "code-reviewer-v2-1"
-    assert spec.complaints[0].message.endswith("it goes by 'code-reviewer-v2-1'")
+    assert spec.complaints[0].message.endswith("'code-reviewer-v2-1' is used")
     assert spec_of(tmp_path, agent("'../../..'")).broken
 
 

@@ -33,7 +33,7 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
         + " takes precedence",
         ".claude/agents/e.md:1: warning: unknown MCP server 'githb' (did you mean 'github'?)",
         ".claude/agents/e.md:1: note: e: not supported: mcp_servers (githb)",
-        ".retinue/agents/a.md:1: warning: it may start 'reviewr', which is not there (did you "
+        ".retinue/agents/a.md:1: warning: it may start 'reviewr', which does not exist (did you "
         "mean 'reviewer'?)",
         ".retinue/agents/a.md:1: warning: unknown skill 'retinu' (did you mean 'retinue'?)",
         ".retinue/agents/a.md:4: warning: unknown tool 'Raed'; it is ignored (did you "

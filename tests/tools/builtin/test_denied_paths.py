@@ -29,10 +29,12 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.mark.parametrize("path", ["keys/.env", "innocent.txt", "k/.env", "./keys//.env"])
 def test_it_is_neither_read_nor_written_by_any_name(desk: Desk, path: str) -> None:
-    assert "the rule 'deny: read(**/.env)'" in desk.no("read", path=path)
-    assert "the rule 'deny: write(**/.env)'" in desk.no("write", path=path, content="x")
-    assert "the rule 'deny: " in desk.no("edit", path=path, old="secret", new="x")
-    assert "the rule 'deny: write(**/.env)'" in desk.no("edit", patch=PATCH.format(path=path))
+    assert "cannot be used: rule 'deny: read(**/.env)'" in desk.no("read", path=path)
+    assert "cannot be used: rule 'deny: write(**/.env)'" in desk.no("write", path=path, content="x")
+    assert "cannot be used: rule 'deny: " in desk.no("edit", path=path, old="secret", new="x")
+    assert "cannot be used: rule 'deny: write(**/.env)'" in desk.no(
+        "edit", patch=PATCH.format(path=path)
+    )
     assert "secret" not in desk.no("search", pattern="secret", path=path)
     assert (desk.root / "keys" / ".env").read_text() == "secret\n"
 

@@ -63,7 +63,7 @@ def ask(folder: Path, *words: str, **fields: Any) -> Answer:
         (["diff", "--cached"], "(no output)"),
         (["status", "--short"], " M a.txt\n?? new.txt\n"),
         (["blame", "-L1,1", "HEAD", "--", "a.txt"], "two"),
-        (["shortlog", "-sn", "HEAD"], "not offered"),
+        (["shortlog", "-sn", "HEAD"], "option '-sn' of git shortlog is not available"),
         (["shortlog", "-s", "-n", "HEAD"], "2\tAda"),
         (["ls-files"], "a.txt\n"),
         (["rev-parse", "--abbrev-ref", "HEAD"], "main\n"),
@@ -180,7 +180,7 @@ def test_a_long_output_is_cut_in_the_middle(house: Path) -> None:
 
 def test_outside_of_a_repository_it_says_so(tmp_path: Path) -> None:
     answer = ask(tmp_path, "status")
-    assert answer.error and "not a git repository" in answer.text
+    assert answer.error and "is not in a git repository" in answer.text
 
 
 def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(house: Path) -> None:

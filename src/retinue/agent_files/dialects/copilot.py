@@ -76,7 +76,7 @@ def _invocation(reading: SpecReader) -> dict[str, Any]:
     fields.taken.add("user-invocable")
     if fields.data.get("infer") is not None:
         fields.complain(
-            "infer", "infer is no longer used", "warning", "write disable-model-invocation instead"
+            "infer", "infer is deprecated", "warning", "write disable-model-invocation instead"
         )
         by_model = by_model and fields.flag("infer")
     if not by_model and not by_user:
