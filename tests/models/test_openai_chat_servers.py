@@ -10,7 +10,7 @@ import pytest
 from retinue.core.messages import Assistant
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelUnavailable
-from retinue.models import openai_chat_stream
+from retinue.models import openai_chat_calls, openai_chat_stream
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.models.openai_chat_reply import plain_reply
@@ -119,7 +119,7 @@ def test_ids_are_there_and_differ() -> None:
 
 def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    monkeypatch.setattr(openai_chat_stream, "is_object", parsed.append)
+    monkeypatch.setattr(openai_chat_calls, "is_object", parsed.append)
     pieces = ['{"a":"', *(["}", "{"] * 1_000)]
     (call,) = decoded(
         sse(*(delta(tool_calls=[tool("x", piece, index=0)]) for piece in pieces), delta("stop"))

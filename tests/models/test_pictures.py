@@ -68,9 +68,7 @@ def test_no_beginning_of_a_picture_raises_and_its_head_alone_is_none(data: bytes
 def test_what_is_no_picture_becomes_words(data: bytes) -> None:
     text, images = taken_in("Here.", (Image(media_type="image/png", data=encoded(data)),))
     assert (
-        images == ()
-        and text.startswith("Here.\n[a picture (image/png, ")
-        and "is not shown" in text
+        images == () and text.startswith("Here.\n[an image (image/png, ") and "is not shown" in text
     )
 
 

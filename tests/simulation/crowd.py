@@ -32,7 +32,7 @@ from retinue.core.trees import Trees
 from retinue.core.values import Budget, Capabilities, Definition, ModelInfo, Rules, Usage
 
 ROOT = "root"
-FAR = (10**17, 10**13, 10**10, 10**8)
+FAR = (9 * 10**15, 8 * 10**12, 10**10, 10**8)
 """Limits that nobody reaches, by depth."""
 AMOUNTS = ("tokens", "usd", "turns")
 

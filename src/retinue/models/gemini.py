@@ -80,7 +80,7 @@ class GeminiCodec:
                     responses.append(response_part(message, wire, function_name(name)))
                     if message.images:
                         pictures += parts_of(
-                            f"What {function_name(name)} returned beside its text:", message.images
+                            f"Images returned by {function_name(name)}:", message.images
                         )
         # Models before Gemini 3 refuse media in or among the responses of parallel calls, but not
         # in the next content.
