@@ -108,7 +108,7 @@ MISTAKES = [
         "Did you mean 'max_concurrent_subtasks'?",
     ),
     ("\n[orchestrater]\nmax_concurrent_subtasks = 2\n", 2, "Did you mean 'orchestrator'?"),
-    ("[orchestrator]\n\nmax_background_groups = 'many'\n", 3, "wrong"),
+    ("[orchestrator]\n\nmax_background_groups = 'many'\n", 3, "Expected `int`, got `str`"),
     ("[agent.subagent]\nmax_depth = 0\n", 2, "agent.subagent.max_depth must be greater than 0"),
     ("[agent.subagent]\nmax_depth = 11\n", 2, "cannot exceed 10"),
     ("[agent.subagent]\ndefault_max_turns = 101\n", 2, "cannot exceed 100"),
@@ -120,7 +120,7 @@ MISTAKES = [
     (
         "[sub_agents]\nallowed_models = { anthropic = ['a'], openai = ['b'] }\n",
         2,
-        "gemini must be there",
+        "gemini must be set and must not be empty",
     ),
     (
         "[sub_agents]\nallowed_models = { anthropic = ['*'], openai = ['b'], gemini = ['c'] }\n",
@@ -168,5 +168,7 @@ def test_families_of_a_file_are_ready_for_an_agent(tmp_path: Path) -> None:
 def test_an_unknown_family_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'fanout'"):
         family("fanuot")
-    with pytest.raises(ConfigError, match="settings of family 'fanout' are wrong"):
+    with pytest.raises(
+        ConfigError, match="Invalid settings of family 'fanout': Unknown setting 'nonsense'"
+    ):
         family("fanout", nonsense=1)

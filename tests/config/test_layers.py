@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retinue.cli.commands.run import command as run_command
 from retinue.config import read_config
 from retinue.config.layer_reader import read_environment, read_flags, read_layer
 from retinue.config.layers import EffectiveSettings, Kind
@@ -258,10 +259,17 @@ def test_the_environment_is_checked_like_a_file() -> None:
 
 
 def test_every_variable_is_that_of_its_flag_and_belongs_to_one_setting() -> None:
-    named = [s for s in every_setting() if s.about.flag]
-    assert all(
-        s.variable == "RETINUE_" + s.about.flag.lstrip("-").replace("-", "_").upper() for s in named
-    )
+    renamed = {}
+    for setting in (s for s in every_setting() if s.about.flag):
+        flag, variable = setting.about.flag, setting.variable
+        if variable != "RETINUE_" + flag.lstrip("-").replace("-", "_").upper():
+            renamed[flag] = variable
+    # A flag that was renamed keeps its variable, and the flag itself reads it.
+    assert renamed == {"--max-time": "RETINUE_TIMEOUT"}
+    for flag, variable in renamed.items():
+        (option,) = (p for p in run_command.params if flag in p.opts)
+        former = "--" + variable.removeprefix("RETINUE_").replace("_", "-").lower()
+        assert former in option.opts and variable in (option.envvar or ())
     variables = [s.variable for s in every_setting() if s.variable]
     assert len(variables) == len(set(variables))
 

@@ -130,7 +130,7 @@ def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_o
     found = Evidence(tmp_path)
     (poisoned,), (parent,) = found.by_name["r0.0"], found.by_name["r0"]
     assert (poisoned.state, poisoned.ending["stop"]) == ("interrupted", "quarantined")
-    assert "died 3 times in a row" in poisoned.ending["error"]
+    assert "the process crashed 3 times in a row" in poisoned.ending["error"]
     assert any("r0.0 interrupted (quarantined)" in text for text in parent.heard()), (
         "its parent was not told"
     )

@@ -10,6 +10,7 @@ import pytest
 
 from retinue import Retinue
 from retinue.core.messages import Assistant, Call, Result, User
+from retinue.models.explorer.diffs import FileDiff
 from retinue.models.explorer.intent import paths_in, read_intent, revision
 from retinue.models.explorer.known_answers import (
     CUT,
@@ -18,6 +19,7 @@ from retinue.models.explorer.known_answers import (
     assignment,
     is_cut,
 )
+from retinue.models.explorer.review_checks import risk
 from retinue.models.explorer.synonyms import split_identifier, stem, topics
 from tests.explorer.oracle import lines_of, section, wrong_places
 from tests.explorer.world import DIALECTS, TREES, copied, explore, explorer
@@ -54,7 +56,7 @@ def test_what_is_no_job_is_mapped_and_that_is_said() -> None:
     report = asyncio.run(explore(TREES / "go", "write me a poem")).text
     assert "The task names none of them, so this is the map." in report
     report = asyncio.run(explore(TREES / "go", "job: sing\nla la")).text
-    assert "there is no job `sing`" in report
+    assert "unknown job `sing`. Known: map, find, review, compare. This is `map`." in report
 
 
 @pytest.mark.parametrize(
@@ -184,14 +186,24 @@ def test_a_review_finds_what_was_planted_with_severity_and_line(
     assert re.search(r"^complete: yes$", report, re.MULTILINE)
     high, medium, low = (section(report, s) for s in ("High", "Medium", "Low"))
     assert "src/ledgerly/report/balance.py:17 | a possible secret" in high
-    assert "src/ledgerly/report/balance.py:18 | a merge marker" in high
+    assert "src/ledgerly/report/balance.py:18 | a leftover merge marker" in high
     assert "tests/test_money.py:7 | 1 test case fewer than before" in high
     assert "src/ledgerly/storage/journal.py:24 | errors are caught broadly" in medium
-    assert "`as_money` was public and is gone" in medium
+    assert "`as_money` was public and was removed or hidden here" in medium
     assert "run_it.py:5 | runs a command through a shell" in medium
-    assert "src/ledgerly/storage/journal.py:25 | work is put off" in low
+    assert "src/ledgerly/storage/journal.py:25 | work postponed" in low
     assert "abcd1234" not in report
     assert wrong_places(root, report) == []
+
+
+def test_a_guessed_secret_in_a_test_is_no_finding_and_a_known_one_is() -> None:
+    guessed, known = [(1, 'password = "correct-horse"')], [(1, "AKIA" + "A" * 16)]
+    for path, lines, found in (
+        ("src/a.py", guessed, ["a possible secret in the text"]),
+        ("tests/test_a.py", guessed, []),
+        ("tests/test_a.py", known, ["an AWS access key in the text"]),
+    ):
+        assert [what for *_, what in risk([FileDiff(path, added=lines)])] == found
 
 
 def test_a_review_of_commits_and_of_nothing(tmp_path: Path) -> None:

@@ -404,7 +404,7 @@ def test_our_own_server_is_refused_even_when_its_address_is_allowed() -> None:
                 own.add((name, ours.port))
                 for url in (f"{ours.url}/api", other.url, f"http://www.example.org:{ours.port}/"):
                     answer = await told(fetch, url)
-                    assert answer.error and "our own server" in answer.text, (
+                    assert answer.error and "is Retinue's own server" in answer.text, (
                         name,
                         url,
                         answer.text,
@@ -427,7 +427,7 @@ def test_an_address_of_this_machine_is_refused_though_it_may_be_public(
 
 @pytest.mark.parametrize("port", [1, 22, 25, 6379, 8080, 65535])
 def test_only_the_ports_of_the_web_are_open(port: int) -> None:
-    with pytest.raises(Refused, match=f"port {port} is not open"):
+    with pytest.raises(Refused, match=f"port {port} is not allowed; allowed ports: 80, 443"):
         asyncio.run(Gate().admit(parse_url(f"http://93.184.215.14:{port}/")))
 
 
@@ -489,7 +489,7 @@ def test_hosts_are_checked_at_every_step_before_any_name_is_asked_for() -> None:
                 fetch = FetchTool(allow=(*first.allow, *server.allow), resolve=resolve)
                 who = caller(hosts=("*.example.org",))
                 answer = await told(fetch, f"http://www.example.org:{first.port}/", who)
-                assert answer.error and "other.example.net is not among the hosts" in answer.text
+                assert answer.error and "other.example.net is not one of the hosts" in answer.text
                 answer = await told(fetch, f"http://third.example.net:{first.port}/", who)
                 assert answer.error and (first.n_connects, server.n_connects) == (1, 0)
                 assert asked == ["www.example.org"]

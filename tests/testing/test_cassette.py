@@ -261,7 +261,8 @@ def test_answers_that_nobody_asks_for_break_the_replay_instead_of_stopping_it(
     cassette = Cassette(tmp_path / "c")
     outcome, _ = play(one_agent(cassette, cassette.replay(INFO)))
     assert (
-        "'0 turn 0 turn #0' waits for '0/9 turn 0 turn #0', which came before it" in outcome.error
+        "'0 turn 0 turn #0' waits for '0/9 turn 0 turn #0', which was recorded before it and is "
+        "not requested now" in outcome.error
     )
     assert cassette.unused() == [
         "0/9 turn 0 turn #0",
@@ -399,13 +400,13 @@ def test_what_is_not_a_cassette_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CassetteError, match="c is not a cassette"):
         Cassette(tmp_path / "c").replay(INFO)
     (tmp_path / "c").write_text('{"cassette": 99}\n', encoding="utf-8")
-    with pytest.raises(CassetteError, match="version 99, this is 1"):
+    with pytest.raises(CassetteError, match="has version 99; this version of Retinue supports 1"):
         Cassette(tmp_path / "c").replay(INFO)
-    with pytest.raises(CassetteError, match=r"nothing cannot be read .*; Record it first"):
+    with pytest.raises(CassetteError, match=r"Cannot read nothing \(.+\)\. Record it first\."):
         Cassette(tmp_path / "nothing").replay(INFO)
     record_one(tmp_path / "c", WEIGH)
     (tmp_path / "c").write_bytes((tmp_path / "c").read_bytes()[:-20])
-    with pytest.raises(CassetteError, match="line 4 of c is damaged"):
+    with pytest.raises(CassetteError, match="Line 4 of c is damaged"):
         Cassette(tmp_path / "c").replay(INFO)
 
 

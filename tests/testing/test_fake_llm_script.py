@@ -205,7 +205,7 @@ def test_a_script_that_fails_shows_in_the_violations() -> None:
             assert len(llm.violations) == 1
         async with FakeLLM(wrong_fault) as llm:
             assert (await send(llm, good("gemini"))).status == 400
-            assert "no fault F2c for gemini" in llm.violations[0].message
+            assert "Unknown fault F2c for gemini" in llm.violations[0].message
 
     asyncio.run(story())
 
