@@ -54,6 +54,9 @@ class Steps(Groups):
                 while True:
                     while page := await store.entries(after, limit=PAGE):
                         for after, entry in page:
+                            if after > engine.position:
+                                # Written, and not yet in what `record` shows of its run.
+                                await engine.caught_up()
                             step = Step(after, entry)
                             if await family.has(run_of(step)):
                                 yield step

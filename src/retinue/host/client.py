@@ -106,6 +106,11 @@ class HostClient:
                 self._receive(key.fileobj)
         return self._news.popleft()
 
+    def read_ready(self) -> None:
+        """Read what has come, without waiting. It may be less than one piece of news."""
+        for key, _ in self._selector.select(0):
+            self._receive(key.fileobj)
+
     def _receive(self, line: socket.socket) -> None:
         try:
             data = line.recv(1 << 18)

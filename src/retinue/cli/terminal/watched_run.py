@@ -139,6 +139,9 @@ class WatchedRun:
                     continue
                 if self.client not in ready:
                     return None
+                self.client.read_ready()
+                if not self.client.has_news():
+                    continue  # a sign of life, or a part of what is to come
             told = self.client.next_news()
             if self._looking and told.id == self._looking and told.error is None:
                 self._looking = 0
