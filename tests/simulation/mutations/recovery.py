@@ -53,7 +53,7 @@ MUTATIONS = [
         "            self.commits.begin(changes, waiting)\n",
         "            self.on_record.update(changes.runs)\n"
         "            for effect in changes.effects:\n"
-        "                self._perform(effect)\n"
+        "                self.performer.perform(effect)\n"
         "            changes.effects = []\n"
         "            self.commits.begin(changes, waiting)\n",
         "engine",
