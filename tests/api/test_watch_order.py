@@ -19,10 +19,12 @@ def test_a_step_that_is_read_from_the_log_is_in_the_record_of_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is read just when the reply was written, and before the engine shows it."""
-    asyncio.run(_watch_while_the_engine_is_late(tmp_path, monkeypatch))
+    states = asyncio.run(_watch_while_the_engine_is_late(tmp_path, monkeypatch))
+    assert states == [Working, Ended]
 
 
-async def _watch_while_the_engine_is_late(tmp_path: Path, monkeypatch: Any) -> None:
+async def _watch_while_the_engine_is_late(tmp_path: Path, monkeypatch: Any) -> list[type]:
+    """The state on record at each reply."""
     may_reply, is_seen, show = asyncio.Event(), asyncio.Event(), Engine._show
 
     async def reply(request: Any) -> Any:
@@ -54,9 +56,9 @@ async def _watch_while_the_engine_is_late(tmp_path: Path, monkeypatch: Any) -> N
                 await asyncio.sleep(0.005)
 
         monkeypatch.setattr(retinue._store, "entries", entries_with_the_reply)
-        states = []
+        states: list[type] = []
         async for step in retinue.watch(run):
             if isinstance(step, Step) and isinstance(step.entry.event, Replied):
                 states.append(type((await retinue.record(run)).run.state))
                 is_seen.set()
-    assert states == [Working, Ended]
+    return states
