@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api bench
+.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ setup: $(READY) ## prepare .venv (the other targets do it when needed)
 DEMO ?= .
 demo: $(CORE) ## map a source tree with sub-agents, without a key; DEMO=path chooses another tree
 	@$(VENV)/bin/retinue run --model offline/explorer --cwd "$(DEMO)" "map this repository"
+	@printf '\nRetinue is installed in %s. To go on:\n' "$(VENV)" >&2
+	@printf '  %s\n' '$(abspath $(VENV))/bin/retinue --help' \
+	    '$(abspath $(VENV))/bin/retinue doctor' 'export PATH="$(abspath $(VENV))/bin:$$PATH"    # then just: retinue' >&2
 
 parts: ## install bubblewrap, ripgrep, tmux, curl and chromium where that is allowed; else say what is missing
 	@sh scripts/parts.sh
@@ -79,6 +82,9 @@ api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main
+
+explore: $(READY) ## the explorer against universal-ctags and the TypeScript compiler on real trees, which are fetched once
+	@$(PY) -m bench.explore.main
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

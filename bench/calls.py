@@ -23,11 +23,11 @@ from typing import Any
 
 import aiohttp
 
-from retinue.core.history import Conversation, History
-from retinue.core.messages import User
+from retinue.core.history import Conversation, ShownMessages
+from retinue.core.messages import UserMessage
 from retinue.core.values import ModelInfo
 from retinue.models.anthropic import AnthropicCodec
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.http import ConnectionPool, HttpModel
 from retinue.models.machine_limits import DESCRIPTORS
 
@@ -85,10 +85,10 @@ def serve(latency: float, said: Connection) -> None:
         asyncio.run(story())
 
 
-def request(n: int, model: str = "m", root: str = "") -> Request:
+def request(n: int, model: str = "m", root: str = "") -> ModelRequest:
     conversation = Conversation()
-    conversation.append(User(text=f"Task {n}: say that you are done."))
-    return Request(
+    conversation.append(UserMessage(text=f"Task {n}: say that you are done."))
+    return ModelRequest(
         run=f"r{n}",
         root=root or f"t{n % 10}",
         path="0",
@@ -98,7 +98,7 @@ def request(n: int, model: str = "m", root: str = "") -> Request:
         attempt=1,
         purpose="turn",
         instructions="Be brief.",
-        messages=History(conversation, 0, 1),
+        messages=ShownMessages(conversation, 0, 1),
         tools=(),
         max_output=256,
         key=f"r{n}/1",

@@ -15,14 +15,14 @@ from typing import Any
 from bench.redaction import redaction
 from bench.store import STORE_CASES
 from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss, wall
-from retinue import Agent, Budget, Caller, Orders, Retinue, Rules, tool
-from retinue.core.events import CancelAsked, Described, Registered, Replied, Requested
+from retinue import Actions, Agent, Budget, Context, Limits, Retinue, tool
+from retinue.core.events import AgentRegistered, CancelAsked, ModelRegistered, Replied, Requested
 from retinue.core.history import Conversation, view
-from retinue.core.messages import Assistant, Call, Reply, User
-from retinue.core.spec import Order
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
+from retinue.core.spec import RunRequest
 from retinue.core.trees import Trees
 from retinue.core.values import Definition, ModelInfo
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 
 Figures = dict[str, Any]
@@ -60,7 +60,7 @@ def child_calls() -> Figures:
 
     async def measure(*, quick: bool) -> float:
         bench = Bench(100, quick=quick)
-        async with Retinue(rules=RULES) as retinue:
+        async with Retinue(limits=RULES) as retinue:
             await retinue.run(bench.lead, "warm up")
             profile = cProfile.Profile()
             profile.enable()
@@ -82,21 +82,25 @@ def step_cost() -> Figures:
     there are."""
 
     def trees_with(live: int) -> Trees:
-        trees = Trees(Rules())
-        definition = Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))
-        trees.apply("", 1, Registered(definition=definition))
-        trees.apply("", 1, Described(model=ModelInfo(name="m")))
+        trees = Trees(Limits())
+        definition = Definition(
+            name="a", model="m", tools=("t",), reachable_tools=("t",), agents=("a",)
+        )
+        trees.apply("", 1, AgentRegistered(definition=definition))
+        trees.apply("", 1, ModelRegistered(model=ModelInfo(name="m")))
         for i in range(live):
-            trees.apply("", 1, Requested(id=f"run {i}", order=Order(agent="a", task="t")))
+            trees.apply("", 1, Requested(id=f"run {i}", request=RunRequest(agent="a", task="t")))
         trees.take_changes()
         return trees
 
     def cost(trees: Trees, rounds: int = 2_000) -> float:
-        reply = Reply(message=Assistant(calls=(Call(id="c", name="t"),)), usage=USAGE, stop="calls")
+        reply = ModelReply(
+            message=AssistantMessage(calls=(ToolCall(id="c", name="t"),)), usage=USAGE, stop="calls"
+        )
         began = cpu()
         for i in range(rounds):
             id = f"probe {i}"
-            trees.apply("", 2, Requested(id=id, order=Order(agent="a", task="t")))
+            trees.apply("", 2, Requested(id=id, request=RunRequest(agent="a", task="t")))
             trees.apply(id, 2, Replied(attempt=1, reply=reply))
             trees.apply(id, 2, CancelAsked())
             trees.take_changes()
@@ -122,19 +126,21 @@ def linear_fan_out() -> Figures:
         worker = Agent("worker", model=Scripted(["done"], name="worker", usage=USAGE))
 
         @tool(restart="keyed")
-        async def spread(caller: Caller) -> Orders:
+        async def spread(caller: Context) -> Actions:
             """Start all."""
-            return caller.spawn(worker, *(f"item {i}" for i in range(n)))
+            return caller.spawn_actions(worker, *(f"item {i}" for i in range(n)))
 
         script = [
-            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="spread"),)), stop="calls"
+            ),
             "all done",
         ]
         lead = Agent(
             "lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker]
         )
         with tempfile.TemporaryDirectory() as folder:
-            async with Retinue(os.path.join(folder, "log.db"), rules=RULES) as retinue:
+            async with Retinue(os.path.join(folder, "log.db"), limits=RULES) as retinue:
                 best = []
                 for _ in range(3):
                     began = cpu()
@@ -173,25 +179,27 @@ def _parked(store: Any) -> float:
     async def measure(store: Any) -> float:
         forever = asyncio.Event()
 
-        async def wait(request: Request) -> str:
+        async def wait(request: ModelRequest) -> str:
             await forever.wait()
             return "never"
 
         worker = Agent("worker", "Wait.", model=Scripted(wait, name="worker", usage=USAGE))
 
         @tool(restart="keyed")
-        async def spread(caller: Caller) -> Orders:
+        async def spread(caller: Context) -> Actions:
             """Start all."""
-            return caller.spawn(worker, *(f"item {i}" for i in range(n)))
+            return caller.spawn_actions(worker, *(f"item {i}" for i in range(n)))
 
         script = [
-            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="spread"),)), stop="calls"
+            ),
             "all done",
         ]
         lead = Agent(
             "lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker]
         )
-        async with Retinue(store, rules=RULES) as retinue:
+        async with Retinue(store, limits=RULES) as retinue:
             await retinue.spawn(worker, "warm up")
             await asyncio.sleep(0.2)
             gc.collect()
@@ -213,7 +221,7 @@ def fork_cost() -> Figures:
     def conversation(n: int) -> Conversation:
         out = Conversation()
         for i in range(n):
-            out.append(User(text=f"message {i} " + "x" * 200))
+            out.append(UserMessage(text=f"message {i} " + "x" * 200))
         return out
 
     def cost(base: Conversation, rounds: int = 20_000) -> float:
@@ -237,7 +245,7 @@ def durable_events() -> Figures:
 
     async def measure(path: str) -> tuple[float, int]:
         bench = Bench(1)
-        async with Retinue(path, rules=RULES) as retinue:
+        async with Retinue(path, limits=RULES) as retinue:
             await retinue.run(bench.worker, "warm up")
             first = retinue._engine.position
             began = wall()
@@ -259,7 +267,7 @@ def cancel_tree() -> Figures:
     record."""
 
     async def measure(path: str) -> tuple[float, int, int]:
-        async def wait(request: Request) -> str:
+        async def wait(request: ModelRequest) -> str:
             await asyncio.Event().wait()
             return "never"
 
@@ -267,14 +275,16 @@ def cancel_tree() -> Figures:
 
         def spreading(below: Agent, n: int) -> Any:
             @tool(restart="keyed", name="spread")
-            async def spread(caller: Caller) -> Orders:
+            async def spread(caller: Context) -> Actions:
                 """Start all."""
-                return caller.spawn(below, *(f"item {i}" for i in range(n)))
+                return caller.spawn_actions(below, *(f"item {i}" for i in range(n)))
 
             return spread
 
         script = [
-            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"),
+            ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="spread"),)), stop="calls"
+            ),
             "done",
         ]
         middle = Agent(
@@ -289,7 +299,7 @@ def cancel_tree() -> Figures:
             tools=[spreading(middle, 30)],
             staff=[middle],
         )
-        async with Retinue(path, rules=RULES) as retinue:
+        async with Retinue(path, limits=RULES) as retinue:
             run = await retinue.spawn(top, "go")
             while len(list(retinue._engine.trees.live())) < 991:
                 await asyncio.sleep(0.02)
@@ -322,12 +332,12 @@ def restart() -> Figures:
     async def fill(path: str, ended: int) -> None:
         quick = Agent("quick", model=Scripted(["done"], name="quick", usage=USAGE))
 
-        async def wait(request: Request) -> str:
+        async def wait(request: ModelRequest) -> str:
             await asyncio.Event().wait()
             return "never"
 
         slow = Agent("slow", model=Scripted(wait, name="slow", usage=USAGE))
-        async with Retinue(path, rules=RULES) as retinue:
+        async with Retinue(path, limits=RULES) as retinue:
             for start in range(0, ended, 500):
                 runs = await asyncio.gather(
                     *(retinue.spawn(quick, f"item {start + i}") for i in range(500))
@@ -339,9 +349,9 @@ def restart() -> Figures:
         best = []
         for _ in range(5):
             began = wall()
-            async with Retinue(path, rules=RULES) as retinue:
+            async with Retinue(path, limits=RULES) as retinue:
                 best.append(wall() - began)
-                assert len(retinue.dormant) == 200
+                assert len(retinue.runs_without_agent) == 200
         return min(best)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -365,18 +375,18 @@ def budget_cap() -> Figures:
         limit = 500_000
         said = 0
 
-        def work(request: Request) -> Reply:
+        def work(request: ModelRequest) -> ModelReply:
             nonlocal said
             said += 130
             if request.turn < 3 and request.purpose == "turn":
-                return Reply(
-                    message=Assistant(
-                        text="on it", calls=(Call(id=f"c{request.turn}", name="look"),)
+                return ModelReply(
+                    message=AssistantMessage(
+                        text="on it", calls=(ToolCall(id=f"c{request.turn}", name="look"),)
                     ),
                     usage=USAGE_130,
                     stop="calls",
                 )
-            return Reply(message=Assistant(text="done"), usage=USAGE_130)
+            return ModelReply(message=AssistantMessage(text="done"), usage=USAGE_130)
 
         @tool(restart="pure")
         async def look() -> str:
@@ -387,20 +397,20 @@ def budget_cap() -> Figures:
         worker = Agent("worker", model=Scripted(work, info=info), tools=[look])
 
         @tool(restart="keyed")
-        async def spread(caller: Caller) -> Orders:
+        async def spread(caller: Context) -> Actions:
             """Start all."""
-            return caller.spawn(worker, *(f"item {i}" for i in range(1_000)))
+            return caller.spawn_actions(worker, *(f"item {i}" for i in range(1_000)))
 
         script = [
-            Reply(
-                message=Assistant(calls=(Call(id="c", name="spread"),)),
+            ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="spread"),)),
                 usage=USAGE_130,
                 stop="calls",
             ),
-            Reply(message=Assistant(text="done"), usage=USAGE_130),
+            ModelReply(message=AssistantMessage(text="done"), usage=USAGE_130),
         ]
         lead = Agent("lead", model=Scripted(script, name="lead"), tools=[spread], staff=[worker])
-        async with Retinue(None, rules=RULES) as retinue:
+        async with Retinue(None, limits=RULES) as retinue:
             outcome = await retinue.run(lead, "go", budget=Budget(tokens=limit))
         return outcome.tree_tokens, limit
 

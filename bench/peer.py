@@ -10,13 +10,13 @@ from typing import Any
 
 from common import FINAL, PARENT_SYSTEM, SYSTEM, Ctx  # type: ignore[import-not-found]
 
-from retinue import Agent, Caller, Orders, Retinue, Rules, tool
+from retinue import Actions, Agent, Context, Limits, Retinue, tool
 from retinue.core.changes import Changes
-from retinue.core.messages import Assistant, Call, Result, User
-from retinue.core.spec import Order, Spec
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Ended, Run
 from retinue.core.values import Ending, ModelInfo
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Options
 from retinue.models.http import ConnectionPool, HttpModel
 from retinue.models.openai_chat import OpenAIChatCodec
@@ -41,9 +41,9 @@ class Peer:
             return str(ctx.lookup(key))
 
         @tool(restart="pure", quick=True)
-        def delegate(task: str, caller: Caller) -> Orders:
+        def delegate(task: str, caller: Context) -> Actions:
             """Delegate a task."""
-            return caller.spawn("worker", task)
+            return caller.spawn_actions("worker", task)
 
         self.client = ConnectionPool()
         model = self._model()
@@ -52,8 +52,8 @@ class Peer:
         )
         self.lead = Agent("lead", PARENT_SYSTEM, model=model, tools=[delegate], staff=[self.worker])
         self.store = ctx.db or MemoryStore()
-        rules = Rules(calls_per_turn=100_000, compact_at=1e9)
-        self.retinue = Retinue(self.store, agents=[self.lead, self.worker], rules=rules)
+        rules = Limits(calls_per_turn=100_000, compact_at=1e9)
+        self.retinue = Retinue(self.store, agents=[self.lead, self.worker], limits=rules)
         await self.retinue.__aenter__()
 
     def _model(self) -> Any:
@@ -67,15 +67,15 @@ class Peer:
             info, codec, model="fake", base_url=url, key="x", client=self.client, options=options
         )
 
-    def _fake(self, request: Request) -> Any:
+    def _fake(self, request: ModelRequest) -> Any:
         last = request.messages[-1]
         if request.agent == "lead":
-            if isinstance(last, Result):
+            if isinstance(last, ToolMessage):
                 return FINAL
             return [
                 call("delegate", task=self.ctx.worker_prompt(i)) for i in range(self.ctx.fanout)
             ]
-        step = self.ctx.next_step(last.text if isinstance(last, Result) else None)
+        step = self.ctx.next_step(last.text if isinstance(last, ToolMessage) else None)
         return FINAL if step is None else call("lookup", key=str(step))
 
     async def stop(self) -> None:
@@ -96,16 +96,20 @@ class Peer:
         said: list[Any] = []
         for i in range(messages // 4):
             said += [
-                User(text=f"q{i} " + "u" * chars),
-                Assistant(calls=(Call(id=f"c{i}", name="lookup", args='{"key":"1"}'),)),
-                Result(call_id=f"c{i}", name="lookup", text="x" * chars),
-                Assistant(text="a" * chars),
+                UserMessage(text=f"q{i} " + "u" * chars),
+                AssistantMessage(calls=(ToolCall(id=f"c{i}", name="lookup", args='{"key":"1"}'),)),
+                ToolMessage(call_id=f"c{i}", name="lookup", text="x" * chars),
+                AssistantMessage(text="a" * chars),
             ]
         id = f"history {messages}"
         changes = Changes()
         changes.specs.append(
-            Spec(
-                id=id, order=Order(agent="worker", task=""), root=id, conversation=id, model="fake"
+            RunSpec(
+                id=id,
+                request=RunRequest(agent="worker", task=""),
+                root=id,
+                conversation=id,
+                model="fake",
             )
         )
         changes.messages += [(id, n, message) for n, message in enumerate(said)]

@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
 from retinue.sandbox.base import Command, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.unsandboxed import Unsandboxed
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellTool
 
@@ -44,14 +44,14 @@ async def plain(folder: str) -> float:
 
 async def whole(tool: ShellTool, folder: str, i: int) -> float:
     """A call of the tool: record, sandbox, spool, answer."""
-    spec = Spec(id="r", root="r", order=Order(agent="a", task="t"), created_at=0)
-    caller = Caller(
+    spec = RunSpec(id="r", root="r", request=RunRequest(agent="a", task="t"), created_at=0)
+    caller = Context(
         spec=spec,
         run=Run(id="r", state=Queued()),
         call_id="c",
         index=0,
         key=str(i),
-        at=0,
+        called_at=0,
         root=folder,
     )
     start = time.perf_counter()
@@ -63,7 +63,7 @@ async def main(rounds: int) -> None:
     times: dict[str, list[float]] = {"process": [], "bare": [], "sandboxed": [], "tool": []}
     with tempfile.TemporaryDirectory() as state, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / ".git").mkdir()
-        contained, bare = find_sandbox(), Unsandboxed(unsafe_bare=True)
+        contained, bare = find_sandbox(), Unsandboxed(unsafe_no_sandbox=True)
         processes = Processes(Path(state))
         tool = ShellTool(processes)
         for i in range(rounds + 2):

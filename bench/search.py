@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
-from retinue.tools.base import Answer, Caller
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.builtin.search import SearchTool
 
 WORDS = (
@@ -49,10 +49,10 @@ def grow(root: Path, n_files: int) -> None:
     (root / ".gitignore").write_text("*.log\nbuild/\n")
 
 
-async def ours(search: SearchTool, caller: Caller, pattern: str, mode: str) -> float:
+async def ours(search: SearchTool, caller: Context, pattern: str, mode: str) -> float:
     start = time.perf_counter()
     answer = await search.run(caller, {"pattern": pattern, "mode": mode})
-    assert isinstance(answer, Answer) and not answer.error, answer
+    assert isinstance(answer, ToolResult) and not answer.error, answer
     return time.perf_counter() - start
 
 
@@ -67,9 +67,11 @@ async def measure(n_files: int, rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         grow(root, n_files)
-        spec = Spec(id="r", order=Order(agent="bench", task="search"), root="r")
+        spec = RunSpec(id="r", request=RunRequest(agent="bench", task="search"), root="r")
         run = Run(id="r", state=Queued())
-        caller = Caller(spec=spec, run=run, call_id="c", index=0, key="k", at=0, root=folder)
+        caller = Context(
+            spec=spec, run=run, call_id="c", index=0, key="k", called_at=0, root=folder
+        )
         search = SearchTool()
         rows = {}
         for name, pattern in (("few", r"def \w+\("), ("many", "parser token")):

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-from retinue import Agent, Caller, Orders, Retinue, tool
+from retinue import Actions, Agent, Context, Retinue, tool
 from retinue.core.values import ModelInfo
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Options
@@ -78,9 +78,9 @@ async def fan_out(model: HttpModel, n: int) -> tuple[float, float]:
         return "found"
 
     @tool(restart="pure", quick=True)
-    def hire(caller: Caller) -> Orders:
+    def hire(caller: Context) -> Actions:
         """Hire a helper."""
-        return caller.spawn(helper, "@@turns=3,tool=lookup@@ Help.")
+        return caller.spawn_actions(helper, "@@turns=3,tool=lookup@@ Help.")
 
     helper = Agent("helper", LONG, model=model, tools=[lookup])
     lead = Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])

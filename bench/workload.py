@@ -11,16 +11,16 @@ import resource
 import time
 from typing import Any
 
-from retinue import Agent, Caller, Limits, Orders, Retinue, Rules, tool
-from retinue.core.messages import Assistant, Call, Message, Reply, Result
+from retinue import Actions, Agent, Context, Limits, Retinue, SpawnLimits, tool
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolCall, ToolMessage
 from retinue.core.values import Usage
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 
 FINAL = ("abcde ghijk mnopq stuvw yzabc " * 10)[:200]
 FILLER = "x" * 200
 USAGE = Usage(input=100, output=50)
-RULES = Rules(calls_per_turn=20_000, limits=Limits(depth=8))
+RULES = Limits(calls_per_turn=20_000, spawn_limits=SpawnLimits(depth=8))
 
 
 def cpu() -> float:
@@ -50,14 +50,14 @@ class Bench:
         worker = self.worker
 
         @tool(restart="keyed")
-        async def delegate(caller: Caller, task: str) -> Orders:
+        async def delegate(caller: Context, task: str) -> Actions:
             """Hand one item to a worker."""
-            return caller.spawn(worker, task)
+            return caller.spawn_actions(worker, task)
 
         @tool(restart="keyed", quick=True, name="delegate")
-        def delegate_now(caller: Caller, task: str) -> Orders:
+        def delegate_now(caller: Context, task: str) -> Actions:
             """Hand one item to a worker."""
-            return caller.spawn(worker, task)
+            return caller.spawn_actions(worker, task)
 
         self.lead = Agent(
             "lead",
@@ -85,31 +85,32 @@ class Bench:
     def _model(self, name: str, script: Any) -> Scripted:
         return Scripted(script, name=name, usage=USAGE)
 
-    def _work(self, request: Request) -> Reply:
+    def _work(self, request: ModelRequest) -> ModelReply:
         done = _step(request.messages[-1])
         if done < 2:
-            call = Call(id=f"c{request.turn}", name="lookup", args=f'{{"key":"{done + 1}"}}')
-            return Reply(message=Assistant(calls=(call,)), usage=USAGE, stop="calls")
-        return Reply(message=Assistant(text=FINAL), usage=USAGE)
+            call = ToolCall(id=f"c{request.turn}", name="lookup", args=f'{{"key":"{done + 1}"}}')
+            return ModelReply(message=AssistantMessage(calls=(call,)), usage=USAGE, stop="calls")
+        return ModelReply(message=AssistantMessage(text=FINAL), usage=USAGE)
 
-    def _lead(self, request: Request) -> Reply:
-        if isinstance(request.messages[-1], Result):
-            return Reply(message=Assistant(text=FINAL), usage=USAGE)
+    def _lead(self, request: ModelRequest) -> ModelReply:
+        if isinstance(request.messages[-1], ToolMessage):
+            return ModelReply(message=AssistantMessage(text=FINAL), usage=USAGE)
         calls = [
-            Call(id=f"c{i}", name="delegate", args=f'{{"task":"item {i}"}}') for i in range(self.n)
+            ToolCall(id=f"c{i}", name="delegate", args=f'{{"task":"item {i}"}}')
+            for i in range(self.n)
         ]
-        return Reply(message=Assistant(calls=tuple(calls)), usage=USAGE, stop="calls")
+        return ModelReply(message=AssistantMessage(calls=tuple(calls)), usage=USAGE, stop="calls")
 
 
 def _step(last: Message) -> int:
-    return int(last.text.split(" ", 1)[0][1:]) if isinstance(last, Result) else 0
+    return int(last.text.split(" ", 1)[0][1:]) if isinstance(last, ToolMessage) else 0
 
 
 async def retinue_cpu(n: int, store: Any, rounds: int) -> list[float]:
     """CPU milliseconds per child, one figure a round."""
     bench = Bench(n)
     out = []
-    async with Retinue(store, rules=RULES) as retinue:
+    async with Retinue(store, limits=RULES) as retinue:
         await retinue.run(bench.lead, "warm up")
         for _ in range(rounds):
             bench.lookups = 0

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from retinue import Agent, Retinue
+from retinue import Agent, ModelRequest, Outcome, Retinue
 from retinue.testing import Scripted
 
 
-def think(request):
+def think(request: ModelRequest) -> str:
     task, known = request.messages[-1].text, len(request.messages) - 1
     if "cache" in task:
         return f"Keep the last 100 answers: 3x faster, 40 MB. (I continued from {known} messages.)"
@@ -25,7 +25,9 @@ async def main() -> None:
         }
         ended = await retinue.wait(*forks.values())
         for way, run in forks.items():
-            print(f"{way:<8} {ended[run].text}")
+            outcome = ended[run]
+            assert isinstance(outcome, Outcome)  # None if the time was not enough
+            print(f"{way:<8} {outcome.text}")
         print(
             f"the base still has {len(await retinue.messages(base.id))} messages, each fork has 4"
         )

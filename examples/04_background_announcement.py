@@ -2,30 +2,30 @@
 
 import asyncio
 
-from retinue import Agent, Caller, Delta, Orders, Origin, Retinue, tool
+from retinue import Actions, Agent, Context, Delivery, Origin, Retinue, TextDelta, tool
 from retinue.testing import Scripted, call
 
-STARTED, BUILT = "The build has started.", "Built main: 312 files, no errors."
+BEGUN, BUILT = "The build has started.", "Built main: 312 files, no errors."
 
 
 class Console:  # a channel sends deliveries; each is tried again until it is accepted
-    async def send(self, delivery) -> None:
+    async def send(self, delivery: Delivery) -> None:
         print(f"[to {delivery.origin.user}] {delivery.text}")
 
 
 @tool(restart="keyed")
-def start_build(caller: Caller, branch: str) -> Orders:
-    return caller.spawn(builder, f"Build {branch}.", join="none", announce=True, answer=STARTED)
+def start_build(ctx: Context, branch: str) -> Actions:
+    return ctx.spawn_actions(builder, f"Build {branch}.", join="none", announce=True, answer=BEGUN)
 
 
-def talk(request):
-    text, second = request.messages[-1].text, [*request.messages[-1].text.splitlines(), ""][1]
-    news = "I continue meanwhile." if text == STARTED else f"I got the result: {second}"
-    return news if request.turn else call("start_build", branch="main")
+def reply(text: str) -> str:
+    second = [*text.splitlines(), ""][1]
+    return "I continue meanwhile." if text == BEGUN else f"I got the result: {second}"
 
 
 builder = Agent("builder", model=Scripted([BUILT], name="b", seconds=0.5))
-model, wait = Scripted(talk, name="l", seconds=0.1), {"orphans": "wait"}
+build, wait = call("start_build", branch="main"), {"children_on_end": "wait"}
+model = Scripted(lambda q: reply(q.messages[-1].text) if q.turn else build, name="l", seconds=0.1)
 lead = Agent("lead", model=model, tools=[start_build], staff=[builder], options=wait)
 
 
@@ -33,7 +33,7 @@ async def main() -> None:
     async with Retinue(channels={"console": Console()}) as retinue:
         run = await retinue.spawn(lead, "Release it.", origin=Origin(channel="console", user="ada"))
         async for item in retinue.stream(run):
-            if isinstance(item, Delta):
+            if isinstance(item, TextDelta):
                 print(f"[lead] {item.text}")
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from retinue import Agent, Budget, ModelInfo, Retinue, tool
+from retinue import Agent, Budget, ModelInfo, ModelRequest, Retinue, ToolCall, tool
 from retinue.testing import Scripted, call
 
 
@@ -12,7 +12,7 @@ def read_page(n: int) -> str:
     return f"Page {n}. " + "It was a dark and stormy night. " * 20
 
 
-def study(request):
+def study(request: ModelRequest) -> str | ToolCall:
     pages = sum(m.text.startswith("Page ") for m in request.messages)
     if request.purpose == "final":
         return f"I read {pages} pages before my budget was spent: the nights are dark and stormy."

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import tempfile
 
-from retinue import Agent, Caller, Orders, run_sync, tool
+from retinue import Actions, Agent, Context, ModelRequest, run_sync, tool
 from retinue.testing import Scripted, call
 
 
-async def work(request):
+async def work(request: ModelRequest) -> str:
     part = request.messages[0].text
     await asyncio.sleep(int(part[-1]) / 10)
     if part == "part 3" and sys.argv[-1] == "first":
@@ -20,9 +20,9 @@ async def work(request):
     return f"{part} is done"
 
 
-@tool(restart="keyed", compose=lambda ended: ", ".join(child.ending.text for child in ended))
-def give_out(caller: Caller) -> Orders:
-    return caller.spawn(worker, "part 1", "part 2", "part 3", compose=True)
+@tool(restart="keyed", format_results=lambda ended: ", ".join(child.ending.text for child in ended))
+def give_out(caller: Context) -> Actions:
+    return caller.spawn_actions(worker, "part 1", "part 2", "part 3", format_results=True)
 
 
 worker = Agent("worker", model=Scripted(work, name="w"))

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec import Struct
 
-from retinue import Agent, Retinue
+from retinue import Agent, ModelRequest, Retinue, ToolCall
 from retinue.testing import Scripted, call
 
 
@@ -13,7 +13,7 @@ class Invoice(Struct):
     total_cents: int
 
 
-def extract(request):
+def extract(request: ModelRequest) -> ToolCall:
     error = request.messages[-1].text
     if request.turn == 0:
         return call("submit_result", result={"number": "2024-17", "total_cents": "12.50"})
@@ -25,7 +25,7 @@ async def main() -> None:
     clerk = Agent("clerk", "Extract the invoice.", model=Scripted(extract), output=Invoice)
     async with Retinue() as retinue:
         outcome = await retinue.run(clerk, "Invoice 2024-17, to be paid: 12.50")
-    print(f"{outcome.data!r} after {outcome.usage.turns} turns")
+    print(f"{outcome.output!r} after {outcome.usage.turns} turns")
 
 
 asyncio.run(main())

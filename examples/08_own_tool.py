@@ -3,7 +3,7 @@ results the model can act on."""
 
 import asyncio
 
-from retinue import Agent, Answer, Ask, Retinue, Step, tool
+from retinue import Agent, Ask, AssistantMessage, Retinue, Step, ToolResult, tool
 from retinue.core.events import Asked
 from retinue.testing import Scripted, call
 
@@ -15,9 +15,9 @@ def count(item: str) -> int:
 
 
 @tool
-async def order(item: str, n: int = 1) -> Answer | Ask:
+async def order(item: str, n: int = 1) -> ToolResult | Ask:
     """Order an item; more than ten need an answer from a person."""
-    return Ask(question=f"Order {n} {item}?") if n > 10 else Answer(text=f"Ordered {n} {item}.")
+    return Ask(question=f"Order {n} {item}?") if n > 10 else ToolResult(text=f"Ordered {n} {item}.")
 
 
 async def main() -> None:
@@ -32,8 +32,9 @@ async def main() -> None:
             if isinstance(step, Step) and isinstance(step.entry.event, Asked):
                 await retinue.answer(run, f"{step.entry.event.question} Yes.")
         for message in await retinue.messages(run):
-            text = message.text or ", ".join(f"{c.name}({c.args})" for c in message.calls)
-            print(f"{type(message).__name__.lower():<10} {text}")
+            calls = message.calls if isinstance(message, AssistantMessage) else ()
+            text = message.text or ", ".join(f"{c.name}({c.args})" for c in calls)
+            print(f"{type(message).__name__.removesuffix('Message').lower():<10} {text}")
 
 
 asyncio.run(main())

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from retinue import Agent, Origin, Retinue, family, tool
+from retinue import Agent, ModelRequest, Origin, Retinue, ToolCall, family, tool
 from retinue.channels.console import Console
 from retinue.testing import Scripted, call
 
@@ -14,7 +14,7 @@ def length(word: str) -> int:
     return len(word)
 
 
-def talk(request):
+def talk(request: ModelRequest) -> str | ToolCall:
     # the family's sub-agent has the lead's tools, and its own task
     if request.agent == "lead.delegate":
         word, last = request.messages[0].text.split()[-1], request.messages[-1].text

@@ -16,11 +16,8 @@ def capital(country: str) -> str:
 
 
 async def main() -> None:
-    script = [
-        [call("capital", country="France"), call("capital", country="Peru")],
-        "Paris and Lima.",
-    ]
-    async with FakeLLM(script) as llm:
+    both = [call("capital", country="France"), call("capital", country="Peru")]
+    async with FakeLLM([both, "Paris and Lima."]) as llm:
         catalog = Catalog({"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": llm.url})
         guide = Agent(
             "guide", "Answer from the tool.", model="anthropic:claude-sonnet-5-5", tools=[capital]

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from retinue import Agent, Node, Retinue, Step
+from retinue import Agent, Retinue, RunTree, Step
 from retinue.core.events import ChildEnded
 
 COLOURS = {"completed": 32, "incomplete": 33} if sys.stdout.isatty() else {}
@@ -19,15 +19,15 @@ async def show(agent: Agent, task: str) -> None:
                 if isinstance(step, Step) and isinstance(step.entry.event, ChildEnded):
                     child = await retinue.tree(step.entry.event.child)
                     print(f"  {paint(child.state)} {child.label}", flush=True)
-            outcome = (await retinue.wait(run))[run]
-            print(f"\n{outcome.text}\n\n{'run':<36}{'state':<11}{'tokens':>9}{'seconds':>9}")
+            text = outcome.text if (outcome := await retinue.outcome(run)) else ""
+            print(f"\n{text}\n\n{'run':<36}{'state':<11}{'tokens':>9}{'seconds':>9}")
             await draw(retinue, await retinue.tree(run), "", "")
 
 
-async def draw(retinue: Retinue, node: Node, branch: str, below: str) -> None:
-    """A run and those below it; tokens include the children's, seconds count from the start of the
-    work."""
+async def draw(retinue: Retinue, node: RunTree, branch: str, below: str) -> None:
+    """A run and those below it; tokens include the children's, seconds are those of the work."""
     end = await retinue.outcome(node.id)
+    assert end is not None
     seconds = (end.ended_at - (end.started_at or end.ended_at)) / 1000
     print(f"{branch + node.label:<36}{paint(node.state)}{end.tree_tokens:>9,}{seconds:>9.2f}")
     for child in node.children:

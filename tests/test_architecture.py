@@ -12,6 +12,12 @@ MAX_FILE_LINES = 450
 USUAL_FILE_LINES = 250
 MAX_FUNCTION_LINES = 60
 MAX_EXAMPLE_LINES = 40
+MAX_NAMES_IN_A_TUPLE = 3
+NOT_NOUNS = {
+    *("asked", "came", "chosen", "done", "found", "given", "gone", "got", "heard", "held"),
+    *("kept", "left", "lent", "made", "said", "seen", "taken", "told", "wanted"),
+}
+"""Participles that do not say what is in a variable: its name is the noun that it holds."""
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -96,3 +102,65 @@ def test_no_two_public_classes_have_one_name() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert len(classes) > 500 and [name for name, n in classes.items() if n > 1] == []
+
+
+def bound(function: ast.AST) -> Iterator[tuple[int, str]]:
+    """The names that a function binds, its parameters included, with their lines."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
+            yield node.lineno, node.name
+
+
+def chained(tree: ast.AST) -> list[int]:
+    """Lines of conditional expressions with another one in them."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.IfExp)
+        and any(isinstance(part, ast.IfExp) for part in (node.test, node.body, node.orelse))
+    ]
+
+
+def wide(tree: ast.AST) -> list[int]:
+    """Lines of assignments to more names than can be read in pairs."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Tuple | ast.List) and len(target.elts) > MAX_NAMES_IN_A_TUPLE
+    ]
+
+
+def test_a_local_variable_is_a_noun() -> None:
+    wrong = {
+        f"{name_of(path)}:{line}: {name}"
+        for path in python_files(SOURCE)
+        for function in functions(path)
+        for line, name in bound(function)
+        if name in NOT_NOUNS
+    }
+    assert sorted(wrong) == []
+
+
+def test_no_condition_is_chained() -> None:
+    trees = [(path, ast.parse(path.read_bytes())) for path in python_files(SOURCE)]
+    assert [f"{name_of(path)}:{line}" for path, tree in trees for line in chained(tree)] == []
+
+
+def test_no_assignment_has_more_than_three_names() -> None:
+    trees = [(path, ast.parse(path.read_bytes())) for path in python_files(SOURCE)]
+    assert [f"{name_of(path)}:{line}" for path, tree in trees for line in wide(tree)] == []
+
+
+def test_a_check_of_names_and_forms_finds_what_it_is_for() -> None:
+    source = ast.parse(
+        "def f(told):\n    a, b, c, d = told\n    return a if b else c if d else 0\n"
+    )
+    assert (2, "a") in bound(source) and (1, "told") in bound(source)
+    assert wide(source) == [2] and chained(source) == [3]
+    assert not wide(ast.parse("a, b, c = d")) and not chained(ast.parse("a if b else c"))

@@ -159,7 +159,7 @@ def test_families_of_a_file_are_ready_for_an_agent(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("profiles = ['meerkat', 'meepo', 'phoenix', 'openclaw', 'xzatoma']")
     lead = Agent("lead", families=read_config(file).families)
-    assert sorted(f.name for f in lead.dialects) == sorted(FAMILIES)
+    assert sorted(f.name for f in lead.family_list) == sorted(FAMILIES)
     assert {"agent_spawn", "delegate_tasks", "spawn_agents", "sessions_spawn", "subagent"} <= {
         t.schema.name for t in lead.own_tools
     }

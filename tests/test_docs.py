@@ -102,7 +102,7 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
     ]
     codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
     names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
-    known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.Order.__struct_fields__}
+    known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
     fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout_seconds", "families"}
     assert len(names) > 60
     assert names - known - fields == set()
@@ -114,7 +114,7 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
 def answers() -> list[tuple[str, str, list[str]]]:
     """The rows of the page that leads from questions to code."""
     text = (DOCS / "explanation" / "find_your_way.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "`src/" in line]
+    rows = [line for line in text.splitlines() if re.match(r"\|.*`(src|tests)/", line)]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return [(row[0], row[1].strip("`"), re.findall(r"`([^`]+)`", row[2])) for row in cells]
 
@@ -137,8 +137,31 @@ def defined(path: Path) -> set[str]:
     return names
 
 
+NEWCOMERS_ASK = {
+    "child result parent prompt": "core/fan_results.py",
+    "add provider": "models/providers.py",
+    "tool call allowed denied": "core/permissions.py",
+    "budget refused": "core/ledger.py",
+    "run after restart": "runtime/found_runs.py",
+    "routes http": "host/operations.py",
+    "secret removed": "core/redaction.py",
+    "command sandbox": "sandbox/bwrap.py",
+    "mcp server started": "tools/mcp_client/server_lifecycle.py",
+    "test agent without model": "models/scripted.py",
+}
+"""Ten questions of a newcomer who has only the tree and the pages: the words to look for, and the
+file that answers."""
+
+
+@pytest.mark.parametrize("words", NEWCOMERS_ASK)
+def test_a_newcomer_finds_the_file_by_the_words_of_the_question(words: str) -> None:
+    """All words are in one question of the page, and of the first three such rows one is right."""
+    rows = [row for row in answers() if all(word in row[0].lower() for word in words.split())]
+    assert any(row[1].endswith(NEWCOMERS_ASK[words]) for row in rows[:3]), rows
+
+
 def test_the_page_that_leads_to_code_answers_many_questions() -> None:
-    assert len(answers()) >= 20
+    assert len(answers()) >= 50
 
 
 @pytest.mark.parametrize("answer", answers(), ids=lambda answer: answer[0])

@@ -54,10 +54,10 @@ SAYS: dict[str, list[str]] = {
         r"Invoice\(number='2024-17', total_cents=1250\) after 2 turns",
     ],
     "08_own_tool.py": [
-        "result     12",
-        "result     The tool failed: KeyError: 'pears'",
-        "result     Invalid parameters: Expected `int`, got `str` - at `[$].n`",
-        r"result     Order 40 pears\? Yes\.",
+        "tool       12",
+        "tool       The tool failed: KeyError: 'pears'",
+        "tool       Invalid parameters: Expected `int`, got `str` - at `[$].n`",
+        r"tool       Order 40 pears\? Yes\.",
         "assistant  Done",
     ],
     "09_families.py": [

@@ -92,6 +92,27 @@ def test_the_python_on_a_page_runs(page: Path, tmp_path: Path, provider: dict[st
     assert missing("".join(one.output for one in shown), done.stdout) == [], done.stdout
 
 
+def test_the_python_on_the_pages_has_the_names_and_signatures_of_the_package(
+    tmp_path: Path,
+) -> None:
+    """Checked as the tests are: values of wrong types are not looked for."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    of_tests = next(o for o in settings["overrides"] if "tests.*" in o["module"])
+    codes = [f"--disable-error-code={code}" for code in of_tests["disable_error_code"]]
+    lenient = ["--allow-untyped-defs", "--allow-untyped-calls", "--allow-incomplete-defs"]
+    for page in programs("python"):
+        shown = [one.code for one in blocks(page) if one.language == "python" and not one.reason]
+        name = re.sub(r"\W", "_", name_of(page).lower().removesuffix(".md"))
+        (tmp_path / f"page_{name}.py").write_text("\n".join(shown), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", *lenient, *codes, str(tmp_path)],
+        capture_output=True,
+        cwd=ROOT,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", programs("sh"), ids=name_of)
 def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
     shown = [one for one in blocks(page) if one.language == "sh" and not one.reason]

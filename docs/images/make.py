@@ -2,6 +2,7 @@
 (tmux), a scripted model behind them, and what the terminal shows as SVG."""
 
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +16,8 @@ from rich.terminal_theme import TerminalTheme  # noqa: E402
 from rich.text import Text  # noqa: E402
 
 from retinue.testing import call  # noqa: E402
-from tests.cli.house import Gate, house  # noqa: E402
+from retinue.testing.fake_llm.fake_request import FakeSettings  # noqa: E402
+from tests.cli.house import MODEL, Gate, House, Llm, house  # noqa: E402
 from tests.cli.terminal import Terminal, terminal  # noqa: E402
 
 COLUMNS, LINES = 100, 36
@@ -73,7 +75,7 @@ class Script:
     async def __call__(self, heard: Any) -> Any:
         first, turn = (
             heard.messages[0].text,
-            sum(type(m).__name__ == "Assistant" for m in heard.messages),
+            sum(type(m).__name__ == "AssistantMessage" for m in heard.messages),
         )
         name = next((n for n in TASKS if f"area {n}." in first), "")
         if not name:
@@ -90,7 +92,8 @@ class Script:
 def picture(screen: Terminal, name: str, columns: int = COLUMNS) -> None:
     """What the terminal shows, as SVG."""
     console = Console(record=True, width=columns, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    console.print(Text.from_ansi(screen.text(colors=True)), soft_wrap=True)
+    text = re.sub(r"\ncode=\d+$", "", screen.text(colors=True))
+    console.print(Text.from_ansi(text), soft_wrap=True)
     text = console.export_svg(
         title=name, theme=THEME, code_format=SVG, unique_id=name.replace(" ", "-")
     )
@@ -111,7 +114,125 @@ def project(folder: Path) -> None:
         file.write_text("def main():\n    pass\n" * 60)
 
 
+CLIENT = """import pool
+
+
+class Client:
+    def send(self, request, timeout=None):
+        return self._pool.send(request, timeout)
+
+    def close(self):
+        self._pool.close()
+"""
+POLICY = """        policy = self.policy or Policy(total=timeout)
+        for attempt in policy.attempts():
+            with attempt:
+                return self._pool.send(request, attempt.left)
+"""
+OLD = "        return self._pool.send(request, timeout)\n"
+REQUESTS = {
+    "sync-client": call("edit", path="src/client.py", old=OLD, new=POLICY),
+    "async-client": call("shell", command="pip install 'httpx[http2]==1.4.*'", timeout_seconds=600),
+    "docs": "docs/http.md, 1 page",
+}
+
+
+def requests(heard: Any) -> Any:
+    """An edit and a command that wait for a permission."""
+    first = heard.messages[0].text
+    turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    name = next((n for n in REQUESTS if f"area {n}." in first), "")
+    if not name:
+        given = ["read", "edit", "shell"]
+        tasks = [{"task_id": n, "prompt": f"Look at area {n}.", "tools": given} for n in REQUESTS]
+        return "Done." if turn else call("delegate_tasks", mode="parallel", tasks=tasks)
+    return "Done." if turn else REQUESTS[name]
+
+
+def commit(folder: Path) -> None:
+    """In a repository, sub-agents that write work side by side."""
+    who = ["-c", "user.name=You", "-c", "user.email=you@example.org"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "Start"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def request_pictures() -> None:
+    """The panels of requests, and `top` while they wait."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with house(folder, requests) as home, terminal(folder, 80, 24) as screen:
+            (home.project / "src").mkdir()
+            (home.project / "src" / "client.py").write_text(CLIENT)
+            commit(home.project)
+            env = {**home.env, "HOME": str(folder), "COLORFGBG": "15;0"}
+            task = "Timeouts and retries in every HTTP client"
+            screen.retinue("run", task, env=env, cwd=home.project)
+            screen.until("◆ 2 needs you", "✓ 1 done")
+            with terminal(folder, 120, 20) as top:
+                top.retinue("top", env=env, cwd=home.project)
+                top.until("◆ 2 needs you", "run `pip install", "/ filter")
+                picture(top, "top", 120)
+            screen.keys("Down", "a")
+            screen.until("Choose, then press ↵")
+            picture(screen, "needs-you-edit", 80)
+            screen.keys("Escape")
+            screen.until("↑↓ select")
+            screen.keys("Down", "a")
+            screen.until("Choose, then press ↵", "may write")
+            picture(screen, "needs-you-command", 80)
+
+
+PAGE = """# Cause
+
+- `auth/clock.py:41` calls `datetime.now()` without a time zone.
+- The test compares it with an aware time.
+
+```python
+def now(self):  # aware
+    return datetime.now(tz=UTC) + self.ttl
+```
+
+| Fix | Files | Risk |
+|---|---:|---|
+| Use UTC in the clock | 1 | low: no public name changes |
+| Change the test | 2 | hides the fault |
+
+**Next:** run `pytest tests/auth` in both zones."""
+
+
+def answers() -> None:
+    """A single agent: its answer as it comes, and a provider that is in trouble for a while."""
+    look = [call("search", pattern="TokenClock"), call("read", path="clock.py")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with Llm([look, PAGE], chunks=60) as llm:
+            home = House(folder, **llm.env)
+            (home.project / "clock.py").write_text("class TokenClock:\n    pass\n")
+            with terminal(folder, 80, 24) as screen:
+                flags = ("--model", MODEL, "why does the login test fail?")
+                screen.retinue("run", *flags, env=home.env, cwd=home.project)
+                screen.code()
+                picture(screen, "answer", 80)
+            home.close()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = FakeSettings(retry_after_seconds=3.0)
+        with Llm([PAGE.partition("\n\n```")[0]], settings=settings) as llm:
+            home = House(folder, **llm.env)
+            with terminal(folder, 80, 24) as screen:
+                flags = ("--model", "openai-chat:fault-F1-then-ok", "why does the login test fail?")
+                screen.start(
+                    ["sh", "-c", 'python3 -m retinue run "$@" 2>&1 | cat', "sh", *flags],
+                    {**home.env, "PATH": f"{Path(sys.executable).parent}:{home.env['PATH']}"},
+                    home.project,
+                )
+                screen.code()
+                picture(screen, "provider", 80)
+            home.close()
+
+
 def main() -> None:
+    answers()
     script = Script()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -120,14 +241,12 @@ def main() -> None:
             settings = folder / "config" / "retinue" / "config.toml"
             settings.parent.mkdir(mode=0o700)
             settings.write_text("[families.delegate]\nlend_ask = true\n")
-            screen.retinue("run", "map this repository", env=home.env, cwd=home.project)
-            screen.until(
-                lambda text: text.count("running") >= 5 and "needs you" in text and "queued" in text
-            )
-            screen.until(lambda text: text.count("turn 1/10") >= 5)
-            screen.until(lambda text: re.search(r" ([3-9]\.\d|[1-9]\d)s  self", text))
+            env = {**home.env, "COLORFGBG": "15;0"}
+            screen.retinue("run", "map this repository", env=env, cwd=home.project)
+            screen.until(lambda text: text.count("thinking") >= 5 and "needs you" in text)
+            screen.until(lambda text: re.search(r" [3-9]s ", text.split("map this")[-1]))
             picture(screen, "live")
-            screen.keys("Down", "Down", "Down", "Down", "Enter")
+            screen.keys("Down", "Down", "Down", "Enter")
             screen.until("── environments")
             screen.until("↳")
             picture(screen, "live-open")
@@ -136,15 +255,10 @@ def main() -> None:
             picture(screen, "live-answer")
             screen.keys("Escape")
             with terminal(folder, 40, 24) as narrow:
-                narrow.retinue("attach", env=home.env, cwd=home.project)
+                narrow.retinue("attach", env=env, cwd=home.project)
                 narrow.until("needs you")
                 picture(narrow, "live-narrow", 40)
-            with terminal(folder, 120, 24) as top:
-                top.retinue("top", env=home.env, cwd=home.project)
-                top.until("needs you")
-                top.until("git history")
-                top.until("Quit")
-                picture(top, "top", 120)
+    request_pictures()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def table() -> list[str]:
         key = ".".join(setting.key) + (".NAME" if is_mapping(setting.type) else "")
         is_empty = setting.default in (None, "", (), {})
         default = "" if is_empty else f"`{literal(setting.default)}`"
-        names = ", ".join(f"`{name}`" for name in (setting.about.flag, setting.variable) if name)
+        names = ", ".join(f"`{name}`" for name in (setting.about.flag, *setting.variables) if name)
         scope = "; user config only" if setting.about.scope == "user" else ""
         rows.append(f"| `{key}` | {default} | {setting.about.text}{scope} | {names} |")
     return rows

@@ -12,7 +12,7 @@ import msgspec
 
 from docs.makers.markdown import one_line
 from retinue.core import events
-from retinue.runtime.bus import Delta, Step
+from retinue.runtime.bus import Step, TextDelta
 
 HEAD = """\
 # Events and their fields
@@ -20,8 +20,8 @@ HEAD = """\
 The log is a list of events. Each row has a position over the whole store (`seq`), the root of its
 tree, the run it concerns, a time in milliseconds, and the event. `Retinue.watch` and `stream`
 yield rows as `Step`s; `retinue export -f jsonl` writes them, with the orders and messages of each
-run, as lines of JSON. In JSON an event is an object whose field `event` holds its name; fields with
-their default value are left out.
+run, as lines of JSON. In JSON an event is an object whose field `event` holds its name, or the word
+that is given here; fields with their default value are left out.
 [The table of states](states.md) shows which event is accepted in which state.
 
 Events are a file format: a field is never renamed or removed without a migration, and a new field
@@ -44,7 +44,7 @@ asyncio.run(main())
 
 ```text
 Requested
-Enlisted
+RunCreated
 Replied
 ```
 """
@@ -56,7 +56,7 @@ GROUPS = {
 
 
 def page() -> str:
-    parts, shown = [HEAD, "## What a watcher gets\n"], [Step, Delta, events.LogEntry]
+    parts, shown = [HEAD, "## What a watcher gets\n"], [Step, TextDelta, events.LogEntry]
     parts += [_section(kind) for kind in shown]
     values: dict[str, type] = {}
     for title, union in GROUPS.items():
@@ -71,6 +71,9 @@ def page() -> str:
 
 def _section(kind: type) -> str:
     rows = [f"### {kind.__name__}\n", f"{inspect.cleandoc(kind.__doc__ or '')}\n"]
+    tag = kind.__struct_config__.tag if issubclass(kind, events.Event) else kind.__name__
+    if tag != kind.__name__:
+        rows.append(f"In JSON it is called `{tag}`.\n")
     fields = list(_fields(kind))
     if fields:
         rows += ["| field | type | default |", "|---|---|---|", *fields, ""]
@@ -84,7 +87,8 @@ def _fields(kind: type) -> Iterator[str]:
             yield f"| `{name}` | {words(hints[name])} |  |"
         return
     for field in msgspec.structs.fields(kind):
-        yield f"| `{field.name}` | {words(hints[field.name])} | {_default(field)} |"
+        stored = "" if field.encode_name == field.name else f", in JSON `{field.encode_name}`"
+        yield f"| `{field.name}`{stored} | {words(hints[field.name])} | {_default(field)} |"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

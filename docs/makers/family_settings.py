@@ -17,6 +17,8 @@ ALL = {
     "guide": "whether the system prompt says when to delegate and when not to",
     "lend_ask": "whether children may ask questions, with `ask` and other tools; permission "
     "requests are always possible",
+    "writers": "sub-agents that change files at the same time: `worktrees`, in copies that are "
+    "merged (where the call waits for them, in git), or `turns`",
 }
 MEANINGS: dict[str, dict[str, str]] = {
     "agent": {
@@ -47,8 +49,11 @@ MEANINGS: dict[str, dict[str, str]] = {
     "delegate": {
         "max_concurrent_subtasks": "tasks of one call at a time; the others wait",
         "max_subtasks_per_request": "tasks of one call at most",
-        "parallel_timeout_secs": "timeout of a task in mode parallel, in seconds",
-        "background_timeout_secs": "timeout of a task in mode background, in seconds",
+        "parallel_timeout_secs": "timeout of a task in mode parallel, in seconds; null is none",
+        "background_timeout_secs": "timeout of a task in mode background, in seconds; null is none",
+        "turns_per_task": "turns of a task at most; null is no limit",
+        "stall_secs": "seconds without a sign of its model or its tools after which a task has "
+        "stalled and ends; null is no limit",
         "max_background_groups": "groups of one agent at a time; beyond it a call is refused",
         "hourly_token_budget": "tokens that all sub-agents of the runtime may use in an hour; "
         "null is no limit",

@@ -10,74 +10,76 @@ from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot, Purpose
 from retinue.core.events import (
     Aborted,
+    ActionsReturned,
     Admitted,
     Afforded,
+    AgentRegistered,
     Answered,
     AnyEvent,
     Asked,
     CancelAsked,
     ChildEnded,
     Cleared,
-    Composed,
     Decided,
-    Described,
-    Enlisted,
     Granted,
+    MailReceived,
+    Merged,
     ModelFailed,
-    Narrowed,
-    Ordered,
-    Posted,
+    ModelRegistered,
+    PermissionsRestricted,
     Prolonged,
     Recovered,
-    Registered,
     Replied,
     Requested,
+    ResultsFormatted,
+    RunCreated,
     RunEvent,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.permissions import question_id
-from retinue.core.spec import Lane, Order, Orders
+from retinue.core.spec import Actions, Lane, RunRequest
 from retinue.core.state import Ended
 from retinue.core.trees import Trees
 from retinue.core.values import (
     Budget,
-    Capabilities,
     Definition,
-    Grant,
+    Limits,
     Mail,
     ModelInfo,
-    Rules,
+    PermissionGrant,
+    Permissions,
     Usage,
 )
 
 RUN = "run"
-TEXT = Reply(message=Assistant(text="done"), usage=Usage(input=5, output=5))
+TEXT = ModelReply(message=AssistantMessage(text="done"), usage=Usage(input=5, output=5))
 WHERE = {"turn": 1, "index": 0, "call_id": "c0", "name": "t"}
-CALL = Call(id="c0", name="t")
+CALL = ToolCall(id="c0", name="t")
 ASKED = question_id(RUN, 1, 0, CALL)
-SPAWN = Orders(spawns=(Order(agent="a", task="child", max_turns=9),))
+SPAWN = Actions(spawns=(RunRequest(agent="a", task="child", max_turns=9),))
 EVENTS: tuple[RunEvent, ...] = (
-    Enlisted(),
+    RunCreated(),
     Admitted(),
     Afforded(),
     Replied(attempt=1, reply=TEXT),
     ModelFailed(attempt=1, kind="network", message="lost", retry=True),
     Aborted(attempt=1),
     ToolReturned(**WHERE, text="result"),
-    Ordered(**WHERE, orders=SPAWN),
+    ActionsReturned(**WHERE, actions=SPAWN),
     Submitted(**WHERE, text="result"),
     Asked(**WHERE, question="?"),
     Answered(turn=1, index=0, call_id="c0", text="yes"),
     Decided(question=ASKED, turn=1, index=0, call=CALL, allow=True),
-    Granted(grant=Grant(rule="allow: t")),
-    Composed(turn=1, calls=((0, "c0", "t", "all"),)),
+    Granted(grant=PermissionGrant(rule="allow: t")),
+    ResultsFormatted(turn=1, calls=((0, "c0", "t", "all"),)),
+    Merged(turn=1, indices=(0,), merges=()),
     ChildEnded(child="child"),
-    Posted(mail=Mail(seq=0, text="hello")),
+    MailReceived(mail=Mail(seq=0, text="hello")),
     CancelAsked(),
-    Narrowed(access=Capabilities(deny=("t",))),
+    PermissionsRestricted(permissions=Permissions(deny=("t",))),
     Prolonged(deadline=1, until=2),
     Woke(),
     Recovered(epoch=2, turn=1, attempt=1),
@@ -87,13 +89,15 @@ EVENTS: tuple[RunEvent, ...] = (
 
 def story(*events: RunEvent, **order: object) -> Trees:
     """One run, or another before it that holds what it needs, after these events."""
-    trees = Trees(Rules())
-    definition = Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))
-    take(trees, "", 1, Registered(definition=definition))
-    take(trees, "", 1, Described(model=ModelInfo(name="m")))
+    trees = Trees(Limits())
+    definition = Definition(
+        name="a", model="m", tools=("t",), reachable_tools=("t",), agents=("a",)
+    )
+    take(trees, "", 1, AgentRegistered(definition=definition))
+    take(trees, "", 1, ModelRegistered(model=ModelInfo(name="m")))
     if order.get("lanes"):
-        take(trees, "", 1, Requested(id="first", order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
-    take(trees, "", 1, Requested(id=RUN, order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
+        take(trees, "", 1, Requested(id="first", request=RunRequest(agent="a", task="t", **order)))  # type: ignore[arg-type]
+    take(trees, "", 1, Requested(id=RUN, request=RunRequest(agent="a", task="t", **order)))  # type: ignore[arg-type]
     for event in events:
         take(trees, RUN, 1, event)
     return trees
@@ -110,14 +114,14 @@ def take(trees: Trees, run: str, at: int, event: AnyEvent) -> Changes:
 
 
 def calling() -> Replied:
-    said = Assistant(calls=(CALL,))
+    said = AssistantMessage(calls=(CALL,))
     return Replied(
-        attempt=1, reply=Reply(message=said, usage=Usage(input=5, output=5), stop="calls")
+        attempt=1, reply=ModelReply(message=said, usage=Usage(input=5, output=5), stop="calls")
     )
 
 
 def stories() -> dict[str, Trees]:
-    spawned = Ordered(**WHERE, orders=SPAWN)
+    spawned = ActionsReturned(**WHERE, actions=SPAWN)
     return {
         "Queued": story(lanes=(Lane(name="one", size=1),)),
         "Thinking": story(),
@@ -125,10 +129,10 @@ def stories() -> dict[str, Trees]:
         "Short (asks a person)": story(budget=Budget(turns=1, on_limit="ask")),
         "Working": story(calling()),
         "Waiting (for children)": story(calling(), spawned),
-        "Waiting (for mail)": story(Replied(attempt=1, reply=TEXT), host=True),
+        "Waiting (for mail)": story(Replied(attempt=1, reply=TEXT), stay_open=True),
         "Asking": story(calling(), Asked(**WHERE, question="?")),
         "Asking (for a permission)": story(
-            calling(), questions="ask", access=Capabilities(rules=("ask: t",))
+            calling(), questions="ask", permissions=Permissions(rules=("ask: t",))
         ),
         "Stopping": story(CancelAsked()),
         "Ended": story(Replied(attempt=1, reply=TEXT)),
@@ -139,8 +143,8 @@ def short() -> Trees:
     """Two children of one root, of which the first holds all that is left; the second one is looked
     at."""
     trees = story(calling(), budget=Budget(tokens=12_000))
-    orders = Orders(spawns=(Order(agent="a", task="one"), Order(agent="a", task="two")))
-    take(trees, RUN, 1, Ordered(**WHERE, orders=orders))
+    orders = Actions(spawns=(RunRequest(agent="a", task="one"), RunRequest(agent="a", task="two")))
+    take(trees, RUN, 1, ActionsReturned(**WHERE, actions=orders))
     return trees
 
 

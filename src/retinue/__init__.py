@@ -13,22 +13,39 @@ if TYPE_CHECKING:
     from retinue.agent import Agent
     from retinue.api import Retinue
     from retinue.blocking import run_sync
+    from retinue.branches import RunBranch
     from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
-    from retinue.core.messages import Assistant, Call, Image, Reply, Result, User
-    from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
+    from retinue.core.merges import BranchMerge
+    from retinue.core.messages import (
+        AssistantMessage,
+        Image,
+        ModelReply,
+        ToolCall,
+        ToolMessage,
+        UserMessage,
+    )
+    from retinue.core.spec import (
+        Actions,
+        History,
+        Lane,
+        Retry,
+        RunRequest,
+        SendMessage,
+        WaitForRuns,
+    )
     from retinue.core.values import (
         Artifact,
         Budget,
-        Capabilities,
         Delivery,
         Helpers,
         Limits,
         Lost,
         ModelInfo,
         Origin,
-        Rules,
+        Permissions,
+        SpawnLimits,
         ToolSchema,
         Usage,
     )
@@ -52,12 +69,12 @@ if TYPE_CHECKING:
     )
     from retinue.groups import Group
     from retinue.maintenance import Retention
-    from retinue.models.base import Model, Request
-    from retinue.outcomes import ChildEnd, Node, Outcome
+    from retinue.models.base import Model, ModelRequest
+    from retinue.outcomes import ChildInfo, Outcome, RunTree
     from retinue.pricing import CacheUse, PriceTag
-    from retinue.runtime.bus import Delta, Step
-    from retinue.store.base import Store
-    from retinue.tools.base import Answer, Ask, Caller, Submission, Tool
+    from retinue.runtime.bus import Step, TextDelta
+    from retinue.store.base import RunInfo, Store
+    from retinue.tools.base import Ask, Context, Submission, Tool, ToolResult
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import tool
@@ -65,99 +82,59 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "retinue.store.base": ("Store",),
-    "retinue.channels.base": ("Channel",),
-    "retinue.models.base": (
-        "Model",
-        "Request",
-    ),
-    "retinue.api": ("Retinue",),
-    "retinue.blocking": ("run_sync",),
-    "retinue.budgets": ("Spending", "Spent"),
-    "retinue.core.effects": ("ChildOutcome",),
-    "retinue.core.spec": (
-        "Context",
-        "Lane",
-        "Order",
-        "Orders",
-        "Retry",
-        "Send",
-        "Wait",
-    ),
-    "retinue.core.messages": ("Assistant", "Call", "Image", "Reply", "Result", "User"),
+    "retinue.agent": "Agent",
+    "retinue.api": "Retinue",
+    "retinue.blocking": "run_sync",
+    "retinue.branches": "RunBranch",
+    "retinue.budgets": "Spending Spent",
+    "retinue.channels.base": "Channel",
+    "retinue.core.effects": "ChildOutcome",
+    "retinue.core.merges": "BranchMerge",
+    "retinue.core.messages": "AssistantMessage Image ModelReply ToolCall ToolMessage UserMessage",
+    "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.values": (
-        "Artifact",
-        "Budget",
-        "Capabilities",
-        "Delivery",
-        "Helpers",
-        "Limits",
-        "Lost",
-        "ModelInfo",
-        "Origin",
-        "Rules",
-        "ToolSchema",
-        "Usage",
+        "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
+        "ToolSchema Usage"
     ),
-    "retinue.agent": ("Agent",),
     "retinue.errors": (
-        "ConfigError",
-        "Defect",
-        "InvalidTransition",
-        "ModelError",
-        "ModelRejected",
-        "ModelUnavailable",
-        "NotFound",
-        "Refused",
-        "RetinueError",
-        "RunFailed",
-        "SandboxMissing",
-        "StoreCorrupt",
-        "StoreError",
-        "StoreFull",
-        "StoreLocked",
-        "StoreTooNew",
+        "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
+        "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
+        "StoreFull StoreLocked StoreTooNew"
     ),
-    "retinue.groups": ("Group",),
-    "retinue.maintenance": ("Retention",),
-    "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
-    "retinue.pricing": ("CacheUse", "PriceTag"),
-    "retinue.runtime.bus": ("Delta", "Step"),
-    "retinue.tools.base": (
-        "Answer",
-        "Ask",
-        "Caller",
-        "Submission",
-        "Tool",
-    ),
-    "retinue.tools.families.base": ("Family",),
-    "retinue.tools.families.profiles": ("family",),
-    "retinue.tools.function": ("tool",),
+    "retinue.groups": "Group",
+    "retinue.maintenance": "Retention",
+    "retinue.models.base": "Model ModelRequest",
+    "retinue.outcomes": "ChildInfo Outcome RunTree",
+    "retinue.pricing": "CacheUse PriceTag",
+    "retinue.runtime.bus": "Step TextDelta",
+    "retinue.store.base": "RunInfo Store",
+    "retinue.tools.base": "Ask Context Submission Tool ToolResult",
+    "retinue.tools.families.base": "Family",
+    "retinue.tools.families.profiles": "family",
+    "retinue.tools.function": "tool",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Actions",
     "Agent",
-    "Answer",
     "Artifact",
     "Ask",
-    "Assistant",
+    "AssistantMessage",
+    "BranchMerge",
     "Budget",
     "CacheUse",
-    "Call",
-    "Caller",
-    "Capabilities",
     "Channel",
-    "ChildEnd",
+    "ChildInfo",
     "ChildOutcome",
     "ConfigError",
     "Context",
     "Defect",
     "Delivery",
-    "Delta",
     "Family",
     "Group",
     "Helpers",
+    "History",
     "Image",
     "InvalidTransition",
     "Lane",
@@ -167,26 +144,27 @@ __all__ = [
     "ModelError",
     "ModelInfo",
     "ModelRejected",
+    "ModelReply",
+    "ModelRequest",
     "ModelUnavailable",
-    "Node",
     "NotFound",
-    "Order",
-    "Orders",
     "Origin",
     "Outcome",
+    "Permissions",
     "PriceTag",
     "Refused",
-    "Reply",
-    "Request",
-    "Result",
     "Retention",
     "Retinue",
     "RetinueError",
     "Retry",
-    "Rules",
+    "RunBranch",
     "RunFailed",
+    "RunInfo",
+    "RunRequest",
+    "RunTree",
     "SandboxMissing",
-    "Send",
+    "SendMessage",
+    "SpawnLimits",
     "Spending",
     "Spent",
     "Step",
@@ -197,11 +175,15 @@ __all__ = [
     "StoreLocked",
     "StoreTooNew",
     "Submission",
+    "TextDelta",
     "Tool",
+    "ToolCall",
+    "ToolMessage",
+    "ToolResult",
     "ToolSchema",
     "Usage",
-    "User",
-    "Wait",
+    "UserMessage",
+    "WaitForRuns",
     "family",
     "run_sync",
     "tool",

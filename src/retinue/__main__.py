@@ -16,9 +16,9 @@ def leave_out_here() -> None:
         here = os.getcwd()
     except OSError:
         here = ""
-    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    named = {path for path in told if os.path.isabs(path)}
-    relative = {os.path.join(here, path).rstrip("/") for path in told if not os.path.isabs(path)}
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = {path for path in entries if os.path.isabs(path)}
+    relative = {os.path.join(here, path).rstrip("/") for path in entries if not os.path.isabs(path)}
     follows = relative | ({here} if __name__ == "__main__" and not sys.flags.safe_path else set())
     sys.path[:] = [
         path for path in sys.path if os.path.isabs(path) and (path not in follows or path in named)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.core.values import Budget, Capabilities, Definition, Guard, ModelInfo
+from retinue.core.values import Budget, Definition, ModelInfo, Permissions, ToolRisk
 from retinue.errors import ConfigError
 from retinue.models.base import Model
 from retinue.tools.base import Risk, Tool
@@ -57,13 +57,13 @@ class Agent:
         """Functions are made tools, names are looked up; an agent with an output type gets the
         tools to hand it in."""
         out: list[Tool] = [builtin(t) if isinstance(t, str) else _as_tool(t) for t in self.tools]
-        out += [t for f in self.dialects for t in f.tools()]
+        out += [t for f in self.family_list for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
         return tuple(out)
 
     @cached_property
-    def dialects(self) -> tuple[Family, ...]:
+    def family_list(self) -> tuple[Family, ...]:
         """Its families; a name stands for one with the settings of that profile."""
         return tuple(family(f) if isinstance(f, str) else f for f in self.families)
 
@@ -77,7 +77,7 @@ class Agent:
                 self.instructions,
                 tools=(*self._lent(f), *f.helper_tools()),
             )
-            for f in self.dialects
+            for f in self.family_list
         )
 
     def _lent(self, dialect: Family) -> list[Tool | Callable[..., Any] | str]:
@@ -87,23 +87,23 @@ class Agent:
             return list(self.tools)
         return [t for t in self.tools if t != AskTool.name and not isinstance(t, AskTool)]
 
-    def instructed(self, switches: Mapping[str, bool]) -> str:
+    def full_instructions(self, switches: Mapping[str, bool]) -> str:
         """Its instructions, with the guides of the families that are on."""
         guides = [
             f.guide
-            for f in self.dialects
+            for f in self.family_list
             if f.settings.guide and switches.get(f.name, f.settings.enabled)
         ]
         return "\n\n".join(part for part in (self.instructions, *guides) if part)
 
-    def withheld(self, switches: Mapping[str, bool]) -> tuple[str, ...]:
+    def withheld_tools(self, switches: Mapping[str, bool]) -> tuple[str, ...]:
         """The tools of the families that are off."""
-        check_switches(f"agent {self.name!r}", self.dialects, switches)
-        off = [f for f in self.dialects if not switches.get(f.name, f.settings.enabled)]
+        check_switches(f"agent {self.name!r}", self.family_list, switches)
+        off = [f for f in self.family_list if not switches.get(f.name, f.settings.enabled)]
         return tuple(sorted({name for f in off for name in f.tool_names}))
 
     @property
-    def order_defaults(self) -> dict[str, Any]:
+    def request_defaults(self) -> dict[str, Any]:
         out: dict[str, Any] = {"budget": self.budget}
         if self.max_turns is not None:
             out["max_turns"] = self.max_turns
@@ -114,18 +114,18 @@ class Agent:
             out["must_submit"] = True
         return {**out, **self.options}
 
-    def order_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def request_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its defaults with the options of one request. `families` turns families on or off: a dict
         of names."""
-        out = {**self.order_defaults, **options}
+        out = {**self.request_defaults, **options}
         switches = out.pop("families", {})
-        if off := self.withheld(switches):
-            access = out.get("access", Capabilities())
-            out["access"] = msgspec.structs.replace(
+        if off := self.withheld_tools(switches):
+            access = out.get("permissions", Permissions())
+            out["permissions"] = msgspec.structs.replace(
                 access, deny=tuple(sorted({*access.deny, *off}))
             )
         if switches:
-            out.setdefault("instructions", self.instructed(switches))
+            out.setdefault("instructions", self.full_instructions(switches))
         return out
 
     @property
@@ -143,21 +143,21 @@ class Agent:
             return None
         return msgspec.structs.replace(self.model.info, name=self.model_name)
 
-    def crew(self) -> Iterator[Agent]:
+    def reachable_agents(self) -> Iterator[Agent]:
         """This agent and everybody below it, each once."""
-        seen: dict[str, Agent] = {}
+        agents: dict[str, Agent] = {}
         todo = [self]
         while todo:
             agent = todo.pop()
-            known = seen.get(agent.name)
+            known = agents.get(agent.name)
             if known is agent:
                 continue
             if known is not None:
                 raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
-            seen[agent.name] = agent
+            agents[agent.name] = agent
             todo.extend(agent.staff)
             todo.extend(agent.helpers)
-        yield from seen.values()
+        yield from agents.values()
 
 
 def _as_tool(thing: Tool | Callable[..., Any]) -> Tool:
@@ -174,30 +174,33 @@ def _not_here(name: str) -> Tool:
     )
 
 
-def guard_of(tool: Tool) -> Guard:
+def guard_of(tool: Tool) -> ToolRisk:
     """What permissions have to know of a tool."""
     if isinstance(tool, FamilyTool):
-        return Guard(risk="spawn")
+        return ToolRisk(risk="spawn")
     risk: Risk = getattr(tool, "risk", "execute")
     guarded = bool(getattr(tool, "guarded", False)) and risk != "read"
-    return Guard(risk=risk, subject=getattr(tool, "subject", ""), guarded=guarded)
+    changes = bool(getattr(tool, "changes_files", guarded and risk == "write"))
+    return ToolRisk(
+        risk=risk, subject=getattr(tool, "subject", ""), guarded=guarded, changes_files=changes
+    )
 
 
 def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
     """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
-    crew = sorted(a.name for a in agent.crew())
+    crew = sorted(a.name for a in agent.reachable_agents())
     own = tools[agent.name]
     names = {t.schema.name for t in own}
-    instructions = agent.instructed({})
+    instructions = agent.full_instructions({})
     return Definition(
         name=agent.name,
         instructions=instructions,
         model=agent.model_name,
         tools=tuple(sorted(names)),
-        submits=tuple(n for n in (RESULT, ERROR) if n in names),
-        reach=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
-        crew=tuple(crew),
-        size=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
-        words={t.schema.name: words for t in own if (words := getattr(t, "words", None))},
-        guards={t.schema.name: guard for t in own if (guard := guard_of(t)) != Guard()},
+        submit_tools=tuple(n for n in (RESULT, ERROR) if n in names),
+        reachable_tools=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
+        agents=tuple(crew),
+        prompt_bytes=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
+        notices={t.schema.name: words for t in own if (words := getattr(t, "notices", None))},
+        tool_risks={t.schema.name: guard for t in own if (guard := guard_of(t)) != ToolRisk()},
     )

@@ -12,31 +12,31 @@ import msgspec
 
 from retinue import open_questions as asked
 from retinue.agent import Agent
+from retinue.branches import Branches
 from retinue.channels.base import Channel
-from retinue.config import environment_secrets, own_places
-from retinue.core.events import Narrowed, Posted, Requested, Woke
+from retinue.config import cache_folder, environment_secrets, own_places
+from retinue.core.events import MailReceived, PermissionsRestricted, Requested, Woke
 from retinue.core.history import complete_turns
 from retinue.core.ids import run_id
 from retinue.core.messages import Message
 from retinue.core.redaction import Redactor
 from retinue.core.run_mail import cannot_write
 from retinue.core.spawn import fork_point
-from retinue.core.spec import Base, Order
-from retinue.core.state import Ended, account_refusal
-from retinue.core.values import Capabilities, Mail, Rules, checked
+from retinue.core.spec import ForkPoint, RunRequest
+from retinue.core.state import Ended, RunRecord, account_refusal
+from retinue.core.values import Limits, Mail, Permissions, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.maintenance import Retention
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.tool_limit import fitting, left_out
-from retinue.outcomes import Node, Outcome, build_outcome, state_word
+from retinue.outcomes import Outcome, RunTree, build_outcome, state_word
 from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Registry
 from retinue.runtime.clock import Clock, SystemClock
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
-from retinue.steps import Steps
-from retinue.store.base import Row, Store, Summary
+from retinue.store.base import RunInfo, Store
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.artifacts import PAGE
@@ -44,15 +44,15 @@ from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
 
-class Retinue(Steps):
+class Retinue(Branches):
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from
     the start, so that open runs of an earlier process go on at once; those of other agents wait
     until their agent is used. `workspace` is the directory in which runs work that name none; where
-    there is no sandbox, `unsafe_bare` runs commands without. `secrets` are values, by name, that
-    are never written down (or the `Redactor` that knows them), beside those that the environment,
-    the models, the channels and the tools hold. `retention`: what is kept of trees that have ended.
+    there is no sandbox, `unsafe_no_sandbox` runs commands without. `secrets` are values, by name,
+    that are never written down (or the `Redactor` that knows them), beside those of environment,
+    models, channels and tools. `retention`: what is kept of trees that have ended.
     """
 
     def __init__(
@@ -60,34 +60,36 @@ class Retinue(Steps):
         store: str | Path | Store | None = None,
         *,
         agents: Sequence[Agent] = (),
-        rules: Rules | None = None,
+        limits: Limits | None = None,
         channels: Mapping[str, Channel] | None = None,
         models: ModelCatalog | None = None,
         clock: Clock | None = None,
         workspace: str | Path | None = None,
-        unsafe_bare: bool = False,
+        unsafe_no_sandbox: bool = False,
         secrets: Mapping[str, str] | Redactor | None = None,
         retention: Retention | None = None,
     ) -> None:
         clock = clock or SystemClock()
         try:
-            rules, retention = checked(rules or Rules()), checked(retention or Retention())
+            limits, retention = checked(limits or Limits()), checked(retention or Retention())
         except (TypeError, ValueError) as error:
             raise ConfigError(f"Invalid limits: {error}") from None
-        if not rules.salt:
-            rules = msgspec.structs.replace(rules, salt=clock.chance())
+        if not limits.salt:
+            limits = msgspec.structs.replace(limits, salt=clock.chance())
         opened = _open(store)
         folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
-        page = max(64, min(PAGE, rules.text_cap - 200))
+        page = max(64, min(PAGE, limits.text_cap - 200))
         private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
-        kit = BuiltinTools(opened, folder, page=page, unsafe_bare=unsafe_bare, private=private)
+        bare = {"unsafe_no_sandbox": unsafe_no_sandbox}
+        kit = BuiltinTools(opened, folder, page=page, private=private, **bare)
+        kit.cache = cache_folder()
         toolbox, known_models = Toolbox(kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
         learn_from(redactor, environment_secrets(), *(channels or {}).values())
         ports = (opened, clock, toolbox, known_models, channels or {})
-        super().__init__(Engine(*ports, rules, home, redactor, private), kit, retention)
+        super().__init__(Engine(*ports, limits, home, redactor, private), kit, retention)
         self._crew = Registry(self._engine, toolbox, kit, known_models, models, home)
         self._pricing = Pricing(self._engine.trees.shared)
         self._first = tuple(agents)
@@ -120,23 +122,23 @@ class Retinue(Steps):
     # starting runs
 
     async def run(self, agent: Agent, task: str, **options: Any) -> Outcome:
-        """Start a run and wait for its end. `options` are the fields of `Order`; see `spawn`."""
+        """Start a run and wait for its end. `options` are the fields of `RunRequest`."""
         return await self._outcome_of(await self.spawn(agent, task, **options))
 
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
         """Start a run and return its id once it is recorded. The same `key` starts the same run
         only once."""
         await self.take_up(agent)
-        order = self._crew.order(agent, task, options)
+        order = self._crew.request(agent, task, options)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
-        event = Requested(id=id, order=order, tag=self._pricing.tag(order, self._clock.now()))
+        event = Requested(id=id, request=order, tag=self._pricing.tag(order, self._clock.now()))
         if not key:
             return await self._request(event)
-        asked = self._asked.get(id)
-        if asked is None:
-            asked = self._asked[id] = asyncio.ensure_future(self._request_once(event))
-            asked.add_done_callback(lambda _: self._asked.pop(id))
-        return await asyncio.shield(asked)
+        request = self._asked.get(id)
+        if request is None:
+            request = self._asked[id] = asyncio.ensure_future(self._request_once(event))
+            request.add_done_callback(lambda _: self._asked.pop(id))
+        return await asyncio.shield(request)
 
     async def fork(
         self,
@@ -150,27 +152,27 @@ class Retinue(Steps):
         """Start a run that shares the conversation of `run` up to its last complete turn, or up to
         the last one within its first `at` messages; nothing is copied."""
         row = await self._row(run)
-        order, base = await self._fork_of(row, task, agent, at, options)
-        now, held = self._clock.now(), _held(row, options)
-        fields: dict[str, Any] = {"context": row.run.context + row.run.fresh, "capabilities": held}
+        order, base = await self._fork_of(row, task, agent, at, **options)
+        now, size = self._clock.now(), row.run.context + row.run.new_bytes
+        fields: dict[str, Any] = {"context": size, "permissions": _held(row, options)}
         tag = self._pricing.tag(order, now, row, base)
         id = run_id(now, self._clock.chance())
-        return await self._request(Requested(id=id, order=order, base=base, tag=tag, **fields))
+        return await self._request(Requested(id=id, request=order, base=base, tag=tag, **fields))
 
     async def _fork_of(
-        self, row: Row, task: str, agent: Agent | None, at: int | None, options: dict[str, Any]
-    ) -> tuple[Order, Base]:
-        agent = agent or self._crew.find(row.spec.order.agent)
+        self, row: RunRecord, task: str, agent: Agent | None, at: int | None, **options: Any
+    ) -> tuple[RunRequest, ForkPoint]:
+        agent = agent or self._crew.find(row.spec.request.agent)
         await self.take_up(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
             length = complete_turns(
                 await self._store.messages(row.spec.conversation, 0, max(0, at))
             )
-        base = Base(
+        base = ForkPoint(
             conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
         )
-        return self._crew.order(agent, task, options), base
+        return self._crew.request(agent, task, options), base
 
     async def price_tag(
         self,
@@ -186,36 +188,38 @@ class Retinue(Steps):
         agent unless another is given."""
         if fork:
             row = await self._row(fork)
-            order, base = await self._fork_of(row, task, agent, None, options)
+            order, base = await self._fork_of(row, task, agent, None, **options)
             return self._pricing.tags(order, self._clock.now(), n, row, base)
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")
         await self.take_up(agent)
-        return self._pricing.tags(self._crew.order(agent, task, options), self._clock.now(), n)
+        return self._pricing.tags(self._crew.request(agent, task, options), self._clock.now(), n)
 
     async def resume(self, run: str, task: str = "Continue.", **options: Any) -> str:
         """Go on in the conversation of a run that has ended: a new run, the same messages."""
         row = await self._row(run)
         if not isinstance(row.run.state, Ended):
             raise Refused("open", f"Run {run} has not ended. Send it a message instead.")
-        agent = self._crew.find(row.spec.order.agent)
+        agent = self._crew.find(row.spec.request.agent)
         await self.take_up(agent)
-        base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
+        base = ForkPoint(
+            conversation=row.spec.conversation, length=row.run.length, start=row.run.start
+        )
         if await self._store.messages(base.conversation, base.length, base.length + 1):
             raise Refused(
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        order = self._crew.order(agent, task, options)
+        order = self._crew.request(agent, task, options)
         return await self._request(
             Requested(
                 id=run_id(self._clock.now(), self._clock.chance()),
-                order=order,
-                capabilities=_held(row, options),
+                request=order,
+                permissions=_held(row, options),
                 base=base,
                 conversation=row.spec.conversation,
                 resumes=run,
-                context=row.run.context + row.run.fresh,
+                context=row.run.context + row.run.new_bytes,
                 tag=self._pricing.tag(order, self._clock.now(), row, base),
                 news=await self._unheard(row),
             )
@@ -226,21 +230,20 @@ class Retinue(Steps):
         row = await self._store.row(event.id)
         if row is None:
             return await self._request(event)
-        if (row.spec.order.agent, row.spec.order.task) != (event.order.agent, event.order.task):
+        old, new = row.spec.request, event.request
+        if (old.agent, old.task) != (new.agent, new.task):
             used = f"This key was already used for a different task (run {event.id})."
             raise Refused("key", f"{used} Use a new key.")
         return event.id
 
     async def _request(self, event: Requested) -> str:
-        self._engine.performer.outbox.check(event.order.origin)
+        self._engine.performer.outbox.check(event.request.origin)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
         spec = self._engine.trees.spec(event.id)
         if why and spec is None and await self._store.row(event.id) is None:
             raise Refused("request", why)
         return event.id
-
-    # agents
 
     def register(self, *agents: Agent) -> None:
         """Make agents known. Open runs of an earlier process that waited for them go on at the next
@@ -277,7 +280,7 @@ class Retinue(Steps):
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)
-        await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
+        await self._tell(run, MailReceived(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
         """Runs that wait for their provider try at once, all or those of a tree: a key was brought,
@@ -303,7 +306,7 @@ class Retinue(Steps):
     async def questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
         """What waits for a person, in all runs or in one tree: questions, calls that need a
         permission, and limits."""
-        look = (root, self._crew.preview, self._clock.now())
+        look = (root, self._crew.preview, self._clock.now(), self._engine.performer.look_ahead)
         return await asked.open_questions(self._engine.trees, self._store.messages, *look)
 
     async def decide(
@@ -322,12 +325,12 @@ class Retinue(Steps):
             raise NotFound(f"No open run {run!r}. It may have ended.")
         return tree.explain(run, tool, args, self._clock.now())
 
-    async def narrow(self, run: str, access: Capabilities) -> None:
+    async def restrict(self, run: str, permissions: Permissions) -> None:
         """Take capabilities away from a live run and everything below it."""
         if self._engine.trees.run(run) is None:
             raise NotFound(f"No open run {run!r}. It may have ended.")
         try:
-            event = Narrowed(access=real_paths(checked(access)))
+            event = PermissionsRestricted(permissions=real_paths(checked(permissions)))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"Invalid capabilities: {error}") from None
         await self._tell(run, event)
@@ -360,18 +363,18 @@ class Retinue(Steps):
         await self._row(run)
         return await self._outcome_or_none(run)
 
-    async def list(
+    async def runs(
         self, *, children: bool = False, limit: int = 100, before: str = ""
-    ) -> Sequence[Summary]:
+    ) -> Sequence[RunInfo]:
         """Runs, newest first. Those that were started by other runs are hidden unless asked for."""
         return await self._store.listing(children=children, limit=limit, before=before)
 
-    async def tree(self, run: str) -> Node:
+    async def tree(self, run: str) -> RunTree:
         """A run and everything below it."""
         row = await self._row(run)
         below = [await self.tree(child.spec.id) for child in await self._store.children(run)]
-        order = row.spec.order
-        return Node(
+        order = row.spec.request
+        return RunTree(
             id=run,
             label=order.label or order.agent,
             agent=order.agent,
@@ -402,7 +405,7 @@ class Retinue(Steps):
     @property
     def is_busy(self) -> bool:
         """Whether a run can go on here, or an announcement is on its way."""
-        trees, dormant = self._engine.trees, set(self.dormant)
+        trees, dormant = self._engine.trees, set(self.runs_without_agent)
         return any(
             any(d.state in ("pending", "sent") for d in tree.deliveries.values())
             or tree.runs.keys() - dormant
@@ -410,12 +413,12 @@ class Retinue(Steps):
         )
 
     @property
-    def dormant(self) -> tuple[str, ...]:
+    def runs_without_agent(self) -> tuple[str, ...]:
         """Open runs of an earlier process whose agent this program has not named yet."""
         return self._engine.found.dormant
 
     @property
-    def trouble(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
 
@@ -430,15 +433,15 @@ class Retinue(Steps):
             return None
         account = await self._store.account(id)
         model = self._engine.trees.shared.models.get(row.spec.model)
-        agent = self._crew.agents.get(row.spec.order.agent)
+        agent = self._crew.agents.get(row.spec.request.agent)
         children = await self._store.children(id) if row.run.n_children else []
         return build_outcome(row, account, children, agent, model)
 
 
-def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:
-    """Who goes on from another run holds no more than that did, unless whoever asks for it says
-    what it may do."""
-    return Capabilities() if "access" in options else row.run.access or row.spec.capabilities
+def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
+    """Who goes on from another run holds no more than that did, unless its options say what."""
+    permissions = row.run.permissions or row.spec.permissions
+    return Permissions() if "permissions" in options else permissions
 
 
 def _open(store: str | Path | Store | None) -> Store:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from retinue.core.account import Account
+from retinue.core.account import Account, Counts
 from retinue.core.events import LimitChanged
 from retinue.core.limit_questions import budget_of, cannot_change, open_questions
+from retinue.core.state import ByDimension
 from retinue.core.values import NANOS_PER_USD, Budget, OnLimit, Value
 from retinue.errors import ConfigError, Refused
 from retinue.maintenance import Housekeeping
@@ -47,7 +48,7 @@ class Budgets(Housekeeping):
         questions = (
             (q.id for q in open_questions(tree) if q.account == run) if tree is not None else ()
         )
-        left = (
+        seconds = (
             None
             if row.run.deadline is None
             else max(0, row.run.deadline - self._clock.now()) / 1000
@@ -57,7 +58,7 @@ class Budgets(Housekeeping):
             limit=budget_of(row.spec, account),
             spent=as_spent(account.spent),
             held=as_spent(account.held),
-            seconds_left=left,
+            seconds_left=seconds,
             questions=tuple(questions),
         )
 
@@ -107,6 +108,11 @@ class Budgets(Housekeeping):
         return await self.budget(run)
 
 
-def as_spent(amounts: list[int]) -> Spent:
-    tokens, nanos, turns, calls = amounts
-    return Spent(tokens=tokens, usd=nanos / NANOS_PER_USD, turns=turns, calls=calls)
+def as_spent(amounts: Counts) -> Spent:
+    spent = ByDimension(*amounts)
+    return Spent(
+        tokens=spent.tokens,
+        usd=spent.nanos / NANOS_PER_USD,
+        turns=spent.turns,
+        calls=spent.calls,
+    )

@@ -42,6 +42,18 @@ def aliases() -> dict[str, str]:
     return dict(current_models()["aliases"])
 
 
+def names_of(provider: str) -> list[str]:
+    """The models of a provider that are named here: its own first."""
+    named = [defaults().get(provider, ""), *allowed().get(provider, ())]
+    named += [
+        model
+        for name in aliases().values()
+        for head, _, model in [name.partition(":")]
+        if head == provider
+    ]
+    return [name for name in dict.fromkeys(named) if name]
+
+
 def allowed() -> dict[str, list[str]]:
     """The models that sub-agents may use of each provider, the default first."""
     return {provider: list(names) for provider, names in current_models()["allowed"].items()}

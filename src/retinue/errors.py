@@ -64,13 +64,17 @@ class ModelError(RetinueError):
 
     `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call
     has cost all the same, as far as it is known: nothing when it was not sent or was refused, an
-    estimate when its answer broke off. None is for nobody knows."""
+    estimate when its answer broke off. None is for nobody knows. `trouble` (a
+    `core.values.ProviderTrouble`) names the provider and what it answered; `cause` is a word for
+    what happened where it answered nothing."""
 
     def __init__(
         self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True
     ) -> None:
         super().__init__(message)
         self.kind, self.usage, self.sent = kind, usage, sent
+        self.trouble: Any = None
+        self.cause = ""
 
 
 class ModelUnavailable(ModelError):

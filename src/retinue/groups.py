@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from retinue.budgets import Budgets
 from retinue.core.events import CancelAsked
-from retinue.core.messages import User
-from retinue.core.spec import Spec
-from retinue.core.state import Ended
+from retinue.core.messages import UserMessage
+from retinue.core.spec import RunSpec
+from retinue.core.state import Ended, RunRecord
 from retinue.core.unheard_results import unheard
 from retinue.core.values import Mail, Value, Who
 from retinue.errors import NotFound
-from retinue.outcomes import ChildEnd, child_end, state_word
-from retinue.store.base import Row
+from retinue.outcomes import ChildInfo, child_info, state_word
 
 
 class Group(Value):
@@ -27,7 +26,7 @@ class Group(Value):
     kind: str
     run: str
     size: int
-    members: tuple[ChildEnd, ...]
+    members: tuple[ChildInfo, ...]
     is_open: bool
 
 
@@ -44,12 +43,12 @@ class Groups(Budgets):
     async def groups(self, run: str) -> Sequence[Group]:
         """The groups of background work that a run has started, and those of the runs before it in
         its conversation, oldest first."""
-        found: dict[tuple[str, str], list[Row]] = {}
+        members: dict[tuple[str, str], list[RunRecord]] = {}
         for spec in await self._line_of(run):
             for row in await self._store.children(spec.id):
-                if group := row.spec.order.shown_group:
-                    found.setdefault((spec.id, group), []).append(row)
-        return [_group(*key, rows) for key, rows in found.items()]
+                if group := row.spec.request.shown_group:
+                    members.setdefault((spec.id, group), []).append(row)
+        return [_group(*key, rows) for key, rows in members.items()]
 
     async def cancel_group(
         self, run: str, group: str, reason: str = "", *, by: Who = "user"
@@ -71,24 +70,30 @@ class Groups(Budgets):
         for id in runs:
             await self._ended_state(id)
 
-    async def _line_of(self, run: str) -> list[Spec]:
+    async def _line_of(self, run: str) -> list[RunSpec]:
         """The runs that a run goes on for, oldest first, and itself."""
         line = [(await self._row(run)).spec]
         while line[0].resumes and (row := await self._store.row(line[0].resumes)) is not None:
             line.insert(0, row.spec)
         return line
 
-    async def _unheard(self, row: Row) -> tuple[Mail, ...]:
+    async def _unheard(self, row: RunRecord) -> tuple[Mail, ...]:
         """What became of those whom a run, or one before it in its conversation, has left, as far
         as nobody heard."""
         line, out = await self._line_of(row.spec.id), list[Mail]()
-        left = [(spec, found) for spec in line if (found := await self._store.children(spec.id))]
-        if left:
-            said = await self._store.messages(row.spec.conversation, 0, row.run.length)
-            told = {m.sender for m in said if isinstance(m, User) and m.kind == "news"}
-            for spec, rows in left:
+        families_open = [
+            (spec, rows_below)
+            for spec in line
+            if (rows_below := await self._store.children(spec.id))
+        ]
+        if families_open:
+            messages = await self._store.messages(row.spec.conversation, 0, row.run.length)
+            senders = {
+                m.sender for m in messages if isinstance(m, UserMessage) and m.kind == "news"
+            }
+            for spec, rows in families_open:
                 out += unheard(
-                    spec, ((r.spec, r.run) for r in rows), told, self._engine.trees.shared
+                    spec, ((r.spec, r.run) for r in rows), senders, self._engine.trees.shared
                 )
         return tuple(out)
 
@@ -107,13 +112,13 @@ class Groups(Budgets):
         return state_word((await self._row(id)).run)
 
 
-def _group(run: str, id: str, rows: Sequence[Row]) -> Group:
-    order = rows[0].spec.order
+def _group(run: str, id: str, rows: Sequence[RunRecord]) -> Group:
+    order = rows[0].spec.request
     return Group(
         id=id,
         kind=order.group_kind,
         run=run,
         size=order.group_size,
-        members=tuple(child_end(row) for row in rows),
+        members=tuple(child_info(row) for row in rows),
         is_open=any(not isinstance(row.run.state, Ended) for row in rows),
     )

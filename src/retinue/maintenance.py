@@ -15,12 +15,13 @@ from msgspec import Meta
 
 from retinue.core.events import AnyEvent, Dropped, Forgotten, Requeued
 from retinue.core.open_work import at_work, is_announcing
+from retinue.core.state import RunRecord
 from retinue.core.tree import Tree
 from retinue.core.values import Delivery, Value
 from retinue.errors import NotFound, Refused, RetinueError
 from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
-from retinue.store.base import Compacted, Progress, Row
+from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 log = logging.getLogger("retinue")
@@ -51,10 +52,10 @@ class Housekeeping:
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None
 
-    async def _row(self, id: str) -> Row:
+    async def _row(self, id: str) -> RunRecord:
         run, spec = self._engine.on_record.get(id), self._engine.trees.spec(id)
         if run is not None and spec is not None:
-            return Row(spec, run)
+            return RunRecord(spec, run)
         row = await self._store.row(id)
         if row is None:
             raise NotFound(f"Run {id!r} not found.")
@@ -90,18 +91,20 @@ class Housekeeping:
 
     async def tidy_up(self) -> int:
         """Forget now what the retention does not keep; returns how many trees that were."""
-        kept = self._retention
+        retention = self._retention
         before = (
-            None if kept.age_seconds is None else self._clock.now() - int(kept.age_seconds * 1000)
+            None
+            if retention.age_seconds is None
+            else self._clock.now() - int(retention.age_seconds * 1000)
         )
         n = 0
-        if before is not None or kept.count is not None:
+        if before is not None or retention.count is not None:
             while n_gone := await self._forget_all(
-                await self._store.expendable(before=before, beyond=kept.count, limit=AT_ONCE)
+                await self._store.expendable(before=before, beyond=retention.count, limit=AT_ONCE)
             ):
                 n += n_gone
-        if kept.size is not None:
-            while n_gone := await self._forget_down_to(kept.size):
+        if retention.size is not None:
+            while n_gone := await self._forget_down_to(retention.size):
                 n += n_gone
         if n:
             await self._kit.forget_runs(self._store.known)
@@ -166,11 +169,6 @@ class Housekeeping:
         await self._tell("", Dropped(key=key))
         self._engine.performer.outbox.leave(key)
 
-    async def drain(self, timeout_seconds: float = 30.0) -> bool:
-        """`settle` for all trees: for a program that is about to end; False when the time was not
-        enough."""
-        return await self.settle(timeout_seconds=timeout_seconds)
-
     async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
         """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them
         has ended, in the background too, and what there was to announce has arrived or is given up.
@@ -200,10 +198,10 @@ class Housekeeping:
     def _is_stuck(self, trees: Sequence[Tree]) -> bool:
         """Whether all that is left waits for an agent or a model that this program does not
         know."""
-        left = [id for tree in trees for id in at_work(tree)]
+        ids = [id for tree in trees for id in at_work(tree)]
         return (
-            bool(left)
-            and set(left) <= set(self._engine.found.dormant)
+            bool(ids)
+            and set(ids) <= set(self._engine.found.dormant)
             and not any(map(is_announcing, trees))
         )
 
@@ -211,16 +209,18 @@ class Housekeeping:
         """Wait until something has happened in them; whether there was anything left to wait
         for."""
         dormant = set(self._engine.found.dormant)
-        left = [id for tree in trees for id in at_work(tree) if id not in dormant]
-        if not left and not any(map(is_announcing, trees)):
+        ids = [id for tree in trees for id in at_work(tree) if id not in dormant]
+        if not ids and not any(map(is_announcing, trees)):
             return False
         watcher.catch_up()
-        ends = [self._engine.ended(id) for id in left[:1]]
+        ends = [self._engine.ended(id) for id in ids[:1]]
         awaited: list[asyncio.Future[Any]] = [asyncio.ensure_future(watcher.change()), *ends]
         try:
-            done, _ = await asyncio.wait(awaited, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            finished, _ = await asyncio.wait(
+                awaited, timeout=1.0, return_when=asyncio.FIRST_COMPLETED
+            )
             for end in ends:
-                if end in done:
+                if end in finished:
                     end.result()
             self._engine.check()
         finally:

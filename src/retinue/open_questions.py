@@ -14,20 +14,24 @@ from retinue.core.account import DIMENSIONS, limits_of
 from retinue.core.budget_shares import written
 from retinue.core.call_lines import call_lines
 from retinue.core.events import Answered, Decided, LimitChanged
-from retinue.core.messages import Assistant, Call, Message
-from retinue.core.spec import Order
-from retinue.core.state import calls_of, questions_of
+from retinue.core.messages import AssistantMessage, Message, ToolCall
+from retinue.core.spec import RunRequest, RunSpec
+from retinue.core.state import ByDimension, Waiting, calls_of, questions_of
 from retinue.core.trees import Trees
-from retinue.core.values import NANOS_PER_USD, Budget, Guard
+from retinue.core.values import NANOS_PER_USD, Budget, ToolRisk
 from retinue.errors import NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.pricing import PriceTag, children_tag
+from retinue.tools.call_preview import CallPreview
 
 SHORTEST = 6
 Read = Callable[[str, int, int], Awaitable[Sequence[Message]]]
-Preview = Callable[[str, Call], Sequence[Order]]
+Preview = Callable[[str, ToolCall], Sequence[RunRequest]]
 """About which children a call of an agent would start."""
+LookAhead = Callable[[str, int, ToolCall, int], Awaitable[CallPreview | None]]
+"""What the call of a run, by its place in the turn, would do now."""
+MOST_SAID = 1_000
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,10 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     text. `shown` is the call as a person should see it: every argument, and nothing that hides or
     reorders characters. `price_tag` is what the input of those whom the call would start should
     cost, where that can be told.
+
+    `preview` is what the call would do as things are now, computed by what would do it: the diff of
+    an edit, the command with what is enforced. `why` is what the agent said with the call,
+    `asked_by` the rule or mode that asks, `holds_up` who waits for the run meanwhile.
 
     A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which
     those in `waiting` wait: a yes adds what is `suggested`, a no lets the work land."""
@@ -48,33 +56,45 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     turn: int = 0
     index: int = 0
-    call: Call = Call(id="", name="")
+    call: ToolCall = ToolCall(id="", name="")
     risk: str = ""
     shown: str = ""
     price_tag: PriceTag | None = None
+    preview: CallPreview | None = None
+    why: str = ""
+    asked_by: str = ""
+    holds_up: tuple[str, ...] = ()
     limit: str = ""
     suggested: Budget = Budget()
     waiting: tuple[str, ...] = ()
 
 
 async def open_questions(
-    trees: Trees, read: Read, root: str = "", preview: Preview | None = None, now: int = 0
+    trees: Trees,
+    read: Read,
+    root: str = "",
+    preview: Preview | None = None,
+    now: int = 0,
+    look_ahead: LookAhead | None = None,
 ) -> list[OpenQuestion]:
     """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a
-    `preview` it is said what calls that start others would cost."""
+    `preview` it is said what calls that start others would cost, with `look_ahead` what each call
+    would do."""
     runs = sorted(set(trees.index.questions.values()))
-    found = [q for run in runs for q in await _asked_by(trees, read, run, root)]
+    questions = [q for run in runs for q in await _asked_by(trees, read, run, root)]
     if preview is not None:
-        found = [_priced(trees, q, preview, now) for q in found]
-    found += [q for q in _about_limits(trees) if root in ("", q.root, q.run)]
-    return sorted(found, key=lambda q: q.run)
+        questions = [_priced(trees, q, preview, now) for q in questions]
+    if look_ahead is not None:
+        questions = [await _looked_at(trees, q, look_ahead, now) for q in questions]
+    questions += [q for q in _about_limits(trees) if root in ("", q.root, q.run)]
+    return sorted(questions, key=lambda q: q.run)
 
 
 def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQuestion:
     spec, run = trees.spec(q.run), trees.run(q.run)
     if spec is None or run is None or q.kind != "permission":
         return q
-    orders = preview(spec.order.agent, q.call)
+    orders = preview(spec.request.agent, q.call)
     return (
         msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now))
         if orders
@@ -82,25 +102,46 @@ def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQu
     )
 
 
+async def _looked_at(trees: Trees, q: OpenQuestion, look: LookAhead, now: int) -> OpenQuestion:
+    tree = trees.of(q.run)
+    if q.kind != "permission" or tree is None:
+        return q
+    asked_by = tree.rule_on(q.run, q.call).why
+    preview = await look(q.run, q.index, q.call, now)
+    return msgspec.structs.replace(q, preview=preview, asked_by=asked_by)
+
+
+def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
+    """Who waits for a run: those above it that have nothing else to do."""
+    out = []
+    while (above := trees.spec(spec.parent)) is not None:
+        run = trees.run(above.id)
+        if run is None or not isinstance(run.state, Waiting):
+            break
+        out.append(above.request.label or above.request.agent)
+        spec = above
+    return tuple(out)
+
+
 def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
     for tree in trees.index.asking.values():
-        for asked in limits.open_questions(tree):
-            order = tree.specs[asked.account].order
-            i = DIMENSIONS.index(asked.lack)
-            added = f"A yes adds {written(i, asked.suggested[i])}."
-            tokens, nanos, turns, calls = (amount or None for amount in asked.suggested)
-            usd = None if nanos is None else nanos / NANOS_PER_USD
+        for question in limits.open_questions(tree):
+            order = tree.specs[question.account].request
+            i = DIMENSIONS.index(question.lack)
+            added = f"A yes adds {written(i, question.suggested[i])}."
+            more = ByDimension(*(amount or None for amount in question.suggested))
+            usd = None if more.nanos is None else more.nanos / NANOS_PER_USD
             yield OpenQuestion(
-                id=asked.id,
-                run=asked.account,
+                id=question.id,
+                run=question.account,
                 root=tree.root,
                 label=order.label or order.agent,
                 kind="budget",
-                text=asked.text,
-                shown=f"{asked.text}\n{added}",
-                limit=asked.lack,
-                suggested=Budget(tokens=tokens, usd=usd, turns=turns, calls=calls),
-                waiting=asked.waiting,
+                text=question.text,
+                shown=f"{question.text}\n{added}",
+                limit=question.lack,
+                suggested=Budget(tokens=more.tokens, usd=usd, turns=more.turns, calls=more.calls),
+                waiting=question.waiting,
             )
 
 
@@ -109,27 +150,31 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
     calls = calls_of(run)
     if spec is None or run is None or calls is None or root not in ("", spec.root, id):
         return []
-    found = await read(spec.conversation, calls.message, calls.message + 1)
-    if not found:  # what it said is not on record yet, and so nobody is asked yet
+    messages = await read(spec.conversation, calls.message, calls.message + 1)
+    if not messages:  # what it said is not on record yet, and so nobody is asked yet
         return []
-    said = found[0]
-    assert isinstance(said, Assistant)
-    definition = trees.shared.definitions.get(spec.order.agent)
-    guards = definition.guards if definition is not None else {}
+    message = messages[0]
+    assert isinstance(message, AssistantMessage)
+    definition = trees.shared.definitions.get(spec.request.agent)
+    guards = definition.tool_risks if definition is not None else {}
     return [
         OpenQuestion(
             id=q.id,
             run=id,
             root=spec.root,
-            label=spec.order.label or spec.order.agent,
+            label=spec.request.label or spec.request.agent,
             kind=q.kind,
             tool=q.tool,
             text=reveal(q.text) if q.kind == "permission" else several_lines(q.text),
             turn=run.turn,
             index=q.index,
-            call=said.calls[q.index],
-            risk=guards.get(said.calls[q.index].name, Guard()).risk,
-            shown=call_lines(said.calls[q.index], guards.get(said.calls[q.index].name, Guard())),
+            call=message.calls[q.index],
+            risk=guards.get(message.calls[q.index].name, ToolRisk()).risk,
+            shown=call_lines(
+                message.calls[q.index], guards.get(message.calls[q.index].name, ToolRisk())
+            ),
+            why=clip(several_lines(message.text).strip(), MOST_SAID),
+            holds_up=_held_up(trees, spec),
         )
         for q in calls.questions
     ]
@@ -140,12 +185,12 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     may have changed."""
     id = _named(trees, name)
     if id in trees.index.questions:
-        found = await _asked_by(trees, read, trees.index.questions[id])
+        questions = await _asked_by(trees, read, trees.index.questions[id])
     else:
-        found = list(_about_limits(trees))
-    for asked in found if id else ():
-        if asked.id == id:
-            return asked
+        questions = list(_about_limits(trees))
+    for question in questions if id else ():
+        if question.id == id:
+            return question
     raise NotFound(f"No open question {name!r}. It may already have been answered.")
 
 
@@ -158,13 +203,15 @@ def _named(trees: Trees, name: str) -> str:
         *questions,
         *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree)),
     }
-    found = sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
-    if len(found) > 1:
+    matches = (
+        sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
+    )
+    if len(matches) > 1:
         raise Refused(
             "question",
-            f"{name!r} matches several questions: {', '.join(found)}. Use more of the id.",
+            f"{name!r} matches several questions: {', '.join(matches)}. Use more of the id.",
         )
-    return found[0] if found else ""
+    return matches[0] if matches else ""
 
 
 def decision(
@@ -177,9 +224,9 @@ def decision(
                 f"{q.label} asks about its limit. Add to the limit, or allow or deny the question.",
             )
         add = [amount or 0 for amount in limits_of(q.suggested)] if allow else [0, 0, 0, 0]
-        told = (add[0], add[1], add[2], add[3])
+        amounts = (add[0], add[1], add[2], add[3])
         return LimitChanged(
-            add=told, then="" if allow else "land", question=q.id, by=by, reason=reason
+            add=amounts, then="" if allow else "land", question=q.id, by=by, reason=reason
         )
     if q.kind != "permission":
         raise Refused("question", f"{q.label} expects a text answer: {clip(q.text, 200)}")
@@ -204,24 +251,26 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
                 "question", "This question is about a limit. Add to the limit, or use `decide()`."
             )
         run = trees.run(trees.index.questions[id])
-        asked = next((q for q in questions_of(run) if q.id == id), None)
+        question = next((q for q in questions_of(run) if q.id == id), None)
     else:
-        run, asked = trees.run(name), None
+        run, question = trees.run(name), None
         everything = questions_of(run)
         if len(everything) > 1:
             raise Refused("question", several(name, [(q.id, q.text) for q in everything]))
-        asked = everything[0] if everything else None
-    if run is None or asked is None:
+        question = everything[0] if everything else None
+    if run is None or question is None:
         raise Refused(
             "question", f"{name} has no open question. It may already have been answered."
         )
-    if asked.kind == "permission":
+    if question.kind == "permission":
         raise Refused(
             "question",
-            f"Run {run.id} is waiting for permission to call {asked.tool}. Use `decide()` "
+            f"Run {run.id} is waiting for permission to call {question.tool}. Use `decide()` "
             "to allow or deny it.",
         )
-    return run.id, Answered(turn=run.turn, index=asked.index, call_id=asked.call_id, text=text)
+    return run.id, Answered(
+        turn=run.turn, index=question.index, call_id=question.call_id, text=text
+    )
 
 
 def several(run: str, questions: Sequence[tuple[str, str]]) -> str:

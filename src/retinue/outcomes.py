@@ -10,14 +10,13 @@ import msgspec
 from retinue.agent import Agent
 from retinue.core.account import SURE, Account
 from retinue.core.provenance import tell
-from retinue.core.state import Ended, Run, ending_of
-from retinue.core.values import NANOS_PER_USD, Artifact, End, Helpers, ModelInfo, Usage, Who
+from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
+from retinue.core.values import NANOS_PER_USD, Artifact, EndState, Helpers, ModelInfo, Usage, Who
 from retinue.errors import RunFailed
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
-from retinue.store.base import Row
 
 
-class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
+class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One child of a run, and how it stands. `group` is the group of background work that it
     belongs to."""
 
@@ -41,10 +40,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     model without a price."""
 
     id: str
-    state: End
+    state: EndState
     stop: str
     text: str
-    data: Any
+    output: Any
     error: str
     artifacts: tuple[Artifact, ...]
     last_tool: str
@@ -56,7 +55,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     model_requested: str
     model_resolved: str
     model_used: str
-    children: tuple[ChildEnd, ...]
+    children: tuple[ChildInfo, ...]
     created_at: int
     started_at: int | None
     ended_at: int
@@ -87,10 +86,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
                 f"run {self.id} {self.state} ({self.stop}): "
                 f"{self.error or self.text or 'no output'}"
             )
-        return self.text if self.data is None else self.data
+        return self.text if self.output is None else self.output
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class RunTree(msgspec.Struct, frozen=True, kw_only=True):
     """A run in a tree."""
 
     id: str
@@ -99,14 +98,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     turn: int
     usage: Usage
-    children: tuple[Node, ...]
+    children: tuple[RunTree, ...]
     group: str = ""
 
 
 def build_outcome(
-    row: Row,
+    row: RunRecord,
     account: Account | None,
-    children: Sequence[Row],
+    children: Sequence[RunRecord],
     agent: Agent | None,
     model: ModelInfo | None,
 ) -> Outcome:
@@ -115,26 +114,26 @@ def build_outcome(
     spec, run = row.spec, row.run
     assert isinstance(run.state, Ended)
     ending = run.state.ending
-    tokens, nanos, turns, calls = account.spent if account is not None else (0, 0, 0, 0)
+    spent = ByDimension(*(account.spent if account is not None else NOTHING))
     guess = account.guess if account is not None else SURE
     return Outcome(
         id=spec.id,
         state=ending.state,
         stop=ending.stop,
         text=ending.text,
-        data=_typed(agent, ending.data),
+        output=_typed(agent, ending.data),
         error=ending.error,
         artifacts=ending.artifacts,
         last_tool=ending.last_tool,
         usage=run.usage,
-        tree_tokens=tokens,
-        tree_usd=nanos / NANOS_PER_USD,
-        tree_turns=turns,
-        tree_calls=calls,
-        model_requested=spec.order.model or spec.model,
+        tree_tokens=spent.tokens,
+        tree_usd=spent.nanos / NANOS_PER_USD,
+        tree_turns=spent.turns,
+        tree_calls=spent.calls,
+        model_requested=spec.request.model or spec.model,
         model_resolved=(model.resolved if model is not None else "") or spec.model,
         model_used=run.model_used,
-        children=tuple(child_end(c) for c in children),
+        children=tuple(child_info(c) for c in children),
         created_at=spec.created_at,
         started_at=run.started_at,
         ended_at=ending.at,
@@ -157,11 +156,11 @@ def _typed(agent: Agent | None, data: Any) -> Any:
     return msgspec.convert(data, agent.output)
 
 
-def child_end(row: Row) -> ChildEnd:
-    order, ending = row.spec.order, ending_of(row.run)
+def child_info(row: RunRecord) -> ChildInfo:
+    order, ending = row.spec.request, ending_of(row.run)
     stop = ending.stop if ending else ""
     label = order.label or order.agent
-    return ChildEnd(
+    return ChildInfo(
         id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group
     )
 

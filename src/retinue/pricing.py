@@ -10,10 +10,9 @@ import msgspec
 from retinue.core.cache_figures import Cached, Prefixes, Tag
 from retinue.core.price_tags import Expected, PrefixSource, expect
 from retinue.core.shared import Shared
-from retinue.core.spec import Base, Order, Spec
-from retinue.core.state import Run, calls_of
+from retinue.core.spec import ForkPoint, RunRequest, RunSpec
+from retinue.core.state import Run, RunRecord, calls_of
 from retinue.core.values import NANOS_PER_USD
-from retinue.store.base import Row
 
 
 class PriceTag(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +71,7 @@ def cache_use(cached: Cached) -> CacheUse:
 
 
 def children_tag(
-    shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], now: int
+    shared: Shared, spec: RunSpec, run: Run, orders: Sequence[RunRequest], now: int
 ) -> PriceTag | None:
     """What children would cost that a live run is about to order; None where one of them is not
     known well enough."""
@@ -85,15 +84,15 @@ def children_tag(
         if definition is None or model not in shared.models:
             return None
         source = None
-        if order.context.kind == "fork":
+        if order.history.kind == "fork":
             source = PrefixSource(
-                spec, run, Base(conversation=spec.conversation, length=length, start=run.start)
+                spec, run, ForkPoint(conversation=spec.conversation, length=length, start=run.start)
             )
-            order = msgspec.structs.replace(order, instructions=spec.order.instructions)
+            order = msgspec.structs.replace(order, instructions=spec.request.instructions)
         expected = expect(shared, order, model, now, source)
         tags.append(expected.tag(is_first=not prefixes.is_warm(expected.prefix, now)))
         prefixes.send(expected.prefix, now)
-    return price_tag(tags, is_fork=all(order.context.kind == "fork" for order in orders))
+    return price_tag(tags, is_fork=all(order.history.kind == "fork" for order in orders))
 
 
 class Pricing:
@@ -105,7 +104,11 @@ class Pricing:
         self._prefixes = Prefixes()
 
     def tag(
-        self, order: Order, now: int, row: Row | None = None, base: Base | None = None
+        self,
+        order: RunRequest,
+        now: int,
+        row: RunRecord | None = None,
+        base: ForkPoint | None = None,
     ) -> Tag | None:
         """The tag of a run that is about to be started, which goes on from that of `row` if there
         is one."""
@@ -118,7 +121,12 @@ class Pricing:
         return expected.tag(is_first=is_first)
 
     def tags(
-        self, order: Order, now: int, n: int, row: Row | None = None, base: Base | None = None
+        self,
+        order: RunRequest,
+        now: int,
+        n: int,
+        row: RunRecord | None = None,
+        base: ForkPoint | None = None,
     ) -> PriceTag:
         """What `n` such runs would cost, none of which is started."""
         expected = self._expect(order, now, row, base)
@@ -130,7 +138,7 @@ class Pricing:
         )
 
     def _expect(
-        self, order: Order, now: int, row: Row | None, base: Base | None
+        self, order: RunRequest, now: int, row: RunRecord | None, base: ForkPoint | None
     ) -> Expected | None:
         definition = self._shared.definitions.get(order.agent)
         model = order.model or (definition.model if definition is not None else "")
@@ -140,5 +148,10 @@ class Pricing:
             PrefixSource(row.spec, row.run, base) if row is not None and base is not None else None
         )
         return expect(
-            self._shared, order, model, now, source, (order.access.tools, order.access.deny)
+            self._shared,
+            order,
+            model,
+            now,
+            source,
+            (order.permissions.tools, order.permissions.deny),
         )

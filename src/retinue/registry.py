@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from retinue.agent import Agent, define
 from retinue.config import environment_catalog
 from retinue.core.spawn import check_rules
-from retinue.core.spec import Order
+from retinue.core.spec import RunRequest
 from retinue.core.values import checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
@@ -38,7 +38,10 @@ class Registry:
         catalog: ModelCatalog | None,
         home: str,
     ) -> None:
-        self._engine, self._toolbox, self._kit, self._home = engine, toolbox, kit, home
+        self._engine = engine
+        self._toolbox = toolbox
+        self._kit = kit
+        self._home = home
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent] = {}
         self.preview = toolbox.preview
@@ -49,7 +52,7 @@ class Registry:
         return self.agents.get(agent.name) is agent
 
     def register(self, agent: Agent) -> None:
-        crew = list(agent.crew())
+        crew = list(agent.reachable_agents())
         tools = {a.name: self._equip(a) for a in crew}
         models = dict(self.models)
         for member in crew:
@@ -70,7 +73,7 @@ class Registry:
             self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own)
         )
         for member in crew:
-            self._toolbox.add(member.name, tools[member.name], member.order_defaults)
+            self._toolbox.add(member.name, tools[member.name], member.request_defaults)
             self.agents[member.name] = member
             if isinstance(member.model, str):
                 self.know_model(member.model)
@@ -95,7 +98,7 @@ class Registry:
         """The models of open runs that were asked for by name alone; one without a key keeps its
         runs waiting."""
         for spec, _ in list(self._engine.trees.live()):
-            if spec.order.agent in self.agents:
+            if spec.request.agent in self.agents:
                 with contextlib.suppress(ConfigError):
                     self.know_model(spec.model)
 
@@ -105,22 +108,22 @@ class Registry:
             return own
         return (*own, self._kit.tool("artifact"))
 
-    def order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
+    def request(self, agent: Agent, task: str, options: dict[str, Any]) -> RunRequest:
         self.learn_keys()
-        options = agent.order_options(options)
+        options = agent.request_options(options)
         self.know_model(options.get("model", ""))
         cwd = options.get("cwd")
         options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:
-            order = checked(Order(agent=agent.name, task=task, **options))
-            check_rules(order.access)
-            return replace(order, access=real_paths(order.access))
+            order = checked(RunRequest(agent=agent.name, task=task, **options))
+            check_rules(order.permissions)
+            return replace(order, permissions=real_paths(order.permissions))
         except Refused as error:
             raise ConfigError(f"Invalid run option: {error}") from None
         except TypeError as error:
-            known = ", ".join(Order.__struct_fields__)
+            known = ", ".join(RunRequest.__struct_fields__)
             raise ConfigError(f"{error}. Options of a run: {known}") from None
         except ValueError as error:
             raise ConfigError(f"Invalid run option: {error}") from None

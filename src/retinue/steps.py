@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 
 from retinue.core.account import Account
 from retinue.core.events import LogEntry, Requested
-from retinue.core.state import Ended
+from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Value
 from retinue.errors import NotFound
 from retinue.groups import Groups
-from retinue.runtime.bus import Delta, Step
-from retinue.store.base import Row
+from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.held_calls import HeldCall
 
 PAGE = 100
 """So much of the log is held at a time for each who reads it."""
 
-__all__ = ["Row", "Steps", "TreeRecord", "run_of"]
+__all__ = ["RunRecord", "Steps", "TreeRecord", "run_of"]
 
 
 class TreeRecord(Value):
@@ -24,7 +24,7 @@ class TreeRecord(Value):
     `priced`: whether the price of every model in it is known. `seq` is the log's last position
     then."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[RunRecord, ...]
     account: Account | None = None
     priced: bool = True
     seq: int = 0
@@ -35,7 +35,7 @@ class Steps(Groups):
 
     async def watch(
         self, root: str, after: int = 0, *, deltas: bool = False
-    ) -> AsyncIterator[Step | Delta]:
+    ) -> AsyncIterator[Step | TextDelta]:
         """The steps of a run and of everything below it, from position `after` of the log on: those
         of the log first, then as they come, until it has ended. With `deltas`, also text as models
         write it."""
@@ -63,7 +63,7 @@ class Steps(Groups):
                     if ended is None or (ended.done() and watcher.is_empty):
                         return
                     while (item := await watcher.next(ended)) is not None:
-                        if isinstance(item, Delta):
+                        if isinstance(item, TextDelta):
                             if deltas and family.is_known(item.run):
                                 yield item
                         elif item.seq > after:
@@ -75,25 +75,25 @@ class Steps(Groups):
                 if ended is not None and not ended.done():
                     ended.cancel()
 
-    async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | Delta]:
+    async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | TextDelta]:
         """What `watch` tells of this one run, with the text that its model writes."""
         async for item in self.watch(run, after, deltas=True):
-            if (item.run if isinstance(item, Delta) else run_of(item)) == run:
+            if (item.run if isinstance(item, TextDelta) else run_of(item)) == run:
                 yield item
 
-    async def record(self, run: str) -> Row:
+    async def record(self, run: str) -> RunRecord:
         """A run as it stands: what was asked of it, and its state."""
         return await self._row(run)
 
     async def entries(self, run: str, *, until: int) -> list[LogEntry]:
         """What the log has about one run up to position `until`, oldest first."""
-        found, after = list[LogEntry](), 0
+        log, after = list[LogEntry](), 0
         while page := await self._store.entries(after, run):
             after = page[-1][0]
-            found += (entry for seq, entry in page if seq <= until)
+            log += (entry for seq, entry in page if seq <= until)
             if after >= until:
                 break
-        return found
+        return log
 
     async def tree_record(self, run: str) -> TreeRecord:
         """A run and everything below it, as they are on record."""
@@ -114,6 +114,16 @@ class Steps(Groups):
             priced=priced,
             seq=self._engine.position,
         )
+
+    async def artifact_roots(self, sha256: str) -> list[str]:
+        """The root runs of the trees in which an artifact is named: those that its content came
+        from, or was told to."""
+        return await self._store.artifact_roots(sha256)
+
+    def held_calls(self) -> tuple[HeldCall, ...]:
+        """Model calls that have not left yet, because their provider is left alone after what it
+        answered to others. A run whose own call failed says so in its record."""
+        return self._engine.performer.held()
 
     def open_runs(self) -> list[str]:
         """The runs that have not ended."""

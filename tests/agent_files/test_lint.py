@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from retinue.agent_files.agent_spec import FileComplaint
 from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.lint import lint
 from retinue.agent_files.skill_discovery import find_skills
+from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
 from retinue.view.agent_list import render_lint, render_list, render_show
 from tests.agent_files.helpers import agent, project
@@ -110,9 +113,8 @@ def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
         "",
         "  Line two.",
     ]
-    assert render_show(library, "aa") == [
-        ("Unknown agent 'aa'. Run `retinue agents list` to list them.")
-    ]
+    with pytest.raises(NotFound, match="Unknown agent 'aa'"):
+        render_show(library, "aa")
 
 
 def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:

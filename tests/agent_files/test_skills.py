@@ -12,7 +12,7 @@ import pytest
 from retinue.agent_files.skill_discovery import SHIPPED, find_skills
 from retinue.agent_files.skill_tool import SkillTool
 from retinue.agent_files.skills import Skill, read_skill, skills_prompt
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from tests.agent_files.helpers import project, said
 from tests.tools.builtin.filecase import a_caller
 
@@ -40,9 +40,9 @@ def skill(folder: Path, text: str = GOOD, name: str = "pdf-tools", **files: str)
     return read_skill(place)
 
 
-def call(tool: SkillTool, **args: Any) -> Answer:
+def call(tool: SkillTool, **args: Any) -> ToolResult:
     answer = asyncio.run(tool.run(a_caller("/"), args))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ToolResult)
     return answer
 
 
@@ -237,7 +237,7 @@ def test_bytes_that_are_no_text_are_an_error_with_their_size(tmp_path: Path) -> 
 
 def test_an_unknown_skill_is_answered_with_those_there_are(tmp_path: Path) -> None:
     answer = call(SkillTool([skill(tmp_path)]), name="pdf-tool")
-    assert answer == Answer(
+    assert answer == ToolResult(
         text="Unknown skill 'pdf-tool'; did you mean 'pdf-tools'? known: pdf-tools.",
         error=True,
     )
@@ -276,7 +276,7 @@ def test_a_folder_that_became_a_link_is_not_read(tmp_path: Path) -> None:
     folder.symlink_to(outside)
     for file in ("", "more.txt"):
         answer = asyncio.run(tool.run(a_caller("/"), {"name": "s", "file": file}))
-        assert isinstance(answer, Answer) and answer.error
+        assert isinstance(answer, ToolResult) and answer.error
         assert "secret" not in answer.text
 
 
@@ -286,5 +286,5 @@ def test_a_file_that_may_not_be_read_is_not_shown_as_part_of_a_skill(tmp_path: P
     tool = SkillTool([Skill(name="s", description="d", path=str(tmp_path))])
     who = a_caller(tmp_path, rules=("deny: read(**/.env)",))
     answer = asyncio.run(tool.run(who, {"name": "s", "file": ".env"}))
-    assert isinstance(answer, Answer) and answer.error
+    assert isinstance(answer, ToolResult) and answer.error
     assert "secret" not in answer.text

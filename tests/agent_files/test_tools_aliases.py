@@ -9,7 +9,7 @@ import pytest
 from retinue.agent_files.agent_spec import Dialect
 from retinue.agent_files.tool_alias_table import ALIASES, CANONICAL
 from retinue.agent_files.tool_aliases import ToolList, resolve, split_names
-from retinue.tools.builtin.builtin_tools import NAMES
+from retinue.tools.builtin.builtin_names import NAMES
 
 
 def resolved(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Capabilities, ConfigError, run_sync, tool
+from retinue import Agent, ConfigError, Permissions, run_sync, tool
 from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.agents_md import loaded_files
 from retinue.agent_files.conversion import INHERITED, not_expressed, provider_name, to_agents
@@ -54,8 +54,8 @@ def test_a_file_becomes_an_agent_with_its_tools_and_limits(tmp_path: Path) -> No
         90.0,
     )
     assert (made.budget, made.output) == (Budget(tokens=10), {"type": "object"})
-    access = Capabilities(mode="plan", rules=("allow: shell(git *)",))
-    assert made.options == {"access": access, "isolation": "worktree"}
+    access = Permissions(mode="plan", rules=("allow: shell(git *)",))
+    assert made.options == {"permissions": access, "isolation": "worktree"}
 
 
 def test_who_says_nothing_has_what_is_inherited_without_what_is_denied(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_staff_is_whom_a_file_may_start(tmp_path: Path) -> None:
     assert list(made["lead"].families) == ["fanout"]
     assert list(made["probe-one"].families) == []
     assert "probe-off" not in made
-    assert {a.name for a in made["lead"].crew()} == {
+    assert {a.name for a in made["lead"].reachable_agents()} == {
         "lead",
         "writer",
         "probe-one",

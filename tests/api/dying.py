@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from retinue import Agent, Retinue
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 
 
@@ -20,7 +20,7 @@ class Crowd:
         self.begun: set[str] = set()
         self.agent = Agent("one", model=Scripted(self._say, name="m"))
 
-    async def _say(self, request: Request) -> str:
+    async def _say(self, request: ModelRequest) -> str:
         self.begun.add(request.run)
         if request.messages[0].text == f"task {self.killer}":
             self.dead.set()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
-from retinue.models.base import Request
+from retinue import Actions, Agent, Context, Outcome, Retinue, tool
+from retinue.models.base import ModelRequest
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
 from retinue.tools.function import FunctionTool
@@ -58,9 +58,9 @@ def hiring(child: Agent, name: str = "hire", **options: Any) -> FunctionTool:
     """A tool that starts `child` on each of its tasks."""
 
     @tool(name=name, restart="keyed")
-    async def hire(caller: Caller, tasks: list[str]) -> Orders:
+    async def hire(caller: Context, tasks: list[str]) -> Actions:
         """Hire somebody for each task."""
-        return caller.spawn(child, *tasks, **options)
+        return caller.spawn_actions(child, *tasks, **options)
 
     return hire
 
@@ -75,7 +75,7 @@ def lead_of(
         if k in options
     }
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         tasks = [f"task {i}" for i in range(n)]
         return call("hire", tasks=tasks) if request.turn == 0 else last(request)
 
@@ -84,19 +84,19 @@ def lead_of(
     )
 
 
-def last(request: Request) -> str:
+def last(request: ModelRequest) -> str:
     """The text of the last message."""
     return request.messages[-1].text
 
 
-def texts(request: Request) -> list[str]:
+def texts(request: ModelRequest) -> list[str]:
     return [m.text for m in request.messages]
 
 
 async def all_taken_up(retinue: Retinue) -> None:
     """Wait until nobody is held back any more."""
     for _ in range(200):
-        if retinue.dormant:
+        if retinue.runs_without_agent:
             await asyncio.sleep(0.1)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import ModelInfo, Usage
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 from tests.api.house import Home, last, lead_of, on_virtual_time
@@ -40,14 +40,14 @@ class Provider(Scripted):
         """As a new process has it: nothing is under way."""
         self._room, self.asked, self.left = asyncio.Semaphore(AT_ONCE), 0, 0
 
-    async def complete(self, request: Request, emit: Any) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Any) -> ModelReply:
         request.progress.wait()
         self.asked += 1
         async with self._room:
             self.left += 1
             return await super().complete(request, emit)
 
-    async def _say(self, request: Request) -> str:
+    async def _say(self, request: ModelRequest) -> str:
         await asyncio.sleep(self.seconds)
         return f"did {last(request)}"
 
@@ -111,7 +111,7 @@ async def test_who_is_cancelled_before_it_is_taken_up_pays_for_what_had_left(
     await until(lambda: provider.asked == len(runs))
     await die(retinue)
     async with home.open() as retinue:
-        assert set(retinue.dormant) == set(runs)
+        assert set(retinue.runs_without_agent) == set(runs)
         paid = []
         for run in runs:
             await retinue.cancel(run)

@@ -15,25 +15,25 @@ from typing import Any
 import pytest
 
 from retinue import (
+    Actions,
     Agent,
     Budget,
-    Caller,
+    Context,
+    Limits,
     ModelInfo,
+    ModelReply,
     ModelUnavailable,
-    Orders,
-    Reply,
     Retinue,
     Retry,
-    Rules,
     Usage,
     tool,
 )
-from retinue.core.messages import Assistant, Call
-from retinue.models.base import Request
+from retinue.core.messages import AssistantMessage, ToolCall
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock
 from tests.api.house import ended, on_virtual_time
 
-WIDE = Rules(calls_per_turn=10_000, min_output=16, final_output=64)
+WIDE = Limits(calls_per_turn=10_000, min_output=16, final_output=64)
 CHILDREN = 1_000
 LONGEST = 3_000
 RETRY = Retry(attempts=6, base_ms=200, cap_ms=2_000, then="fail")
@@ -67,7 +67,7 @@ class Frugal:
         )
         self._world = world
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         world, info = self._world, self.info
         r = random.Random(f"{world.seed} {request.path} {request.turn}")
         world.open += 1
@@ -94,8 +94,8 @@ class Frugal:
             raise ModelUnavailable("overloaded", "server_error", usage=usage)
         usage = world.pay(info, prompt, output)
         if request.path == "0" and request.turn == 0:
-            return Reply(
-                message=Assistant(calls=(Call(id="c", name="hire", args="{}"),)),
+            return ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="hire", args="{}"),)),
                 usage=usage,
                 stop="calls",
             )
@@ -104,12 +104,12 @@ class Frugal:
             and request.turn < r.choice((0, 0, 1, 2))
             and request.purpose == "turn"
         ):
-            return Reply(
-                message=Assistant(calls=(Call(id="c", name="look", args="{}"),)),
+            return ModelReply(
+                message=AssistantMessage(calls=(ToolCall(id="c", name="look", args="{}"),)),
                 usage=usage,
                 stop="calls",
             )
-        return Reply(message=Assistant(text="done"), usage=usage)
+        return ModelReply(message=AssistantMessage(text="done"), usage=usage)
 
 
 def crowd(world: World, grant: Budget | None) -> Agent:
@@ -122,16 +122,16 @@ def crowd(world: World, grant: Budget | None) -> Agent:
     staff = [Agent(name, model=Frugal(world, name, a, b), tools=[look]) for name, a, b in names]
 
     @tool(restart="keyed")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire everybody."""
         r = random.Random(world.seed)
         orders = []
         for n in range(CHILDREN):
             own: dict[str, Any] = {"budget": grant} if grant is not None and n % 100 == 0 else {}
-            orders += caller.spawn(
+            orders += caller.spawn_actions(
                 r.choice(staff), "x" * r.choice((20, 300)), retry=RETRY, **own
             ).spawns
-        return Orders(spawns=tuple(orders))
+        return Actions(spawns=tuple(orders))
 
     return Agent("lead", model=Frugal(world, "lead", 3, 15), tools=[hire], staff=staff)
 
@@ -140,7 +140,7 @@ async def work(
     seed: int, budget: Budget, grant: Budget | None, *, patient: bool, cancels: int = 0
 ) -> tuple[World, Any]:
     world, store, clock = World(seed, patient=patient), MemoryStore(), VirtualClock()
-    async with Retinue(store, clock=clock, rules=WIDE) as retinue:
+    async with Retinue(store, clock=clock, limits=WIDE) as retinue:
         run = await retinue.spawn(crowd(world, grant), "Go.", budget=budget, retry=RETRY)
         r = random.Random(seed)
         for _ in range(cancels):

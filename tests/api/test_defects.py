@@ -52,7 +52,7 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
             assert (await retinue.run(good, "one more")).ok
             row = await retinue._store.row(lead)
             assert row is not None and row.run.defect == "KeyError: 'planted'"
-            assert not retinue.trouble and await retinue.verify() == []
+            assert not retinue.blocked_reason and await retinue.verify() == []
     async with home.open(agents=[good, bad, lead_of(bad, 2, name="lead of bad")]) as retinue:
         outcome = (await retinue.wait(lead))[lead]
         assert outcome is not None and outcome.ok
@@ -68,7 +68,7 @@ async def test_a_defect_while_something_is_begun_is_the_trees_too(
 
     def perform(self: Performer, effect: Any) -> None:
         spec = self._engine.trees.spec(getattr(effect, "run", ""))
-        if spec is not None and spec.order.agent == "bad":
+        if spec is not None and spec.request.agent == "bad":
             raise RuntimeError("planted")
         real(self, effect)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Rules
+from retinue import Limits
 from tests.api.dying import Crowd, die
 from tests.api.house import Home, on_virtual_time
+from tests.simulation.trials import most_deaths
 
 AT_ONCE = 4.5
 """Seconds within which everybody is taken up: three waves, or the longest that a single suspect is
@@ -29,7 +30,7 @@ class House(Crowd):
         """One process: whether it was alive after so many seconds, and how many runs were at work
         by then."""
         self.forget()
-        retinue = self.home.open(agents=[self.agent], rules=Rules(**rules))
+        retinue = self.home.open(agents=[self.agent], limits=Limits(**rules))
         await retinue.__aenter__()
         for i in range(n):
             await retinue.spawn(self.agent, f"task {i}")
@@ -43,7 +44,7 @@ class House(Crowd):
 
     async def states(self) -> list[str]:
         async with self.home.open() as retinue:
-            return [line.state for line in await retinue.list(limit=100_000)]
+            return [line.state for line in await retinue.runs(limit=100_000)]
 
 
 @pytest.mark.parametrize(("kind", "n"), [("memory", 1_000), ("sqlite", 50)])
@@ -56,7 +57,7 @@ async def test_the_run_that_kills_is_found_in_log2_starts(
     while not alive:
         deaths += 1
         alive, at_work = await house.live(seconds=10)
-    assert deaths <= 2 + (n - 1).bit_length() + 3
+    assert deaths <= most_deaths(n)
     assert at_work == n - 1
     states = await house.states()
     assert (states.count("interrupted"), states.count("thinking")) == (1, n - 1)

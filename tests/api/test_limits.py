@@ -17,21 +17,21 @@ from retinue import (
     Limits,
     ModelInfo,
     ModelRejected,
+    ModelReply,
     ModelUnavailable,
     Refused,
-    Reply,
     Retinue,
     Retry,
-    Rules,
+    SpawnLimits,
     Usage,
     tool,
 )
-from retinue.core.messages import Assistant
-from retinue.models.base import Request
+from retinue.core.messages import AssistantMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from tests.api.house import agent, ended, hiring, last, lead_of, on_virtual_time
 
-WIDE = Rules(calls_per_turn=10_000)
+WIDE = Limits(calls_per_turn=10_000)
 
 
 @tool(restart="pure")
@@ -45,12 +45,12 @@ class Greedy:
 
     info = ModelInfo(name="greedy", max_output=200, price_in=1, price_out=1)
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         await asyncio.sleep(1)
         usage = Usage(
             input=sum(len(m.text) + 24 for m in request.messages), output=request.max_output
         )
-        return Reply(message=Assistant(text="part"), usage=usage)
+        return ModelReply(message=AssistantMessage(text="part"), usage=usage)
 
 
 @on_virtual_time
@@ -59,7 +59,7 @@ async def test_a_thousand_parallel_children_never_spend_one_unit_more_than_the_t
 ):
     cap, most, store = 150_000, 0, MemoryStore()
     lead = lead_of(Agent("child", model=Greedy()), 1_000)
-    async with Retinue(store, clock=VirtualClock(), rules=WIDE) as retinue:
+    async with Retinue(store, clock=VirtualClock(), limits=WIDE) as retinue:
         run = await retinue.spawn(lead, "Go.", budget=Budget(tokens=cap))
         while await retinue.outcome(run) is None:
             await asyncio.sleep(0.5)
@@ -88,7 +88,7 @@ async def test_a_lead_whose_children_spent_the_budget_still_has_something_to_sho
 async def test_a_budget_ends_in_a_paid_last_turn_with_a_partial_result() -> None:
     purposes: list[str] = []
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         purposes.append(request.purpose)
         return "as far as I came" if request.purpose == "final" else call("look")
 
@@ -231,7 +231,7 @@ async def test_a_lane_of_one_finishes_three_levels_that_all_wait_for_each_other(
     one = (Lane(name="one", size=1),)
     busy, most = 0, 0
 
-    async def work(request: Request) -> object:
+    async def work(request: ModelRequest) -> object:
         nonlocal busy, most
         busy += 1
         most = max(most, busy)
@@ -288,7 +288,7 @@ async def test_limits_on_depth_and_children_are_told_to_the_model() -> None:
     middle, wide = lead_of(leaf, 1, name="middle"), lead_of(leaf, 5, name="wide")
     top = lead_of(middle, 1, name="top")
     async with Retinue(
-        clock=VirtualClock(), rules=Rules(limits=Limits(depth=1, children=4))
+        clock=VirtualClock(), limits=Limits(spawn_limits=SpawnLimits(depth=1, children=4))
     ) as retinue:
         assert (
             "The depth limit is reached (current depth: 1, limit: 1)"
@@ -325,7 +325,7 @@ async def test_a_child_that_runs_out_of_time_does_not_take_its_parent_along() ->
 async def test_retries_wait_longer_each_time_and_not_less_than_they_are_told() -> None:
     at: list[float] = []
 
-    def busy(request: Request) -> object:
+    def busy(request: ModelRequest) -> object:
         at.append(asyncio.get_running_loop().time())
         if len(at) < 5:
             raise ModelUnavailable("overloaded", after_seconds=30 if len(at) == 2 else 0)
@@ -347,7 +347,7 @@ async def test_retries_end_and_a_rejected_call_is_not_repeated() -> None:
     tries: list[str] = []
 
     def never(error: Exception) -> object:
-        def script(request: Request) -> object:
+        def script(request: ModelRequest) -> object:
             tries.append(request.agent)
             return error
 
@@ -373,13 +373,13 @@ async def test_cancelling_a_tree_of_a_thousand_runs_ends_them_all() -> None:
     leaf = agent("leaf", ["x"], seconds=1_000)
     middle = lead_of(leaf, 36, name="middle")
     top = lead_of(middle, 27, name="top")
-    async with Retinue(clock=VirtualClock(), rules=WIDE) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=WIDE) as retinue:
         run = await retinue.spawn(top, "Go.")
         await asyncio.sleep(10)
-        everybody = await retinue.list(children=True, limit=2_000)
+        everybody = await retinue.runs(children=True, limit=2_000)
         assert len(everybody) == 1 + 27 + 27 * 36 == 1_000
         assert await retinue.cancel(run) == "cancelled"
-        rows = await retinue.list(children=True, limit=2_000)
+        rows = await retinue.runs(children=True, limit=2_000)
         assert {r.state for r in rows} == {"cancelled"}
         at = {r.ended_at for r in rows}
         assert len(at) == 1, "all in one moment"
@@ -391,7 +391,7 @@ async def test_equal_failures_in_a_row_stop_the_spawning() -> None:
     child = agent("child", [ModelRejected("bad key", kind="auth")])
     told: list[str] = []
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         told.append(last(request))
         return call("hire", tasks=["try"]) if request.turn < 7 else "I give up."
 

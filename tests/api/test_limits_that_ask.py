@@ -13,12 +13,12 @@ from retinue import (
     Agent,
     Budget,
     ConfigError,
+    Limits,
     ModelInfo,
     NotFound,
     Origin,
     Refused,
     Retinue,
-    Rules,
     Spending,
     Usage,
     tool,
@@ -27,7 +27,7 @@ from retinue.core.state import Short
 from retinue.testing import Scripted, call
 from tests.api.house import STORES, Home, agent, ended, hiring, last, on_virtual_time
 
-RULES = Rules(min_output=16, final_output=64, asking_output=64, wait_ms=3_600_000)
+RULES = Limits(min_output=16, final_output=64, asking_output=64, wait_ms=3_600_000)
 
 
 @tool(restart="pure")
@@ -63,7 +63,7 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
     kind: str, tmp_path: Path
 ) -> None:
     home, made = Home(kind, tmp_path), digger()
-    async with home.open(agents=[made], rules=RULES) as retinue:
+    async with home.open(agents=[made], limits=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         before = await parked(retinue, run)
         assert (before.kind, before.limit, before.run, before.label) == (
@@ -81,7 +81,7 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
             before.id,
         )
         assert 0 < spending.spent.tokens <= 3_000 and spending.held.tokens == 0
-    async with home.open(agents=[made], rules=RULES) as retinue:
+    async with home.open(agents=[made], limits=RULES) as retinue:
         assert await parked(retinue, run) == before
         after = await retinue.add_budget(run, tokens=5_000, by="me")
         assert after.limit.tokens == 8_000 and after.questions == ()
@@ -96,14 +96,14 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
 @on_virtual_time
 async def test_what_was_raised_before_a_crash_stays_raised(kind: str, tmp_path: Path) -> None:
     home, made = Home(kind, tmp_path), digger(60)
-    async with home.open(agents=[made], rules=RULES) as retinue:
+    async with home.open(agents=[made], limits=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         await parked(retinue, run)
         await retinue.add_budget(run, tokens=1_000)
         await parked(retinue, run)
         row = await home.store.account(run)
         assert row.limit[0] == 4_000 and row.on_limit == "ask"
-    async with home.open(agents=[made], rules=RULES) as retinue:
+    async with home.open(agents=[made], limits=RULES) as retinue:
         question = await parked(retinue, run)
         assert "of 4,000 tokens" in question.text
         assert (await retinue.set_on_limit(run, "land")).limit.on_limit == "land"
@@ -119,7 +119,7 @@ async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answ
     tmp_path: Path,
 ) -> None:
     made = digger(60)
-    async with Home("memory", tmp_path).open(rules=RULES) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         first = await parked(retinue, run)
         with pytest.raises(Refused, match="about a limit"):
@@ -152,7 +152,7 @@ async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(
         async def send(self, delivery: Any) -> None:
             told.append(delivery.text)
 
-    async with Home("memory", tmp_path).open(rules=RULES, channels={"hook": Hook()}) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES, channels={"hook": Hook()}) as retinue:
         run = await retinue.spawn(
             lead,
             "Go.",
@@ -173,7 +173,7 @@ async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(
 @on_virtual_time
 async def test_nobody_answers_and_it_lands_after_the_longest_wait(tmp_path: Path) -> None:
     home = Home("memory", tmp_path)
-    async with home.open(rules=RULES) as retinue:
+    async with home.open(limits=RULES) as retinue:
         began = home.clock.now()
         outcome = await retinue.run(digger(30), "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         assert outcome.state == "incomplete" and outcome.text == "found it"
@@ -182,7 +182,7 @@ async def test_nobody_answers_and_it_lands_after_the_longest_wait(tmp_path: Path
 
 @on_virtual_time
 async def test_cancel_is_the_answer_that_ends_it(tmp_path: Path) -> None:
-    async with Home("memory", tmp_path).open(rules=RULES) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         run = await retinue.spawn(digger(30), "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         await parked(retinue, run)
         assert await retinue.cancel(run) == "cancelled" and await retinue.questions() == []
@@ -190,7 +190,7 @@ async def test_cancel_is_the_answer_that_ends_it(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_a_limit_can_be_raised_and_changed_when_nobody_asks(tmp_path: Path) -> None:
-    async with Home("memory", tmp_path).open(rules=RULES) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         slow = Agent("slow", model=Scripted(lambda r: "done", name="s", seconds=100.0))
         run = await retinue.spawn(slow, "Go.", budget=Budget(turns=3, seconds=50.0))
         assert await retinue.budget(run) == Spending(
@@ -224,7 +224,7 @@ async def test_a_limit_can_be_raised_and_changed_when_nobody_asks(tmp_path: Path
 async def test_what_makes_no_sense_is_refused_in_words(
     more: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    async with Home("memory", tmp_path).open(rules=RULES) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         run = await retinue.spawn(digger(), "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         with pytest.raises((Refused, ConfigError), match=why):
             await retinue.add_budget(run, **more)
@@ -237,29 +237,29 @@ async def test_what_makes_no_sense_is_refused_in_words(
 async def test_no_tool_can_change_a_limit(tmp_path: Path) -> None:
     """What a tool is given of the runtime has no way to it, and an order can only divide what there
     is."""
-    from retinue import Caller, Orders
+    from retinue import Actions, Context
 
-    fields = set(Orders.__struct_fields__)
+    fields = set(Actions.__struct_fields__)
     assert fields == {"spawns", "sends", "cancels", "posts", "answer", "wait", "pause", "refusals"}
-    assert not [name for name in dir(Caller) if "budget" in name or "limit" in name]
+    assert not [name for name in dir(Context) if "budget" in name or "limit" in name]
 
 
 @on_virtual_time
 async def test_a_tool_sees_the_limit_as_it_was_raised(tmp_path: Path) -> None:
-    from retinue import Caller
+    from retinue import Context
 
     seen: list[int | None] = []
 
     @tool(restart="pure")
-    async def see(caller: Caller) -> str:
+    async def see(caller: Context) -> str:
         """See."""
-        seen.append(caller.spec.order.budget.tokens)
+        seen.append(caller.spec.request.budget.tokens)
         return "seen"
 
     watcher = agent(
         "watcher", lambda r: call("see") if r.turn < 2 else "done", tools=[see], seconds=1.0
     )
-    async with Home("memory", tmp_path).open(rules=RULES) as retinue:
+    async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         run = await retinue.spawn(watcher, "Go.", budget=Budget(tokens=90_000))
         await asyncio.sleep(1.5)
         await retinue.add_budget(run, tokens=10_000)

@@ -11,7 +11,7 @@ import pytest
 from retinue import Origin, Retinue
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Delivery, Rules
+from retinue.core.values import Delivery, Limits
 from retinue.runtime.timers import SPARE, Timers
 from retinue.testing import VirtualClock, call
 from tests.api.house import agent, hiring, lead_of, on_virtual_time
@@ -56,7 +56,9 @@ class Chat:
 @on_virtual_time
 async def test_nothing_is_left_in_memory_when_all_runs_have_ended(retention: str) -> None:
     child = agent("child", ["x"], seconds=1)
-    lead = lead_of(child, 10, join="none", retention=retention, announce=True, orphans="wait")
+    lead = lead_of(
+        child, 10, join="none", retention=retention, announce=True, children_on_end="wait"
+    )
     script = [call("hire", tasks=["a", "b"]), "done"]
     asker = agent("asker", script, tools=[hiring(child, budget={"turns": 5})], staff=[child])
     async with Retinue(clock=VirtualClock(), channels={"hook": Chat()}) as retinue:
@@ -68,7 +70,7 @@ async def test_nothing_is_left_in_memory_when_all_runs_have_ended(retention: str
             await retinue.wait(*runs)
             ended = [await retinue.resume(run) for run in runs[:n]]
             await retinue.wait(*ended)
-            assert await retinue.drain()
+            assert await retinue.settle(timeout_seconds=30)
             await asyncio.sleep(10)
             return held(retinue)
 
@@ -95,7 +97,7 @@ async def test_a_timer_of_a_run_that_has_ended_is_not_kept() -> None:
 
 
 def test_what_a_deletion_costs_does_not_grow_with_the_announcements() -> None:
-    trees = Trees(Rules())
+    trees = Trees(Limits())
     tree: Any = Tree("root", trees.shared, trees.index)
 
     class Counted(dict[str, Delivery]):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Orders, Origin, tool
-from retinue.core.messages import User
+from retinue import Actions, Agent, Context, Origin, tool
+from retinue.core.messages import UserMessage
 from retinue.core.provenance import HEAD
 from retinue.core.values import Delivery, Helpers
 from retinue.errors import ModelRejected
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time
 
@@ -25,7 +25,7 @@ def three(**options: Any) -> Agent:
     """A lead with a middle one, whose three helpers are late, broken and well. Everybody says that
     all is well."""
 
-    async def work(request: Request) -> str:
+    async def work(request: ModelRequest) -> str:
         if request.messages[0].text == "b":
             raise ModelRejected("no", kind="invalid_request")
         if request.messages[0].text == "a":
@@ -34,7 +34,7 @@ def three(**options: Any) -> Agent:
 
     helper = agent("helper", work, timeout_seconds=10)
 
-    def middle(request: Request) -> Any:
+    def middle(request: ModelRequest) -> Any:
         return (
             call("hire", tasks=["a", "b", "c"])
             if request.turn == 0
@@ -43,7 +43,7 @@ def three(**options: Any) -> Agent:
 
     between = agent("middle", middle, tools=[labelled(helper)], staff=[helper])
 
-    def lead(request: Request) -> Any:
+    def lead(request: ModelRequest) -> Any:
         return call("hire", tasks=["m"]) if request.turn == 0 else "All is well."
 
     return agent("lead", lead, tools=[hiring(between, **options)], staff=[between])
@@ -51,9 +51,9 @@ def three(**options: Any) -> Agent:
 
 def labelled(child: Agent) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Caller, tasks: list[str]) -> Orders:
+    async def hire(caller: Context, tasks: list[str]) -> Actions:
         """Hire somebody for each task."""
-        return Orders(spawns=tuple(caller.order(child.name, task, label=task) for task in tasks))
+        return Actions(spawns=tuple(caller.request(child.name, task, label=task) for task in tasks))
 
     return hire
 
@@ -74,7 +74,7 @@ async def test_an_outcome_tells_on_all_levels_who_never_returned(kind: str, tmp_
     ).replace("of 3", "of 4")
     assert (outcome.helpers.n_started, outcome.helpers.n_lost) == (4, 2)
     assert [one.state for one in outcome.helpers.lost] == ["failed", "timed_out"]
-    said = [m.text for m in messages if isinstance(m, User) and m.kind == "note"]
+    said = [m.text for m in messages if isinstance(m, UserMessage) and m.kind == "note"]
     assert said == [f"{HEAD}About the result of middle: {LINE}."], (
         "what the middle one wrote is a result"
     )

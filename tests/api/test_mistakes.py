@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from retinue import (
+    Actions,
     Agent,
-    Capabilities,
     ConfigError,
-    Orders,
+    Limits,
+    Permissions,
     Refused,
     Retinue,
     RetinueError,
-    Rules,
     Submission,
     run_sync,
     tool,
 )
-from retinue.core.spec import Order
+from retinue.core.spec import RunRequest
 from retinue.core.values import ToolSchema
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, on_virtual_time, texts
 
@@ -35,7 +35,7 @@ both = pytest.mark.parametrize("kind", STORES)
 
 async def still_works(retinue: Retinue) -> None:
     """Others go on as if nothing had happened."""
-    assert retinue.trouble == ""
+    assert retinue.blocked_reason == ""
     outcome = await asyncio.wait_for(retinue.run(agent("somebody else", ["fine"]), "Go."), 60)
     assert outcome.text == "fine"
 
@@ -48,7 +48,7 @@ async def still_works(retinue: Retinue) -> None:
         {"budget": 5_000},
         {"lanes": 3},
         {"retry": 5},
-        {"access": Capabilities(tools="read")},  # type: ignore[arg-type]
+        {"permissions": Permissions(tools="read")},  # type: ignore[arg-type]
         {"join": "sometimes"},
         {"report": "poem"},
     ],
@@ -69,9 +69,9 @@ async def test_lists_are_taken_for_sets_of_capabilities_or_refused() -> None:
     """`deny=[...]` is what anybody would write."""
     async with Retinue(clock=VirtualClock()) as retinue:
         try:
-            access = Capabilities(deny=["rest"])  # type: ignore[arg-type]
+            access = Permissions(deny=["rest"])  # type: ignore[arg-type]
             outcome = await asyncio.wait_for(
-                retinue.run(agent("one", ["x"]), "Go.", access=access), 60
+                retinue.run(agent("one", ["x"]), "Go.", permissions=access), 60
             )
             assert outcome.text == "x"
         except (ConfigError, TypeError):
@@ -84,8 +84,8 @@ async def test_a_list_in_narrow_stops_nobody() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
         try:
-            access = Capabilities(deny=["rest"])  # type: ignore[arg-type]
-            await asyncio.wait_for(retinue.narrow(run, access), 60)
+            access = Permissions(deny=["rest"])  # type: ignore[arg-type]
+            await asyncio.wait_for(retinue.restrict(run, access), 60)
         except (ConfigError, TypeError):
             pass
         await still_works(retinue)
@@ -97,9 +97,9 @@ async def test_orders_of_the_wrong_type_are_the_tools_mistake() -> None:
     child = agent("child", ["x"])
 
     @tool
-    async def hire() -> Orders:
+    async def hire() -> Actions:
         """Hire."""
-        return Orders(spawns=(Order(agent="child", task="Go.", max_turns="3"),))  # type: ignore[arg-type]
+        return Actions(spawns=(RunRequest(agent="child", task="Go.", max_turns="3"),))  # type: ignore[arg-type]
 
     async with Retinue(clock=VirtualClock()) as retinue:
         lead = agent("lead", [call("hire"), "I see."], tools=[hire], staff=[child])
@@ -122,7 +122,7 @@ class Odd:
             raise self.returned
         return self.returned
 
-    def compose(self, outcomes: Any) -> str:
+    def format_results(self, outcomes: Any) -> str:
         return ""
 
 
@@ -152,7 +152,7 @@ async def test_a_result_that_is_not_json_is_the_tools_mistake(kind: str, tmp_pat
 
 @on_virtual_time
 async def test_a_model_whose_call_is_cancelled_from_inside_fails_its_run() -> None:
-    async def broken(request: Request) -> str:
+    async def broken(request: ModelRequest) -> str:
         raise asyncio.CancelledError
 
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -237,7 +237,7 @@ async def test_an_agent_that_was_refused_can_be_put_right() -> None:
 @on_virtual_time
 async def test_rules_of_the_wrong_type_are_refused() -> None:
     with pytest.raises(ConfigError):
-        async with Retinue(clock=VirtualClock(), rules=Rules(text_cap="many")) as retinue:  # type: ignore[arg-type]
+        async with Retinue(clock=VirtualClock(), limits=Limits(text_cap="many")) as retinue:  # type: ignore[arg-type]
             await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go."), 60)
 
 

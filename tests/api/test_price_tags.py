@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from retinue import (
+    Actions,
     Agent,
-    Caller,
     Context,
+    History,
     ModelInfo,
-    Orders,
     Outcome,
     PriceTag,
     Retinue,
-    User,
+    UserMessage,
     tool,
 )
 from retinue.errors import ConfigError
@@ -55,7 +55,7 @@ PROVIDERS: dict[str, dict[str, Any]] = {
 
 def script(heard: ParsedRequest) -> Any:
     """Whoever is told to begin hires in its second turn; everybody else answers."""
-    asked = [m.text for m in heard.messages if isinstance(m, User)] == ["Begin."]
+    asked = [m.text for m in heard.messages if isinstance(m, UserMessage)] == ["Begin."]
     if asked and heard.turn == 0:
         return call("look")
     return call("hire") if asked and heard.turn == 1 else "Done."
@@ -68,13 +68,13 @@ def crew(model: HttpModel, *, fork: bool, n: int = N) -> Agent:
         return "found " * 200
 
     @tool(restart="pure", quick=True)
-    def hire(caller: Caller) -> Orders:
+    def hire(caller: Context) -> Actions:
         """Hire some."""
         tasks = [f"Task {i}" for i in range(n)]
         return (
-            caller.spawn("talker", *tasks, context=Context(kind="fork"))
+            caller.spawn_actions("talker", *tasks, history=History(kind="fork"))
             if fork
-            else caller.spawn(hand, *tasks)
+            else caller.spawn_actions(hand, *tasks)
         )
 
     hand = Agent("hand", f"You help. {LONG}", model=model, tools=[look])

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from retinue import (
+    Actions,
     Ask,
-    Caller,
+    Context,
+    Limits,
     ModelUnavailable,
-    Orders,
     Retinue,
     RetinueError,
     Retry,
-    Rules,
     Step,
     StoreLocked,
     tool,
 )
 from retinue.core.events import ChildEnded, Woke
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from tests.api.house import STORES, Home, agent, all_taken_up, ended, last, lead_of, on_virtual_time
 
@@ -38,7 +38,7 @@ async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
 ) -> None:
     home, asked = Home(kind, tmp_path), dict[str, int]()
 
-    async def work(request: Request) -> str:
+    async def work(request: ModelRequest) -> str:
         task = request.messages[0].text
         asked[task] = asked.get(task, 0) + 1
         await asyncio.sleep(10 + 10 * int(task[-1]))
@@ -49,7 +49,7 @@ async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
         run = await retinue.spawn(lead, "Go.")
         await asyncio.sleep(25)
     async with home.open(agents=[lead]) as retinue:
-        assert retinue.dormant == ()
+        assert retinue.runs_without_agent == ()
         outcome = await ended(retinue, run)
         joined = [e async for e in _children_ended(retinue, run)]
     assert outcome.state == "completed"
@@ -105,7 +105,7 @@ async def test_an_interrupted_tool_is_repeated_only_if_it_says_so(
     home, started = Home(kind, tmp_path), list[bool]()
 
     @tool(restart=restart)
-    async def write(caller: Caller) -> str:
+    async def write(caller: Context) -> str:
         """Write."""
         started.append(caller.again)
         await asyncio.sleep(10)
@@ -164,14 +164,14 @@ async def test_runs_wait_until_their_agent_is_known(kind: str, tmp_path: Path) -
         run = await retinue.spawn(one, "Go.")
         await asyncio.sleep(1)
     async with home.open() as retinue:
-        assert retinue.dormant == (run,)
+        assert retinue.runs_without_agent == (run,)
         await asyncio.sleep(3_600)
         assert await retinue.outcome(run) is None
         other = agent("other", ["y"])
         await retinue.run(other, "Go.")
-        assert retinue.dormant == (run,)
+        assert retinue.runs_without_agent == (run,)
         await retinue.spawn(one, "Something else.")
-        assert retinue.dormant == ()
+        assert retinue.runs_without_agent == ()
         assert (await ended(retinue, run)).text == "x"
 
 
@@ -180,7 +180,7 @@ async def test_runs_wait_until_their_agent_is_known(kind: str, tmp_path: Path) -
 async def test_a_run_between_two_tries_waits_for_its_agent_too(kind: str, tmp_path: Path) -> None:
     home, tries = Home(kind, tmp_path), list[int]()
 
-    def busy(request: Request) -> object:
+    def busy(request: ModelRequest) -> object:
         tries.append(1)
         return ModelUnavailable("busy", after_seconds=60) if len(tries) == 1 else "at last"
 
@@ -223,10 +223,10 @@ async def test_results_are_put_into_words_only_by_whoever_knows_how(
 ) -> None:
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=10)
 
-    @tool(restart="keyed", compose=lambda ends: " and ".join(e.ending.text for e in ends))
-    async def hire(caller: Caller) -> Orders:
+    @tool(restart="keyed", format_results=lambda ends: " and ".join(e.ending.text for e in ends))
+    async def hire(caller: Context) -> Actions:
         """Hire two."""
-        return caller.spawn(child, "a", "b", compose=True)
+        return caller.spawn_actions(child, "a", "b", format_results=True)
 
     lead = agent(
         "lead", lambda q: call("hire") if q.turn == 0 else last(q), tools=[hire], staff=[child]
@@ -300,9 +300,9 @@ async def test_closing_in_good_order_is_not_a_crash(kind: str, tmp_path: Path) -
 async def test_a_run_that_kills_its_process_each_time_is_put_aside(
     kind: str, tmp_path: Path
 ) -> None:
-    home, one, rules = Home(kind, tmp_path), agent("one", ["x"], seconds=100), Rules(max_deaths=3)
+    home, one, rules = Home(kind, tmp_path), agent("one", ["x"], seconds=100), Limits(max_deaths=3)
     async with AsyncExitStack() as dead:
-        retinue = await dead.enter_async_context(home.open(rules=rules))
+        retinue = await dead.enter_async_context(home.open(limits=rules))
         run = await retinue.spawn(one, "Go.")
         for seconds in (1, 1, 0, 0, 0):
             # The next process takes the store over; the one before it has not said that it ends.
@@ -310,7 +310,7 @@ async def test_a_run_that_kills_its_process_each_time_is_put_aside(
             await asyncio.sleep(seconds)
             if not seconds:
                 await all_taken_up(retinue)
-            retinue = await dead.enter_async_context(home.open(agents=[one], rules=rules))
+            retinue = await dead.enter_async_context(home.open(agents=[one], limits=rules))
         outcome = await ended(retinue, run)
     assert (outcome.state, outcome.stop) == ("interrupted", "quarantined")
 
@@ -370,5 +370,5 @@ async def test_a_child_that_is_not_kept_is_deleted_once_its_result_has_arrived(
         assert outcome.ok
         assert outcome.children == ()
         assert "part" in "".join(m.text for m in await retinue.messages(run))
-        assert [s.id for s in await retinue.list(children=True)] == [run]
+        assert [s.id for s in await retinue.runs(children=True)] == [run]
         assert await retinue.verify() == []

@@ -9,8 +9,18 @@ from typing import Literal
 import msgspec
 import pytest
 
-from retinue import Agent, Call, Caller, ConfigError, Orders, Retinue, Rules, Submission, tool
-from retinue.models.base import Request
+from retinue import (
+    Actions,
+    Agent,
+    ConfigError,
+    Context,
+    Limits,
+    Retinue,
+    Submission,
+    ToolCall,
+    tool,
+)
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time
 
@@ -40,14 +50,14 @@ async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
     told: list[str] = []
     script = [submit({"grade": "fair", "reasons": []}), submit({"grade": "good"}), submit(RIGHT)]
 
-    def talk(request: Request) -> object:
+    def talk(request: ModelRequest) -> object:
         told.append(last(request))
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("judge", talk, output=Verdict), "Judge.")
     assert (outcome.state, outcome.stop) == ("completed", "submitted")
-    assert outcome.data == outcome.unwrap() == Verdict(grade="good", reasons=["short"])
+    assert outcome.output == outcome.unwrap() == Verdict(grade="good", reasons=["short"])
     assert outcome.usage.turns == 3
     assert "does not match its schema: Invalid enum value 'fair'" in told[1]
     assert "Object missing required field `reasons`" in told[2]
@@ -60,10 +70,10 @@ async def test_a_text_is_not_taken_for_a_typed_result() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         forgetful = agent("forgetful", ["I think it is good.", submit(RIGHT)], output=Verdict)
         outcome = await retinue.run(forgetful, "Judge.")
-        assert outcome.data == Verdict(grade="good", reasons=["short"])
+        assert outcome.output == Verdict(grade="good", reasons=["short"])
         stubborn = agent("stubborn", ["I think it is good."], output=Verdict)
         outcome = await retinue.run(stubborn, "Judge.")
-        assert outcome.data is None and outcome.text == "I think it is good."
+        assert outcome.output is None and outcome.text == "I think it is good."
         assert not outcome.ok, "unwrap() would give a text to a program that asked for a Verdict"
 
 
@@ -72,13 +82,13 @@ async def test_a_json_schema_is_checked_as_a_type_is() -> None:
     told: list[str] = []
     script = [submit({"grade": "fair", "reasons": []}), submit(RIGHT)]
 
-    def talk(request: Request) -> object:
+    def talk(request: ModelRequest) -> object:
         told.append(last(request))
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("judge", talk, output=SCHEMA), "Judge.")
-    assert outcome.data == RIGHT
+    assert outcome.output == RIGHT
     assert "$.grade: 'fair' is not one of ['good', 'bad']" in told[1]
 
 
@@ -86,12 +96,12 @@ async def test_a_json_schema_is_checked_as_a_type_is() -> None:
 async def test_the_schema_of_a_result_is_shown_to_the_model() -> None:
     shown: dict[str, object] = {}
 
-    def talk(request: Request) -> object:
+    def talk(request: ModelRequest) -> object:
         shown.update({t.name: t.parameters for t in request.tools})
         return submit(3)
 
     async with Retinue(clock=VirtualClock()) as retinue:
-        assert (await retinue.run(agent("counter", talk, output=int), "Count.")).data == 3
+        assert (await retinue.run(agent("counter", talk, output=int), "Count.")).output == 3
     assert set(shown) == {"submit_result", "submit_error", "artifact"}
     result = shown["submit_result"]["properties"]["result"]  # type: ignore[index]
     assert result.pop("description").startswith("Everything the agent that gave you the task needs")
@@ -116,7 +126,7 @@ async def test_a_submission_beside_other_calls_is_not_taken() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("judge", script, output=Verdict), "Judge.")
         refusals = [m.text for m in (await retinue.messages(outcome.id))[2:4]]
-    assert outcome.data == Verdict(grade="good", reasons=["short"])
+    assert outcome.output == Verdict(grade="good", reasons=["short"])
     assert all("must be the only call in a reply" in text for text in refusals)
 
 
@@ -132,10 +142,10 @@ async def test_the_typed_results_of_children_reach_their_parent() -> None:
 async def test_a_tool_may_put_its_childrens_outcomes_into_its_own_words() -> None:
     child = agent("child", lambda q: f"did {last(q)}")
 
-    @tool(restart="keyed", compose=lambda ends: " and ".join(e.ending.text for e in ends))
-    async def hire(caller: Caller, tasks: list[str]) -> Orders:
+    @tool(restart="keyed", format_results=lambda ends: " and ".join(e.ending.text for e in ends))
+    async def hire(caller: Context, tasks: list[str]) -> Actions:
         """Hire."""
-        return caller.spawn(child, *tasks, compose=True)
+        return caller.spawn_actions(child, *tasks, format_results=True)
 
     script = Scripted(lambda q: last(q) if q.turn else call("hire", tasks=["a", "b"]), name="lead")
     lead = Agent("lead", model=script, tools=[hire], staff=[child])
@@ -150,7 +160,7 @@ def pager(whole: list[str]) -> Scripted:
     """A lead's model that reads what was cut through the `artifact` tool, page by page."""
     id = ""
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         nonlocal id
         if request.turn == 0:
             return call("hire", tasks=["write a long report"])
@@ -206,7 +216,7 @@ async def test_a_page_of_an_artifact_is_not_cut_again_where_texts_are_short() ->
     pages: list[str] = []
     child = agent("child", [BIG[:9_000]])
     lead = Agent("lead", model=pager(pages), tools=lead_of(child).tools, staff=[child])
-    async with Retinue(clock=VirtualClock(), rules=Rules(text_cap=1_000)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(text_cap=1_000)) as retinue:
         outcome = await retinue.run(lead, "Go.")
     assert outcome.text == "read it all", outcome.error
     assert "".join(pages) == BIG[:9_000]
@@ -255,9 +265,9 @@ async def divide(a: int, b: int = 2) -> float:
     return a / b
 
 
-def written(args: str) -> Call:
+def written(args: str) -> ToolCall:
     """A call whose arguments are this text."""
-    return Call(id="", name="divide", args=args)
+    return ToolCall(id="", name="divide", args=args)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +305,14 @@ async def test_a_tool_of_ones_own_may_hand_in_the_result() -> None:
         outcome = await retinue.run(
             agent("one", [call("finish", text="bye")], tools=[finish]), "Go."
         )
-    assert (outcome.state, outcome.text, outcome.data) == ("completed", "bye", {"said": "bye"})
+    assert (outcome.state, outcome.text, outcome.output) == ("completed", "bye", {"said": "bye"})
 
 
 @on_virtual_time
 async def test_silence_is_asked_again_and_then_admitted() -> None:
     heard: list[str] = []
 
-    def silent(request: Request) -> str:
+    def silent(request: ModelRequest) -> str:
         heard.append(last(request))
         return ""
 
@@ -328,7 +338,7 @@ async def test_a_report_can_be_a_turn_of_its_own() -> None:
 async def test_turns_run_out_with_what_was_said_and_grace_allows_one_more() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
 
-        def script(request: Request) -> object:
+        def script(request: ModelRequest) -> object:
             if request.purpose == "grace":
                 return submit(RIGHT)
             return call("divide", a=1)

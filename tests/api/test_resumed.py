@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Caller, Orders, tool
-from retinue.core.spec import Send
+from retinue import Actions, Context, tool
+from retinue.core.spec import SendMessage
 from retinue.core.state import ending_of
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time, texts
 
@@ -20,50 +20,50 @@ both = pytest.mark.parametrize("kind", STORES)
 
 
 @tool
-async def look(caller: Caller) -> str:
+async def look(caller: Context) -> str:
     """Say how the children are."""
-    found = [(spec.order.task, ending_of(run)) for spec, run in await caller.children()]
+    found = [(spec.request.task, ending_of(run)) for spec, run in await caller.children()]
     return ", ".join(
         f"{task} {'runs' if end is None else end.text or end.state}" for task, end in found
     )
 
 
 @tool(restart="keyed")
-async def stop(caller: Caller, task: str) -> Orders:
+async def stop(caller: Context, task: str) -> Actions:
     """End a child."""
-    found = [spec.id for spec, _ in await caller.children() if spec.order.task == task]
-    return Orders(cancels=tuple(found), answer="Stopped.")
+    found = [spec.id for spec, _ in await caller.children() if spec.request.task == task]
+    return Actions(cancels=tuple(found), answer="Stopped.")
 
 
 @tool(restart="keyed")
-async def stop_run(caller: Caller, run: str) -> Orders:
+async def stop_run(caller: Context, run: str) -> Actions:
     """End a run."""
-    return Orders(cancels=(run,), answer="Stopped.")
+    return Actions(cancels=(run,), answer="Stopped.")
 
 
 @tool(restart="keyed")
-async def tell(caller: Caller, task: str, text: str) -> Orders:
+async def tell(caller: Context, task: str, text: str) -> Actions:
     """Write to a child."""
-    found = [spec.id for spec, _ in await caller.children() if spec.order.task == task]
-    return Orders(sends=tuple(Send(to=id, text=text) for id in found), answer="Told.")
+    found = [spec.id for spec, _ in await caller.children() if spec.request.task == task]
+    return Actions(sends=tuple(SendMessage(to=id, text=text) for id in found), answer="Told.")
 
 
 def lead(*later: Any, name: str = "lead", tasks: tuple[str, ...] = ("slow", "quick")) -> Any:
     """It starts its children and ends; what it does when it goes on is said by `later`."""
 
-    def work(request: Request) -> Any:
+    def work(request: ModelRequest) -> Any:
         return f"{request.messages[0].text} done"
 
     child = agent(f"child of {name}", work, seconds=100)
 
-    def script(request: Request) -> Any:
-        said = [m for m in request.messages if type(m).__name__ == "Assistant"]
+    def script(request: ModelRequest) -> Any:
+        said = [m for m in request.messages if type(m).__name__ == "AssistantMessage"]
         lines = [call("hire", tasks=list(tasks)), "started", *later]
         line = lines[min(len(said), len(lines) - 1)]
         return line(request) if callable(line) else line
 
     tools = [hiring(child, join="none"), look, stop, stop_run, tell]
-    return agent(name, script, tools=tools, staff=[child], options={"orphans": "keep"})
+    return agent(name, script, tools=tools, staff=[child], options={"children_on_end": "keep"})
 
 
 @both
@@ -103,7 +103,7 @@ async def test_a_run_that_goes_on_hears_of_the_children_of_the_one_before_it(
     assert [heard.count(f"{task} done") for task in ("slow", "quick")] == [1, 1]
 
 
-async def slowly(request: Request) -> str:
+async def slowly(request: ModelRequest) -> str:
     await asyncio.sleep(300)
     return "I have thought about it."
 

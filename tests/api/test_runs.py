@@ -9,20 +9,20 @@ import pytest
 
 from retinue import (
     Agent,
-    Answer,
     ConfigError,
     ModelInfo,
+    ModelReply,
     NotFound,
     Refused,
-    Reply,
     Retinue,
     RunFailed,
+    ToolResult,
     Usage,
     run_sync,
     tool,
 )
-from retinue.core.messages import Assistant
-from retinue.models.base import Request
+from retinue.core.messages import AssistantMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import (
     STORES,
@@ -76,7 +76,7 @@ async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(
 ) -> None:
     home, said = Home(kind, tmp_path), []
 
-    def script(request: Request) -> str:
+    def script(request: ModelRequest) -> str:
         said.append(request.run)
         return "done"
 
@@ -100,7 +100,7 @@ async def test_one_key_used_by_many_at_once_starts_one_run() -> None:
         one = agent("one", ["done"])
         ids = await asyncio.gather(*(retinue.spawn(one, "Go.", key="k") for _ in range(50)))
         assert len(set(ids)) == 1
-        assert len(await retinue.list()) == 1
+        assert len(await retinue.runs()) == 1
 
 
 @on_virtual_time
@@ -138,7 +138,7 @@ async def test_a_fork_of_a_run_at_work_starts_from_its_last_complete_turn() -> N
         await asyncio.sleep(60)
         return "rested"
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return call("rest") if last(request) == "Work." else f"seen: {texts(request)}"
 
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -183,7 +183,7 @@ async def test_a_run_that_was_cancelled_at_a_tool_can_be_resumed(kind: str, tmp_
 
     seen: list[list[str]] = []
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         seen.append([f"{type(m).__name__} {m.text}" for m in request.messages])
         return [call("hang"), call("hang")] if len(request.messages) == 1 else "ok"
 
@@ -193,7 +193,8 @@ async def test_a_run_that_was_cancelled_at_a_tool_can_be_resumed(kind: str, tmp_
         await retinue.cancel(run)
         assert (await ended(retinue, await retinue.resume(run, "Again."))).text == "ok"
     kinds = [line.split()[0] for line in seen[-1]]
-    assert kinds == ["User", "Assistant", "Result", "Result", "User"], "each call has a result"
+    names = ["UserMessage", "AssistantMessage", "ToolMessage", "ToolMessage", "UserMessage"]
+    assert kinds == names, "each call has a result"
     assert "interrupted" in seen[-1][2]
 
 
@@ -215,9 +216,9 @@ async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_childr
     price = {"price_in": 2, "price_out": 10}
     child_model = Scripted(["part"], info=ModelInfo(name="small", **price), usage=usage, seconds=2)
     child = Agent("child", model=child_model)
-    reply = Reply(message=Assistant(text="whole"), usage=usage, model="large-2024")
+    reply = ModelReply(message=AssistantMessage(text="whole"), usage=usage, model="large-2024")
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return call("hire", tasks=["a", "b"]) if request.turn == 0 else reply
 
     lead_model = Scripted(script, info=ModelInfo(name="large", **price), usage=usage)
@@ -271,16 +272,16 @@ async def test_the_list_hides_children_and_the_newest_run_comes_first() -> None:
         first = await retinue.run(lead, "Go.")
         await asyncio.sleep(1)
         second = await retinue.spawn(agent("slow", ["x"], seconds=9), "Go.")
-        rows = await retinue.list()
+        rows = await retinue.runs()
         assert [(r.id, r.label, r.state) for r in rows] == [
             (second, "slow", "thinking"),
             (first.id, "lead", "completed"),
         ]
-        everybody = await retinue.list(children=True)
+        everybody = await retinue.runs(children=True)
         assert len(everybody) == 4
         assert {r.parent for r in everybody if r.label == "child"} == {first.id}
-        assert [r.id for r in await retinue.list(before=second)] == [first.id]
-        assert [r.id for r in await retinue.list(limit=1)] == [second]
+        assert [r.id for r in await retinue.runs(before=second)] == [first.id]
+        assert [r.id for r in await retinue.runs(limit=1)] == [second]
 
 
 @on_virtual_time
@@ -313,7 +314,7 @@ async def test_a_forgotten_tree_is_gone_and_its_forks_stay(kind: str, tmp_path: 
         for gone in (outcome.id, outcome.children[0].id):
             with pytest.raises(NotFound):
                 await retinue.outcome(gone)
-        assert [r.id for r in await retinue.list(children=True) if not r.parent] == [fork.id]
+        assert [r.id for r in await retinue.runs(children=True) if not r.parent] == [fork.id]
         assert (await retinue.messages(fork.id))[0].text == "Go."
         assert await retinue.verify() == []
 
@@ -358,9 +359,9 @@ async def test_a_tool_may_answer_with_plain_values() -> None:
         """Nothing."""
 
     @tool
-    async def wrong() -> Answer:
+    async def wrong() -> ToolResult:
         """An error that the model can act on."""
-        return Answer(text="no such file", error=True)
+        return ToolResult(text="no such file", error=True)
 
     script = [[call("facts"), call("nothing"), call("wrong")], "ok"]
     async with Retinue(clock=VirtualClock()) as retinue:

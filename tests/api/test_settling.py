@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Delivery, NotFound, Origin, Retinue, RetinueError, run_sync
-from retinue.core.state import ending_of
+from retinue.core.state import RunRecord, ending_of
 from retinue.models.base import Model
-from retinue.store.base import Row
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, hiring, lead_of, on_virtual_time
 
@@ -36,7 +35,7 @@ class Hook:
 def starter(n: int = 2, **options: Any) -> Agent:
     """A lead that starts children in the background and ends long before them."""
     child = agent("child", ["found it"], seconds=100)
-    return lead_of(child, n, join="none", bond="keep", **options)
+    return lead_of(child, n, join="none", on_parent_end="keep", **options)
 
 
 @both
@@ -106,7 +105,9 @@ async def test_what_the_runs_before_it_have_left_belongs_to_a_run_that_goes_on(
 @on_virtual_time
 async def test_a_run_that_lives_for_messages_and_has_none_has_nothing_left_to_do() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
-        run = await retinue.spawn(agent("host", ["hello", "again"], seconds=5), "Go.", host=True)
+        run = await retinue.spawn(
+            agent("host", ["hello", "again"], seconds=5), "Go.", stay_open=True
+        )
         assert await retinue.settle(run) is True
         assert (await retinue.tree(run)).state == "waiting"
 
@@ -117,7 +118,7 @@ async def test_a_run_whose_agent_is_not_known_here_is_not_waited_for(tmp_path: P
     async with home.open() as retinue:
         run = await retinue.spawn(agent("slow", ["x"], seconds=100), "Go.")
     async with home.open() as retinue:
-        assert retinue.dormant == (run,)
+        assert retinue.runs_without_agent == (run,)
         assert await retinue.settle(run) is False
         assert await retinue.settle() is False
 
@@ -144,14 +145,14 @@ async def test_a_program_that_is_about_to_end_does_not_leave_background_work_beh
     hook = Hook()
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         await retinue.run(starter(announce=True), "Go.", origin=HOOK)
-        assert await retinue.drain(timeout_seconds=10) is False, (
+        assert await retinue.settle(timeout_seconds=10) is False, (
             "children are at work, and will announce"
         )
-        assert await retinue.drain(timeout_seconds=600) is True
+        assert await retinue.settle(timeout_seconds=600) is True
     assert hook.heard == ["found it"] * 2
 
 
-def text_of(row: Row) -> str:
+def text_of(row: RunRecord) -> str:
     ending = ending_of(row.run)
     return "" if ending is None else ending.text
 
@@ -161,7 +162,7 @@ def text_of(row: Row) -> str:
 
 def quick(**options: Any) -> Agent:
     child = agent("child", ["found it"], seconds=0.05)
-    return lead_of(child, 2, join="none", bond="keep", **options)
+    return lead_of(child, 2, join="none", on_parent_end="keep", **options)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -226,11 +227,13 @@ def test_run_sync_says_which_options_there_are() -> None:
 def test_a_hired_child_that_hires_is_waited_for_too() -> None:
     deep = agent("deep", ["deep down"], seconds=0.05)
     hires = [call("hire", tasks=["dig"]), "on it"]
-    middle = agent("middle", hires, tools=[hiring(deep, join="none", bond="keep")], staff=[deep])
+    middle = agent(
+        "middle", hires, tools=[hiring(deep, join="none", on_parent_end="keep")], staff=[deep]
+    )
     store = MemoryStore()
     top = [call("hire", tasks=["go"]), "off"]
     lead = agent(
-        "lead", top, tools=[hiring(middle, join="none", bond="keep")], staff=[middle, deep]
+        "lead", top, tools=[hiring(middle, join="none", on_parent_end="keep")], staff=[middle, deep]
     )
     outcome = run_sync(lead, "Go.", store=store)
     below = asyncio.run(store.children(outcome.children[0].id))

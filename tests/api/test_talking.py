@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Ask, Capabilities, Delta, NotFound, Refused, Retinue, Rules, Step, tool
+from retinue import Ask, Limits, NotFound, Permissions, Refused, Retinue, Step, TextDelta, tool
 from retinue.core.events import Asked, Replied, Requested
-from retinue.core.messages import Result
-from retinue.models.base import Request
+from retinue.core.messages import ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
 
@@ -27,7 +27,7 @@ async def test_a_message_is_read_at_the_next_turn() -> None:
     script = [call("rest", seconds=60.0), "done"]
     seen: list[list[str]] = []
 
-    def talk(request: Request) -> object:
+    def talk(request: ModelRequest) -> object:
         seen.append(texts(request))
         return script[request.turn]
 
@@ -65,7 +65,7 @@ async def test_steering_breaks_off_a_model_call() -> None:
 async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> None:
     seen: list[list[str]] = []
 
-    def talk(request: Request) -> object:
+    def talk(request: ModelRequest) -> object:
         seen.append(texts(request))
         return call("rest", seconds=1000.0) if request.turn == 0 else "stopped"
 
@@ -82,7 +82,7 @@ async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> No
 @on_virtual_time
 async def test_steering_lets_joined_children_go_on_and_report_later() -> None:
     child = agent("child", ["the part"], seconds=100)
-    lead = lead_of(child, 2, options={"orphans": "wait"})
+    lead = lead_of(child, 2, options={"children_on_end": "wait"})
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead, "Go.")
         await asyncio.sleep(10)
@@ -125,7 +125,7 @@ async def test_a_message_at_the_last_moment_is_read_or_refused_and_never_lost(pa
 
 @on_virtual_time
 async def test_a_mailbox_takes_only_so_many_messages_of_one_sender() -> None:
-    async with Retinue(clock=VirtualClock(), rules=Rules(mail_per_sender=3)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(mail_per_sender=3)) as retinue:
         run = await retinue.spawn(agent("one", ["x"], seconds=100), "Go.")
         for n in range(3):
             await retinue.send(run, f"message {n}")
@@ -233,7 +233,9 @@ async def test_a_question_waits_for_its_answer() -> None:
             await retinue.answer(round_, "yes")
         await retinue.answer(run, "yes")
         assert (await ended(retinue, run)).text == "thanks"
-        said = {m.call_id: m.text for m in await retinue.messages(run) if isinstance(m, Result)}
+        said = {
+            m.call_id: m.text for m in await retinue.messages(run) if isinstance(m, ToolMessage)
+        }
         assert list(said.values()) == ["no", "yes"] and sorted(said) == list(reversed(said))
         for gone in (run, red, round_, red[:6]):
             with pytest.raises(Refused, match="has no open question"):
@@ -265,13 +267,13 @@ async def test_rights_that_are_taken_away_are_gone_at_the_next_call_below_too() 
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead_of(child), "Go.")
         await asyncio.sleep(10)
-        await retinue.narrow(run, Capabilities(deny=("rest",)))
+        await retinue.restrict(run, Permissions(deny=("rest",)))
         outcome = await ended(retinue, run)
         results = [
             m for m in await retinue.messages(outcome.children[0].id) if hasattr(m, "call_id")
         ]
         with pytest.raises(NotFound):
-            await retinue.narrow(run, Capabilities())
+            await retinue.restrict(run, Permissions())
     assert results[0].text == "rested 60 s"
     assert results[1].text.startswith("Refused: lead denies 'rest'")
 
@@ -281,7 +283,7 @@ async def test_a_run_has_only_the_tools_that_its_order_leaves_it() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         one = agent("one", lambda q: ",".join(t.name for t in q.tools) or "none", tools=[rest])
         assert (await retinue.run(one, "Go.")).text == "rest,artifact"
-        denied = await retinue.run(one, "Go.", access=Capabilities(deny=("rest",)))
+        denied = await retinue.run(one, "Go.", permissions=Permissions(deny=("rest",)))
         assert denied.text == "artifact"
 
 
@@ -298,9 +300,9 @@ async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(
         items = [item async for item in retinue.stream(run)]
         steps = [i for i in items if isinstance(i, Step)]
         names = [type(s.entry.event).__name__ for s in steps]
-        assert names == ["Requested", "Enlisted", "Replied", "ToolReturned", "Replied"]
+        assert names == ["Requested", "RunCreated", "Replied", "ToolReturned", "Replied"]
         assert [s.seq for s in steps] == sorted({s.seq for s in steps})
-        assert [i.text for i in items if isinstance(i, Delta)] == ["done"]
+        assert [i.text for i in items if isinstance(i, TextDelta)] == ["done"]
     async with home.open() as retinue:
         again = [item async for item in retinue.stream(run)]
         assert again == steps, "of an ended run the log is the whole stream"
@@ -329,7 +331,7 @@ async def test_a_long_log_is_streamed_whole_and_in_order() -> None:
     """Longer than one page of the log."""
     turns, calls = 20, 60
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return [call("rest", seconds=0.0)] * calls if request.turn < turns else "done"
 
     async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
@@ -347,10 +349,10 @@ async def test_a_watcher_that_falls_far_behind_still_sees_every_step() -> None:
     """More steps than a watcher's queue holds, while it is busy elsewhere."""
     n = 11_000
 
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return [call("rest", seconds=0.0)] * n if request.turn == 0 else "done"
 
-    async with Retinue(clock=VirtualClock(), rules=Rules(calls_per_turn=n)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(calls_per_turn=n)) as retinue:
         run = await retinue.spawn(agent("one", script, tools=[rest], seconds=5), "Go.")
         steps = []
         async for item in retinue.stream(run):
@@ -385,7 +387,7 @@ async def test_a_cancel_reaches_those_whom_an_ended_run_has_left_behind() -> Non
     child = agent("child", ["x"], seconds=1_000)
     lead = lead_of(child, 3, join="none")
     async with Retinue(clock=VirtualClock()) as retinue:
-        run = await retinue.spawn(lead, "Go.", orphans="keep")
+        run = await retinue.spawn(lead, "Go.", children_on_end="keep")
         assert (await ended(retinue, run)).ok
         with pytest.raises(Refused, match="Cancel it first"):
             await retinue.forget(run)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from retinue import (
-    Delta,
+    Limits,
     NotFound,
     Origin,
     Refused,
     Retinue,
-    Rules,
     Step,
     StoreError,
     StoreFull,
+    TextDelta,
     tool,
 )
 from retinue.core.events import Replied
@@ -77,10 +77,10 @@ async def test_a_full_store_parks_everything_and_nothing_is_lost(kind: str, tmp_
         run = await retinue.spawn(lead, "Go.")
         faulty[0].full = 6
         await asyncio.sleep(6)
-        assert retinue.trouble == "no space left"
+        assert retinue.blocked_reason == "no space left"
         assert asked == [], "nothing is performed before it is on record"
         outcome = await ended(retinue, run)
-        assert retinue.trouble == ""
+        assert retinue.blocked_reason == ""
         assert faulty[0].refused == 6
         assert outcome.state == "completed" and outcome.text.count("part") == 5
         assert sorted(asked) == [f"task {n}" for n in range(5)]
@@ -126,7 +126,7 @@ async def test_a_store_that_is_gone_stops_the_runtime_and_everybody_is_told() ->
         store.gone = True
         with pytest.raises(StoreError, match="the disk was pulled out"):
             await asyncio.wait_for(waiting, 60)
-        assert "the disk was pulled out" in retinue.trouble
+        assert "the disk was pulled out" in retinue.blocked_reason
         with pytest.raises(StoreError, match="The runtime has stopped"):
             await asyncio.wait_for(retinue.spawn(one, "Go."), 60)
         with pytest.raises(StoreError):
@@ -166,7 +166,7 @@ async def test_a_stream_does_not_end_before_the_end_is_written() -> None:
         async for item in retinue.stream(run):
             items.append(item)
             await asyncio.sleep(3)
-    assert any(isinstance(i, Delta) for i in items)
+    assert any(isinstance(i, TextDelta) for i in items)
     steps = [i.entry.event for i in items if isinstance(i, Step)]
     assert isinstance(steps[-1], Replied)
 
@@ -227,7 +227,7 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
     kind: str, tmp_path: Path
 ) -> None:
     home, post = Home(kind, tmp_path), Post(failures=5)
-    async with home.open(channels={"post": post}, rules=Rules(delivery_tries=3)) as retinue:
+    async with home.open(channels={"post": post}, limits=Limits(delivery_tries=3)) as retinue:
         outcome = await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(3_600)
         (dead,) = await retinue.deliveries(["dead"])
@@ -237,7 +237,7 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
             "ConnectionError: nobody at home",
         )
         assert (post.tries, post.took) == (3, [])
-    async with home.open(channels={"post": post}, rules=Rules(delivery_tries=3)) as retinue:
+    async with home.open(channels={"post": post}, limits=Limits(delivery_tries=3)) as retinue:
         assert [d.key for d in await retinue.deliveries(["dead"])] == [dead.key]
         await retinue.redeliver(dead.key)
         await asyncio.sleep(3_600)
@@ -256,7 +256,7 @@ async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
 
     silent = Silent()
     async with Retinue(
-        clock=VirtualClock(), channels={"post": silent}, rules=Rules(delivery_tries=3)
+        clock=VirtualClock(), channels={"post": silent}, limits=Limits(delivery_tries=3)
     ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(7 * 24 * 3_600)
@@ -268,7 +268,7 @@ async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
 async def test_a_dead_delivery_can_be_given_up() -> None:
     post = Post(failures=100)
     async with Retinue(
-        clock=VirtualClock(), channels={"post": post}, rules=Rules(delivery_tries=1)
+        clock=VirtualClock(), channels={"post": post}, limits=Limits(delivery_tries=1)
     ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(60)
@@ -309,7 +309,7 @@ async def test_an_announcement_can_have_words_of_its_own_or_none() -> None:
 async def test_a_background_child_is_announced_to_whoever_asked_and_told_to_its_parent() -> None:
     post = Post()
     child = agent("child", ["built"], seconds=60)
-    lead = lead_of(child, 1, options={"orphans": "wait"}, join="none", announce=True)
+    lead = lead_of(child, 1, options={"children_on_end": "wait"}, join="none", announce=True)
     async with Retinue(clock=VirtualClock(), channels={"post": post}) as retinue:
         outcome = await retinue.run(lead, "Go.", origin=ADA)
         await asyncio.sleep(1)
@@ -330,10 +330,10 @@ async def test_a_delivery_that_is_not_there_cannot_be_sent_again() -> None:
 async def test_a_program_can_wait_until_its_announcements_have_arrived() -> None:
     post = Post(failures=2)
     async with Retinue(clock=VirtualClock(), channels={"post": post}) as retinue:
-        assert await retinue.drain() is True
+        assert await retinue.settle(timeout_seconds=30) is True
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
-        assert await retinue.drain(timeout_seconds=0.01) is False
-        assert await retinue.drain(timeout_seconds=600) is True
+        assert await retinue.settle(timeout_seconds=0.01) is False
+        assert await retinue.settle(timeout_seconds=600) is True
         assert [d.state for d in await retinue.deliveries()] == ["acked"]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
-from retinue.models.base import Request
+from retinue import Actions, Agent, Context, Outcome, Retinue, tool
+from retinue.models.base import ModelRequest
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
 from tests.needs import needs
@@ -44,7 +44,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @tool(restart="unsafe")
-def put(caller: Caller, name: str, text: str) -> str:
+def put(caller: Context, name: str, text: str) -> str:
     """Write a file."""
     (Path(caller.root) / name).write_text(text)
     return f"put into {caller.root}"
@@ -60,19 +60,19 @@ async def rest(seconds: float) -> str:
 def crew(*script: Any, tasks: int = 1, **options: Any) -> Agent:
     """A lead that has its child do the script in isolation."""
 
-    def work(request: Request) -> object:
+    def work(request: ModelRequest) -> object:
         return script[request.turn] if request.turn < len(script) else "finished"
 
     child = Agent("child", model=Scripted(work, name="m1"), tools=[put, rest])
 
     @tool(restart="keyed")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire."""
-        return caller.spawn(
+        return caller.spawn_actions(
             child, *[f"task {n}" for n in range(tasks)], isolation="worktree", **options
         )
 
-    def lead(request: Request) -> object:
+    def lead(request: ModelRequest) -> object:
         return call("hire") if request.turn == 0 else request.messages[-1].text
 
     return Agent("lead", model=Scripted(lead, name="m2"), tools=[hire], staff=[child])
@@ -153,7 +153,7 @@ def test_a_cancelled_run_leaves_its_work_on_the_branch(repository: Path, tmp_pat
         async with Retinue(store, workspace=repository) as retinue:
             run = await retinue.spawn(agent, "Go.")
             async for step in retinue.stream(run):
-                if "Ordered" in repr(step):
+                if "ActionsReturned" in repr(step):
                     break
             (child,) = await retinue._store.children(run)
             async for step in retinue.stream(child.spec.id):
@@ -212,7 +212,7 @@ def test_after_a_kill_the_next_start_leaves_no_copy_behind(
     async def main() -> None:
         async with Retinue(store, workspace=repository, agents=[crew("x")]) as retinue:
             await until(lambda: leftovers(repository, store) == ([], []))
-            assert retinue.trouble == ""
+            assert retinue.blocked_reason == ""
 
     asyncio.run(main())
     assert is_clean(repository, store)

@@ -7,25 +7,25 @@ import asyncio
 import sys
 from pathlib import Path
 
-from retinue import Origin, Retinue, Rules
+from retinue import Limits, Origin, Retinue
 from retinue.channels.webhook import Webhook
 from tests.api.house import agent, lead_of
 from tests.channels.receiver import SECRET
 
 child = agent("child", ["built"])
-lead = lead_of(child, 1, options={"orphans": "wait"}, join="none", announce=True)
+lead = lead_of(child, 1, options={"children_on_end": "wait"}, join="none", announce=True)
 
 
 async def main(store: str, url: str) -> None:
     channel = Webhook(url, SECRET)
-    rules = Rules(delivery_base_ms=50)
+    rules = Limits(delivery_base_ms=50)
     async with Retinue(
-        Path(store), agents=[lead], channels={"hook": channel}, rules=rules
+        Path(store), agents=[lead], channels={"hook": channel}, limits=rules
     ) as retinue:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         while await retinue.deliveries(["pending", "sent"]):
-            await retinue.drain()
+            await retinue.settle(timeout_seconds=30)
             await asyncio.sleep(0.01)
         found = [f"{d.state} {d.attempts} {d.bounces}" for d in await retinue.deliveries()]
     await channel.close()

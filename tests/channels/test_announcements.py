@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import Delivery, Origin, Retinue, Rules
+from retinue import Delivery, Limits, Origin, Retinue
 from retinue.channels.console import Console
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
@@ -24,8 +24,8 @@ from tests.contracts.world import run_async
 from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-THREE = Rules(delivery_tries=3)
-QUICK = Rules(delivery_tries=3, delivery_base_ms=1)
+THREE = Limits(delivery_tries=3)
+QUICK = Limits(delivery_tries=3, delivery_base_ms=1)
 
 
 def to(channel: str) -> dict[str, Any]:
@@ -77,7 +77,11 @@ async def test_a_child_in_the_background_is_announced_to_whoever_asked(tmp_path:
     async with Receiver() as receiver:
         hook = Webhook(receiver.url, SECRET)
         lead = lead_of(
-            agent("child", ["built"]), 3, options={"orphans": "wait"}, join="none", announce=True
+            agent("child", ["built"]),
+            3,
+            options={"children_on_end": "wait"},
+            join="none",
+            announce=True,
         )
         async with Retinue(channels={"hook": hook}) as retinue:
             outcome = await retinue.run(
@@ -124,7 +128,7 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
         "file": JsonLines(path),
         "console": Console(stream),
     }
-    async with home.open(channels=channels, rules=THREE) as retinue:
+    async with home.open(channels=channels, limits=THREE) as retinue:
         for name in channels:
             await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
         await asyncio.sleep(24 * 3_600)
@@ -145,7 +149,7 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
         assert texts(path) == ["for the file"]
         assert "for the console" in stream.getvalue()
     blocked.let()
-    async with home.open(channels=channels, rules=THREE) as retinue:
+    async with home.open(channels=channels, limits=THREE) as retinue:
         await retinue.redeliver(found["blocked"].key)
         await asyncio.sleep(60)
         states = {d.origin.channel: d.state for d in await retinue.deliveries()}
@@ -158,7 +162,7 @@ async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
     async with Receiver() as receiver:
         hook = Webhook(receiver.url, SECRET)
         receiver.answer = status(410)
-        async with Retinue(channels={"hook": hook}, rules=QUICK) as retinue:
+        async with Retinue(channels={"hook": hook}, limits=QUICK) as retinue:
             await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
             assert await settled(retinue)
             (dead,) = await retinue.deliveries(["dead"])
@@ -183,7 +187,7 @@ async def test_an_answer_that_was_lost_does_not_make_two_announcements() -> None
     async with Receiver() as receiver:
         hook = Webhook(receiver.url, SECRET, timeout_seconds=0.2)
         receiver.after = hang
-        async with Retinue(channels={"hook": hook}, rules=QUICK) as retinue:
+        async with Retinue(channels={"hook": hook}, limits=QUICK) as retinue:
             await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
             assert await settled(retinue)
             (sent,) = await retinue.deliveries()
@@ -265,9 +269,9 @@ async def test_an_announcement_for_a_channel_that_a_new_process_does_not_have_is
     tmp_path: Path,
 ) -> None:
     home, blocked = Home("memory", tmp_path), Blocked(tmp_path)
-    async with home.open(channels={"hook": blocked.channel}, rules=THREE) as retinue:
+    async with home.open(channels={"hook": blocked.channel}, limits=THREE) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
-    async with home.open(channels={"file": Console(io.StringIO())}, rules=THREE) as retinue:
+    async with home.open(channels={"file": Console(io.StringIO())}, limits=THREE) as retinue:
         await asyncio.sleep(3_600)
         (dead,) = await retinue.deliveries()
     assert (dead.state, dead.error) == (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Caller, Delivery, Orders, Origin, Refused, Retinue, Rules, tool
+from retinue import Actions, Context, Delivery, Limits, Origin, Refused, Retinue, tool
 from retinue.testing import VirtualClock, call
 from tests.api.house import STORES, Home, agent, last, on_virtual_time
 
@@ -123,7 +123,7 @@ async def test_the_order_holds_after_a_restart_while_the_first_waits_for_its_nex
 async def test_what_is_given_up_is_out_of_the_way_of_the_rest() -> None:
     hook = Flaky(lambda delivery: delivery.text == "0")
     async with Retinue(
-        clock=VirtualClock(), channels={"hook": hook}, rules=Rules(delivery_tries=2)
+        clock=VirtualClock(), channels={"hook": hook}, limits=Limits(delivery_tries=2)
     ) as retinue:
         for text in TEXTS[:3]:
             await say(retinue, text)
@@ -177,7 +177,7 @@ async def test_an_origin_whose_channel_does_not_exist_is_refused_before_anybody_
             ) as refused:
                 await start(one, "Go.", origin=ADA)
             assert refused.value.limit == "channel"
-        assert await retinue.list() == []
+        assert await retinue.runs() == []
         run = await retinue.spawn(one, "Go.", origin=Origin(channel="file"))
         await retinue.settle(run)
         with pytest.raises(Refused, match="Unknown channel 'hook'"):
@@ -197,9 +197,9 @@ async def test_a_tool_cannot_send_its_children_to_a_channel_that_does_not_exist(
     child = agent("child", ["x"])
 
     @tool(restart="keyed")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire somebody for somebody else."""
-        return caller.spawn(child, "Go.", origin=ADA, announce=True)
+        return caller.spawn_actions(child, "Go.", origin=ADA, announce=True)
 
     def script(request: Any) -> Any:
         return call("hire") if request.turn == 0 else last(request)

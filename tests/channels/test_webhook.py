@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import re
 import subprocess
 import sys
 import time
@@ -232,13 +231,6 @@ def test_headers_that_are_ours_or_cannot_be_sent_are_refused(headers: dict[str, 
 def test_a_time_that_is_none_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigError, match="timeout_seconds"):
         Webhook("https://example.org/", SECRET, timeout_seconds=seconds)
-
-
-def test_without_aiohttp_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    with pytest.raises(ConfigError, match=re.escape("pip install 'retinue[http]'")):
-        Webhook("https://example.org/", SECRET)
-    assert verify_signature(SECRET, signed(), b"{}") == "k", "a receiver needs no client"
 
 
 def test_importing_the_channels_does_not_import_aiohttp() -> None:

@@ -262,7 +262,7 @@ class Gate:
         self.heard: list[Any] = []
 
     async def __call__(self, heard: Any) -> Any:
-        n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         self.heard.append(heard)
         if n >= self._at:
             self.reached.set()

@@ -155,30 +155,26 @@ class Scribe(Builtin[Note]):
     restart, risk, subject = "unsafe", "write", "path"
 
     async def call(self, caller: Any, args: Note) -> Any:
-        from retinue import Answer
+        from retinue import ToolResult
 
-        return Answer(text=f"wrote {args.path}")
+        return ToolResult(text=f"wrote {args.path}")
 
 
 async def questions(items: list[tree_items.TreeItem]) -> None:
     """A child asks for a permission, another asks in words; both are answered."""
     from retinue.tools.builtin.ask import AskTool
 
-    def work(q: Any) -> Any:
-        if q.turn:
-            return f"told: {q.messages[-1].text}"
-        return (
-            call("scribe", path="docs/A.md")
-            if q.messages[0].text == "write"
-            else call("ask", question="Which one?")
-        )
+    def work(first: Any) -> Any:
+        return lambda q: f"told: {q.messages[-1].text}" if q.turn else first
 
-    child = agent("config", work, tools=[Scribe(), AskTool()])
+    writer = agent("config", work(call("scribe", path="docs/A.md")), tools=[Scribe()])
+    chooser = agent("chooser", work(call("ask", question="Which one?")), tools=[AskTool()])
+    first = [call("hire", tasks=["write"]), call("consult", tasks=["choose"])]
     lead = agent(
         "lead",
-        lambda q: call("hire", tasks=["write", "choose"]) if q.turn == 0 else "Written.",
-        tools=[hiring(child)],
-        staff=[child],
+        lambda q: first if q.turn == 0 else "Written.",
+        tools=[hiring(writer), hiring(chooser, "consult")],
+        staff=[writer, chooser],
     )
     async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "write it down", questions="ask")

@@ -29,7 +29,7 @@ def mine(home: House, name: str, head: str = "", body: str = "Work.") -> None:
 
 
 def results(heard: Any) -> list[Any]:
-    return [m for m in heard.messages if type(m).__name__ == "Result"]
+    return [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
 
 
 def writer(heard: Any) -> Any:
@@ -127,7 +127,9 @@ def test_agents_are_built_again_from_their_plan_after_a_crash(tmp_path: Path) ->
         assert not (home.project / "made.txt").exists()
         assert (
             "plan"
-            in [m.text for h in gate.heard for m in h.messages if type(m).__name__ == "Result"][-1]
+            in [
+                m.text for h in gate.heard for m in h.messages if type(m).__name__ == "ToolMessage"
+            ][-1]
         )
 
 

@@ -17,7 +17,7 @@ def lead(heard: Any) -> Any:
     """Hands ten tasks to sub-agents, then repeats what it was told; they report."""
     if "Delegate" not in heard.messages[0].text:
         return call("submit_result", result=REPORT)
-    told = [m for m in heard.messages if type(m).__name__ == "Result"]
+    told = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
     return (
         told[-1].text
         if told

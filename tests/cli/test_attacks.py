@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from retinue.core.messages import Assistant, Call
+from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.testing import call
 from tests.cli.house import SECONDS, Gate, House, house
 from tests.needs import needs
@@ -244,7 +244,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [400, 900, 1500, 50_000])
 def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, depth: int) -> None:
     deep = '{"command":' + "[" * depth + '"x"' + "]" * depth + "}"
-    script = [Assistant(calls=(Call(id="c1", name="shell", args=deep),)), "Done."]
+    script = [AssistantMessage(calls=(ToolCall(id="c1", name="shell", args=deep),)), "Done."]
     with house(tmp_path, lambda heard: script[min(heard.turn, 1)]) as home:
         for options in ((), ("--output-format", "stream-json")):
             done = home.run("run", *options, "Go.")

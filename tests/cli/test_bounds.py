@@ -12,19 +12,21 @@ import pytest
 from retinue import Agent, Retinue
 from retinue.cli.terminal.screen import Focus, Screen
 from retinue.cli.tui.project_runs import ProjectRuns
-from retinue.cli.tui.top_app import cells, headline
+from retinue.cli.tui.top_app import TopApp
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.money import money
 from retinue.host import project_paths as places
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
 from retinue.view import format as words
 from retinue.view import totals as facts
+from retinue.view.cells import plain
 from retinue.view.export_formats import FORMATS
 from retinue.view.rows import TreeView
+from retinue.view.top_frame import TopList, top_frame
 from retinue.view.updates import conclude
 from tests.api.house import hiring, last
 from tests.api.test_kill_loops import die
@@ -38,7 +40,7 @@ async def crash(store: Path) -> str:
     """A tree that was killed while its child was being answered, and has completed since."""
     called, is_killed = asyncio.Event(), False
 
-    async def say(request: Request) -> str:
+    async def say(request: ModelRequest) -> str:
         if not is_killed:
             called.set()
             await asyncio.sleep(3_600)
@@ -100,7 +102,7 @@ def test_commands_say_at_most(home: House) -> None:
     assert f"spent    at most {tokens} tokens, at most {usd}, " in shown
     assert f"tree ≤{tokens}" in shown
     for name in ("md", "html"):
-        assert f"at most {tokens} tokens · at most {usd} · " in home.ok(
+        assert f", at most {usd} · at most {tokens} tokens · " in home.ok(
             "export", "latest", "--format", name
         )
 
@@ -142,10 +144,10 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame
     board = ProjectRuns(found, home.env)
     board.refresh()
-    assert f"today at most {usd}" in headline(board).plain
-    row = board.view.row(final.rows[0].spec.id, 0)
-    told = [cell.plain for cell in cells(row, board, "tree")]
-    assert f"≤{usd}" in told, " | ".join(told)
+    top = TopApp(board)
+    lines = [plain(line) for line in top_frame(top._facts(), TopList(), board.rows(), 120, 20)]
+    assert f" today at most {usd}" in lines[1]
+    assert any(line.endswith(f"≤{usd}") for line in lines[4:]), lines
     board.close()
     spent = facts.TreeSpending(0, 0.0).plus(facts.spent(final)).plus(facts.TreeSpending(1_000, 0.5))
     assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)

@@ -16,7 +16,7 @@ from tests.needs import needs
 
 
 def echo(heard: Any) -> str:
-    said = [m.text for m in heard.messages if type(m).__name__ == "User"]
+    said = [m.text for m in heard.messages if type(m).__name__ == "UserMessage"]
     return f"{len(said)}: {said[-1]}"
 
 
@@ -141,7 +141,7 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
         screen.type("wait")
         screen.keys("Enter")
         assert gate.reached.wait(SECONDS)
-        screen.until("● running")
+        screen.until("thinking")
         screen.keys("b")
         screen.until("continues in the background")
         screen.until("1 in the background")
@@ -192,7 +192,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.type("wait")
         screen.keys("Enter")
         assert gate.reached.wait(SECONDS)
-        screen.until("● running")
+        screen.until("thinking")
         screen.keys("C-c")
         screen.until("continues from here", is_asking)
         screen.keys("Up")

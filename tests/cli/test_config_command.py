@@ -162,7 +162,10 @@ WRONG = [
     (("set", "limits.depth", "deep"), "Expected a whole number, not 'deep'"),
     (("set", "limits.depth", "99"), "at most 64"),
     (("set", "output.color", "allways"), "Did you mean 'always'?"),
-    (("set", "sandbox.unsafe_bare", "true", "--project"), "can only be set in your user config"),
+    (
+        ("set", "sandbox.unsafe_no_sandbox", "true", "--project"),
+        "can only be set in your user config",
+    ),
     (("set", "mcp_servers.x", "y"), "by hand"),
     (("set", "limits.depth"), "Missing argument"),
     (("sett", "x"), "No such command 'sett'"),

@@ -23,7 +23,7 @@ def say(home: House, text: str) -> None:
 
 
 def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "Result"]
+    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else call("write", path="made.txt", content="hello")
 
 
@@ -72,7 +72,7 @@ def test_a_mistake_in_the_configuration_gets_one_line_with_its_place(tmp_path: P
 def last(heard: Any) -> str:
     """What the last call of this task has brought, "" before the first one."""
     kinds = [type(m).__name__ for m in heard.messages]
-    return heard.messages[-1].text if kinds[-1] == "Result" else ""
+    return heard.messages[-1].text if kinds[-1] == "ToolMessage" else ""
 
 
 def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start_others(
@@ -127,7 +127,7 @@ def test_without_a_sandbox_commands_run_only_if_the_users_own_file_says_so(tmp_p
                 (bin / program).symlink_to(found)
         home.env["PATH"] = str(bin)
         assert "it 42 ran" not in home.ok("run", "--yolo", "--no-session-persistence", "look")
-        say(home, "[sandbox]\nunsafe_bare = true\n")
+        say(home, "[sandbox]\nunsafe_no_sandbox = true\n")
         assert "it 42 ran" in home.ok("run", "--yolo", "--no-session-persistence", "look")
         assert "it 42 ran" in home.ok("run", "--yolo", "look")
 
@@ -158,7 +158,7 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
 
 def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
     def many(heard: Any) -> Any:
-        results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return "\n".join(results) if results else [call("think", thought=str(n)) for n in range(3)]
 
     with house(tmp_path, many) as home:
@@ -223,7 +223,7 @@ def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
     def lead(heard: Any) -> Any:
         if heard.messages[0].text != "go":
             return "a part"
-        results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return (
             results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
         )

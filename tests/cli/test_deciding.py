@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from retinue.cli.terminal.decision import LATER, PERMISSION, Decision
+from retinue.cli.terminal.decision import LATER, OPEN, Decision
 from retinue.cli.terminal.typed_answer import MARK_SECONDS, QUIET_SECONDS
 from retinue.testing import call
+from retinue.view.cells import Cells
+from retinue.view.diff_lines import diff_lines
+from retinue.view.request_panel import PanelChoice, RequestPanel
 from tests.cli.house import House, house
 from tests.cli.terminal import terminal
 from tests.cli.test_live import confirm
@@ -21,8 +24,20 @@ from tests.needs import needs
 SCRIPT = "\n".join(f"echo step {n}" for n in range(60)) + "\nrm -rf \u202e/everything"
 
 
+PERMISSION = (
+    PanelChoice("y", "Allow this call once", "allows this once", needs_all=True),
+    PanelChoice("A", "Allow it always", "allows it from now on", needs_all=True),
+    PanelChoice("n", "Deny, with a reason", "denies", text=""),
+)
+
+
+def panel(body: str, choices: Any = PERMISSION, title: str = "who wants this:") -> RequestPanel:
+    lines = tuple([Cells(line)] for line in body.split("\n")) if body else ()
+    return RequestPanel(title=title, body=lines, choices=choices)
+
+
 def decision(body: str = "shell\n  command: ls", choices: Any = PERMISSION) -> Decision:
-    made = Decision("who wants this:", body, choices, lambda key: None)
+    made = Decision(panel(body, choices), lambda key, text: None)
     made.frame(80, 20, 0.0)
     made.drawn(0.0)
     return made
@@ -37,13 +52,13 @@ def test_a_mark_and_enter_decide_and_nothing_less_does() -> None:
     assert made.press("enter", 1.0) is None, "nothing is marked"
     assert made.press("y", 2.0) is None and made.marked == 0
     assert made.press("enter", 2.0 + MARK_SECONDS / 2) is None, "the same movement of a hand"
-    assert "↵ to allow it once" in shown(made, 3.0)
+    assert "↵ allows this once" in shown(made, 3.0)
     assert made.press("enter", 3.0) == "y"
 
 
-@pytest.mark.parametrize("key", ["y", "A", "n", "1", "down", "enter", "paste:y\n"])
+@pytest.mark.parametrize("key", ["y", "A", "n", "o", "down", "enter", "paste:y\n"])
 def test_what_was_typed_before_it_could_be_read_is_nothing(key: str) -> None:
-    made = Decision("title", "body", PERMISSION, lambda key: None)
+    made = Decision(panel("body"), lambda key, text: None)
     assert made.press(key, 0.0) is None and made.marked is None, "it is not on the screen yet"
     shown(made, 0.1)
     made.drawn(0.1)
@@ -87,18 +102,63 @@ def test_a_paste_never_decides() -> None:
     assert asked.press("enter", 2.0) == "both"
 
 
-def test_arrows_and_numbers_mark_and_escape_leaves() -> None:
+def test_arrows_mark_and_escape_leaves() -> None:
     made = decision()
     made.press("down", 1.0)
     made.press("down", 1.1)
     assert made.marked == 1
-    made.press("3", 2.0)
-    assert made.marked == 2 and "▸ n Deny" in shown(made, 2.5)
     made.press("left", 3.0)
-    assert made.marked == 2
+    assert made.marked == 1
     made.press("z", 3.1)
     assert made.marked is None, "no choice: somebody writes"
-    assert made.press("esc", 3.2) == LATER
+    assert made.press("o", 4.0) == OPEN
+    assert made.press("esc", 4.2) == LATER
+
+
+def test_a_denial_takes_a_reason_once_the_mark_has_been_seen() -> None:
+    made = decision()
+    made.press("n", 1.0)
+    assert "▸ n  Deny:" in shown(made, 1.1)
+    for letter in "keep it":
+        made.press(letter, 2.0)
+    made.press("paste: so", 2.1)
+    assert "▸ n  Deny: keep it so" in shown(made, 2.2)
+    assert "↵ denies with this reason" in shown(made, 2.5)
+    assert made.press("enter", 3.0) == "n" and made.text == "keep it so"
+    other = decision()
+    other.press("n", 1.0)
+    assert other.press("enter", 2.0) == "n" and other.text == "", "a reason is not needed"
+
+
+def test_of_a_long_change_the_line_says_how_much_was_not_seen() -> None:
+    diff = "@@ -1,60 +1,60 @@\n" + "\n".join(f"-old {n}\n+new {n}" for n in range(30))
+    change = RequestPanel(
+        title="who wants to change a.py",
+        signs="+30 -30",
+        body=tuple(diff_lines(diff)),
+        choices=(PanelChoice("y", "Allow this change once", "allows", counts_unseen=True),),
+        is_diff=True,
+    )
+    made = Decision(change, lambda key, text: None)
+    first = shown(made, 0.0)
+    made.drawn(0.0)
+    assert "Allow this change once (45 of 60 lines not seen yet)" in first
+    assert "45 more changed lines: PgDn, or o opens the full diff" in first
+    for n in range(8):
+        made.press("pgdn", 1.0 + n)
+        shown(made, 1.0 + n)
+    assert "Allow this change once\n" in shown(made, 10.0)
+
+
+def test_news_clear_what_was_marked_and_seen() -> None:
+    made = decision()
+    made.press("y", 1.0)
+    made.renew(panel("something else")._replace(news="This has changed."))
+    assert made.marked is None and "This has changed." in shown(made, 2.0)
+    made.drawn(2.0)
+    assert made.press("y", 2.1) is None and made.marked is None, "it has to be read first"
+    made.over = "✓ done: allowed by Mira"
+    assert "allowed by Mira" in shown(made, 9.0) and made.press("y", 9.0) == LATER
 
 
 def test_an_answer_without_words_is_none() -> None:
@@ -111,11 +171,12 @@ def test_an_answer_without_words_is_none() -> None:
 
 def test_a_call_must_have_been_seen_to_its_end_before_it_can_be_allowed() -> None:
     made = decision("\n".join(f"line {n}" for n in range(50)))
-    for key in ("y", "A", "1"):
+    for key in ("y", "A"):
         made.press(key, 1.0)
         assert made.marked is None and "Read to the end first" in shown(made, 1.0)
     made.press("n", 1.1)
     assert made.marked == 2, "a no needs no reading"
+    made = decision("\n".join(f"line {n}" for n in range(50)))
     for n in range(20):
         made.press("pgdn", 1.2 + n / 10)
         shown(made, 1.2 + n / 10)
@@ -148,9 +209,8 @@ def test_what_was_never_on_the_screen_cannot_be_permitted() -> None:
     body = "\n".join(f"line-{n}" for n in range(6))
     for width in (*range(10, 40), 80):
         for height in range(1, 24):
-            made = Decision(
-                "main 123456 needs permission for this call:", body, PERMISSION, lambda key: None
-            )
+            title = "main 123456 wants to make this call:"
+            made = Decision(panel(body, title=title), lambda key, text: None)
             seen = "\n".join(line.plain for line in made.frame(width, height, 0.0))
             made.drawn(0.0)
             for n in range(8):
@@ -169,7 +229,7 @@ class Writer:
     """Writes a file; then says that it did."""
 
     def __call__(self, heard: Any) -> Any:
-        done = any(type(m).__name__ == "Result" for m in heard.messages)
+        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
         return "Written." if done else call("write", path="note.txt", content=SCRIPT)
 
 
@@ -183,34 +243,36 @@ def test_stray_keys_in_top_permit_nothing_and_the_filter_is_seen(tmp_path: Path)
         id = home.ok("run", "--bg", "--family", "none", "--permission-prompts", "wait", "write it")
         home.until(lambda: is_asking(home))
         screen.retinue("top", env=home.env, cwd=home.project)
-        screen.until("needs you")
+        screen.until("◆ 1 needs you", "a answer")
         screen.type("lay\r")
         screen.until("Choose, then press ↵")
         screen.paste("y\n")
         screen.keys("Enter")
         screen.keys("Escape")
-        screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
-        screen.keys("f")
-        screen.until("any text; ↵ keep")
+        screen.until(lambda text: "Allow this" not in text and "needs you" in text)
+        screen.keys("Escape")  # what was typed ahead may have opened the run
+        screen.until(" / filter")
+        screen.keys("/")
+        screen.until("1 of 1 rows")
         screen.type("flay")
-        shown_now = screen.until(lambda text: "flay" in text and "asks: Edit note.txt" not in text)
-        assert "Allow this call" not in shown_now, "what is typed is the filter"
+        shown_now = screen.until(" / flay", "0 of 1 rows", "No row has all of this")
+        assert "Allow this" not in shown_now, "what is typed is the filter"
         screen.keys("Escape")
-        screen.until("asks: Edit note.txt")
+        screen.until(" / filter", lambda text: text.count("write note.txt, 61 lines") == 2)
         assert is_asking(home) and not (home.project / "note.txt").exists()
 
         screen.keys("a")
-        shown_now = screen.until("Choose, then press ↵", "path: note.txt", "echo step 0")
-        assert "step 59" not in shown_now
-        screen.keys("y")
-        screen.until("Read to the end first")
+        shown_now = screen.until(
+            "Choose, then press ↵", "wants to create note.txt  +61 -0", "+ echo step 0"
+        )
+        assert "step 59" not in shown_now and "of 61 lines not seen yet)" in shown_now
         for _ in range(4):
             screen.keys("PPage")
         for _ in range(6):
             screen.keys("NPage")
-        screen.until("rm -rf \\u202e/everything")
+        screen.until("rm -rf \\u202e/everything", lambda text: "not seen yet" not in text)
         screen.keys("y")
-        screen.until("↵ to allow it once")
+        screen.until("↵ allows this once")
         screen.keys("Enter")
         home.ok("wait", id)
         assert (home.project / "note.txt").read_text() == SCRIPT
@@ -225,10 +287,10 @@ def test_stray_keys_in_the_live_view_permit_and_cancel_nothing(tmp_path: Path) -
         screen.until("Choose, then press ↵")
         screen.keys("Escape")
         screen.type("ay\r")
-        screen.until("lines 1 to")
+        screen.until("more changed lines: PgDn")
         screen.until("Choose, then press ↵")
         assert is_asking(home) and not (home.project / "note.txt").exists()
-        confirm(screen, "n", "to deny it")
+        confirm(screen, "n", "denies")
         assert screen.code() == 0 and not (home.project / "note.txt").exists()
 
 
@@ -284,7 +346,7 @@ def test_on_a_low_terminal_nothing_is_permitted_unseen(
             home.until(lambda: is_asking(home))
             words = ["top"]
         with tty(home.env, home.project, *words, size=(80, rows)) as screen:
-            screen.until("need")
+            screen.until("1 needs you" if command == "top" else "needs you")
             screen.type("a")
             screen.until("too small")
             for key in ("\x1b[6~", "y", "\r"):

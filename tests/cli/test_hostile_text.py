@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant
+from retinue.core.messages import AssistantMessage
 from retinue.errors import ModelRejected
 from retinue.testing import call
 from tests.cli.house import House, house
@@ -31,12 +31,12 @@ HARMFUL = set(EVERY) - ALLOWED - {"\x1b"}
 
 
 def evil_model(heard: Any) -> Any:
-    turn = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+    turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
     if heard.messages[0].text.startswith("Ask"):
         return "Written." if turn else call("write", path=f"dir/{TYPED}.txt", content=TYPED)
     if turn:
         return EVIL
-    return Assistant(text=EVIL, calls=(call("read", path=TYPED),))
+    return AssistantMessage(text=EVIL, calls=(call("read", path=TYPED),))
 
 
 @pytest.fixture(scope="module")
@@ -164,12 +164,12 @@ def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
             )
             screen.type("no\n")
         else:
-            screen.until("press a")
+            screen.until("answer")
             screen.type("a")
             screen.until("Choose, then press")
             assert "\\u202e" in screen.text and "\\x1b[99;98H" in screen.text
             screen.type("n")
-            screen.until("to deny it")
+            screen.until("denies")
             screen.type("\r")
         screen.ended()
         check(screen.text, is_line=False)
@@ -256,11 +256,13 @@ FORGED = [
 @pytest.fixture(scope="module")
 def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     def script(heard: Any) -> Any:
-        turn = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         return (
             "Done."
             if turn
-            else Assistant(text=FORGER, calls=(call(FORGER, x=FORGER), call("read", path=FORGER)))
+            else AssistantMessage(
+                text=FORGER, calls=(call(FORGER, x=FORGER), call("read", path=FORGER))
+            )
         )
 
     with house(tmp_path_factory.mktemp("forger"), script) as made:
@@ -288,7 +290,11 @@ def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> N
     name = f"x{SEQUENCES}`</p>**{FORGER}\u202e"
 
     def script(heard: Any) -> Any:
-        return "Done." if any(type(m).__name__ == "Result" for m in heard.messages) else call(name)
+        return (
+            "Done."
+            if any(type(m).__name__ == "ToolMessage" for m in heard.messages)
+            else call(name)
+        )
 
     with house(tmp_path, script) as made:
         made.ok("run", "-q", "--family", "none", "Do it")

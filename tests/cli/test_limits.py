@@ -94,7 +94,7 @@ def test_it_can_be_let_land_and_can_be_ended(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         first = park(home)
         assert "one last turn" in home.run("budget", "--land").stderr
-        assert "incomplete" in home.run("wait", first["short"]).stderr
+        assert "failed" in home.run("wait", first["short"]).stderr
         assert home.run("run", "-p", *SMALL, "Go.").returncode == 4
         told = home.run("budget", "--end")
         assert told.returncode == 0 and "cancelled" in told.stderr
@@ -128,7 +128,7 @@ def test_no_lets_it_land(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         row = park(home)
         assert "allowed to finish:" in home.run("approve", row["short"], "no").stderr
-        assert "incomplete" in home.run("wait", row["short"]).stderr
+        assert "failed" in home.run("wait", row["short"]).stderr
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import functools
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from retinue.cli.terminal.typed_answer import QUIET_SECONDS
 from retinue.testing import call
 from tests.cli.house import house, is_alive
 from tests.cli.terminal import Terminal, terminal
@@ -35,7 +37,7 @@ class Staff:
     async def __call__(self, heard: Any) -> Any:
         first, turn = (
             heard.messages[0].text,
-            sum(type(m).__name__ == "Assistant" for m in heard.messages),
+            sum(type(m).__name__ == "AssistantMessage" for m in heard.messages),
         )
         if first.startswith("Lead"):
             if turn:
@@ -88,7 +90,7 @@ def running(
                 env={**home.env, **env},
                 cwd=home.project,
             )
-            screen.until("running")
+            screen.until("├ " if len(staff.names) > 1 else "└ ")
             yield home, screen
         finally:
             staff.release()
@@ -97,7 +99,7 @@ def running(
 def glyphs(text: str) -> str:
     """One for each sub-agent that is shown."""
     return "".join(
-        line[4] for line in text.split("\n") if line[1:3] in ("├─", "└─") and len(line) > 4
+        line[3] for line in text.split("\n") if line[1:3] in ("├ ", "└ ") and len(line) > 4
     )
 
 
@@ -105,11 +107,13 @@ def test_a_run_is_shown_as_it_moves_and_stays_when_it_ends(tmp_path: Path) -> No
     staff = Staff("agents", "models", "a name that is much longer than its column")
     with running(tmp_path, staff) as (_, screen):
         screen.until(
-            lambda text: text.count("list .") == 3 and glyphs(text) == "●●●", "0/3", "select"
+            lambda text: text.count("after list .") == 3 and glyphs(text) == "◉◉◉",
+            " ● 3 working",
+            "select",
         )
         staff.release("models")
         # Rows stay where they are.
-        screen.until("models has 5 files", lambda text: glyphs(text) == "●✓●")
+        screen.until("models has 5 files", lambda text: glyphs(text) == "◉✓◉")
         staff.release()
         assert screen.code() == 0
         after = screen.text()
@@ -124,16 +128,17 @@ def test_it_fits_after_every_resize(tmp_path: Path) -> None:
         screen.until(lambda text: text.count("list .") == 3 and "3 sub-agents of about" in text)
         for columns, lines in ((40, 24), (80, 12), (120, 30), (60, 24)):
             screen.resize(columns, lines)
-            assert "◌ waiting" in screen.until(functools.partial(_is_one_frame, columns, lines))
+            shown = screen.until(functools.partial(_is_one_frame, columns, lines))
+            assert "Lead them" in shown and glyphs(shown) == "◉◉◉"
 
 
 def _is_one_frame(columns: int, lines: int, text: str) -> bool:
     shown = text.split("\n")
     return (
-        text.count("◌ waiting") == 1
+        text.count("● 3") == 1
         and text.count("select") == 1
-        and all(len(line) <= columns for line in shown)
-        and sum(line[1:3] in ("├─", "└─") for line in shown) == (3 if lines // 3 >= 5 else 1)
+        and all(len(line) < columns for line in shown)
+        and sum(line[1:3] in ("├ ", "└ ") for line in shown) == 3
     )
 
 
@@ -142,18 +147,14 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
     staff.answers["config"] = call("ask", question="Which of the two?")
     with running(tmp_path, staff, size=(100, 40)) as (home, screen):
         screen.until("needs you")
-        screen.keys("Down", "Down", "Enter")
+        screen.keys("Down", "Enter")
         screen.until("── agents ", "▸ list .", "[the directory is empty]")
         screen.keys("m")
         screen.until("Message to agents")
         screen.type("skip the tests q x")
         screen.keys("Enter")
         screen.keys("Enter", "Down", "Enter")
-        screen.until(
-            lambda text: (
-                "? config asks:" in text and "Which of the two?" in text and "↵ send" in text
-            )
-        )
+        screen.until(lambda text: "◆ config asks: Which of the two?" in text and "↵ sends" in text)
         screen.type("the second")
         screen.keys("Enter")
         screen.until(lambda text: "needs you" not in text)
@@ -161,7 +162,7 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.until("config has 5 files")
         screen.keys("Up")
         screen.keys("x")
-        confirm(screen, "y", "to cancel it")
+        confirm(screen, "y", "stops")
         screen.until("cancelled")
         assert screen.code() == 0
         steps = [step["event"] for step in home.lines("logs", "latest/agents", "--jsonl")]
@@ -181,21 +182,27 @@ def confirm(screen: Terminal, key: str, does: str) -> None:
 def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
     with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
-        screen.until("needs you", "press a")
+        screen.until("needs you", "a answer 1")
         screen.keys("x")
-        screen.until("Cancel ")
-        confirm(screen, "n", "to keep it")
+        screen.until("Stop main?")
+        confirm(screen, "n", "keeps it")
         screen.keys("a")
         screen.until(
-            "Choose, then press ↵", "path: note.txt", "content: hello", "y Allow this call once"
+            "Choose, then press ↵",
+            "◆ main wants to create note.txt  +1 -0",
+            "1  + hello",
+            "y  Allow this change once",
+            "A  Allow every write of note.txt in this run",
+            "Nothing has been changed.",
         )
         screen.paste("y")
         screen.keys("Enter")
         screen.keys("Escape")
-        screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
+        screen.until(lambda text: "Allow this" not in text and "needs you" in text)
         screen.keys("a")
-        confirm(screen, "y", "to allow it once")
+        confirm(screen, "y", "allows this once")
         assert screen.code() == 0
+        assert "✓ main: create note.txt  +1 -0" in screen.text(), "the diff again when it is done"
         assert (home.project / "note.txt").read_text() == "hello"
 
 
@@ -222,6 +229,28 @@ def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -
         assert [(r["allow"], r["reason"]) for r in results] == [(False, "not today")]
 
 
+def test_a_file_that_changes_meanwhile_shows_its_new_diff_and_clears_the_mark(
+    tmp_path: Path,
+) -> None:
+    def edits(heard: Any) -> Any:
+        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
+        return "Done." if done else call("edit", path="a.txt", old="one", new="two")
+
+    with house(tmp_path, edits) as home, terminal(tmp_path, 80, 24) as screen:
+        (home.project / "a.txt").write_text("one\n")
+        screen.retinue("run", "--family", "none", "change it", env=home.env, cwd=home.project)
+        screen.until("change a.txt +1 -1")
+        screen.keys("a")
+        screen.until("Choose, then press ↵", "1  - one", "1  + two")
+        screen.keys("y")
+        screen.until("▸ y")
+        (home.project / "a.txt").write_text("zero\none\n")
+        screen.until("This has changed since it was asked", "2  + two", lambda t: "▸" not in t)
+        confirm(screen, "n", "denies")
+        assert screen.code() == 0
+        assert (home.project / "a.txt").read_text() == "zero\none\n"
+
+
 ASKING = ("run", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go.")
 
 
@@ -231,15 +260,20 @@ def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
         screen.until("needs you")
         screen.keys("a")
         screen.until(
-            "Choose, then press ↵", "reached its limit", "y Add ", "n Finish with one last turn"
+            "Choose, then press ↵",
+            "is at its limit",
+            "y  Add to the limit, in tokens: ",
+            "n  Finish with one last turn",
         )
-        confirm(screen, "t", "to enter the amount")
-        screen.until("How much more (tokens)?")
-        screen.type("a lot")
+        screen.keys("y")
+        screen.until("↵ adds this")
+        time.sleep(QUIET_SECONDS)  # what follows the mark at once is no amount
+        screen.type("x")
+        screen.until("x", "▸ y  Add to the limit")
         screen.keys("Enter")
         screen.until("is not an amount above zero. Nothing was added")
         screen.keys("a")
-        confirm(screen, "y", "to add it")
+        confirm(screen, "y", "adds this")
         assert screen.code() == 0
         assert "Here I am." in home.ok("show")
 
@@ -264,7 +298,7 @@ def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> Non
 
 class Permitting:
     def __call__(self, heard: Any) -> Any:
-        done = any(type(m).__name__ == "Result" for m in heard.messages)
+        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
         return "Written." if done else call("write", path="note.txt", content="hello")
 
 
@@ -277,8 +311,8 @@ def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Pat
         screen.keys("C-c")
         assert screen.code() == 130
         shown = screen.text()
-        assert "Cancelling; partial results are kept" in shown
-        assert glyphs(shown) == "✓-"
+        assert "Stopping; partial results are kept" in shown
+        assert glyphs(shown) == "✓⊘" and "\n Lead them: map it   " in shown, "the task stays"
         assert {run["label"]: run["state"] for run in home.runs()} == {
             "main": "cancelled",
             "agents": "completed",
@@ -294,7 +328,7 @@ def test_it_goes_on_when_somebody_leaves_and_is_found_again(tmp_path: Path) -> N
         screen.until(lambda text: text.count("list .") == 2)
         screen.keys("b")
         assert screen.code() == 0
-        assert "It may still be running: `retinue attach" in screen.text().replace("\n", "")
+        assert "continues: retinue attach" in screen.text().replace("\n", "")
         with terminal(tmp_path, 80, 24) as other:
             other.retinue("attach", env=home.env, cwd=home.project)
             other.until(lambda text: text.count("list .") == 2)
@@ -324,7 +358,7 @@ def test_it_sleeps_and_wakes_with_the_shell(tmp_path: Path) -> None:
         screen.type("fg")
         screen.keys("Enter")
         screen.until(lambda text: "select" in text.rpartition("fg")[2])
-        screen.keys("Down", "Enter")
+        screen.keys("Enter")
         screen.until("── main")
         staff.release()
         screen.until("The report.")
@@ -335,15 +369,15 @@ def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:
     names = [f"area {n}" for n in range(200)]
     staff = Staff(*names, calls=20)
     with running(tmp_path, staff) as (home, screen):
-        screen.until("+195 more: 195 running")
+        screen.until("+192 more: 192 working")
         screen.keys("End")
-        screen.until(lambda text: "▸└─ ● area 199" in text)
+        screen.until(lambda text: "▸└ ◉ area 199" in text)
         screen.keys("Escape")
         staff.release(*names[3:150])
         screen.until(
-            "147 done, 48 running",
-            lambda text: glyphs(text) == "●" * 5,
-            lambda text: len(text.split("\n")) <= 10,
+            "147 done, 45 working",
+            lambda text: glyphs(text) == "◉" * 8,
+            lambda text: len(text.split("\n")) <= 16,
         )
         screen.keys("?")
         screen.until("select an agent")
@@ -356,23 +390,22 @@ def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:
 
 def test_without_colour_nothing_is_coloured_and_without_movement_lines_stay(tmp_path: Path) -> None:
     staff = Staff("agents")
-    with running(tmp_path, staff) as (home, screen):
+    with running(tmp_path, staff, COLORFGBG="15;0") as (home, screen):
         screen.until("list .")
-        screen.until("\x1b[36m", colors=True)
+        screen.until("\x1b[94m", colors=True)
         with terminal(tmp_path) as other:
             other.retinue("attach", env={**home.env, "NO_COLOR": "1"}, cwd=home.project)
-            other.until("list .", "● agents")
-            assert "\x1b[36m" not in other.text(colors=True)
-        for env in ({"TERM": "dumb"}, {"CI": "true"}, {"RETINUE_AX_SCREEN_READER": "1"}):
+            other.until("list .", "◉ agents")
+            assert "\x1b[94m" not in other.text(colors=True)
+        for env in ({"TERM": "dumb"}, {"CI": "true"}):
             with terminal(tmp_path) as other:
                 other.retinue("attach", env={**home.env, **env}, cwd=home.project)
-                shown = other.until(
-                    lambda text: any(
-                        "agents" in line and "running" in line for line in text.split("\n")
-                    )
-                )
-                assert "select" not in shown
-                assert ("●" in shown) is ("RETINUE_AX_SCREEN_READER" not in env)
+                assert "select" not in other.until("◉ agents: ")
+        with terminal(tmp_path) as other:
+            reader = {**home.env, "RETINUE_AX_SCREEN_READER": "1"}
+            staff.release()
+            other.retinue("run", *FANOUT, "Lead them", env=reader, cwd=home.project)
+            assert "◉" not in other.until("agents is done after")
 
 
 def test_piped_it_is_one_line_for_each_change_without_a_sequence(tmp_path: Path) -> None:

@@ -16,15 +16,29 @@ import pyte
 import pytest
 from rich.text import Text
 
+from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.keyboard import Editor, KeyDecoder, Keys
 from retinue.cli.terminal.painter import Painter
-from retinue.cli.terminal.screen import Focus, Screen, branches, columns, cut, wrap
+from retinue.cli.terminal.screen import Focus, Screen
 from retinue.cli.terminal.terminal_style import TerminalStyle, manners
 from retinue.core.events import LogEntry, Replied
-from retinue.core.messages import Assistant, Call, Reply, Result, User
-from retinue.core.spec import Order, Spec
-from retinue.core.state import NOTHING, Asking, Calls, Ended, Question, Queued, Run, State, Thinking
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import RunRequest, RunSpec
+from retinue.core.state import (
+    NOTHING,
+    Asking,
+    Ended,
+    OpenCalls,
+    Question,
+    Queued,
+    Run,
+    State,
+    Thinking,
+    Waiting,
+)
 from retinue.core.values import Ending, Usage
+from retinue.view.cells import cut, wrap
+from retinue.view.grid import guides
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import feed
@@ -32,12 +46,13 @@ from tests.cli.record import SCENES, load
 
 AT = 1_800_000_000_000
 THINKS = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+WAITS = Waiting(calls=None)
 DONE = Ended(
     ending=Ending(state="completed", stop="done", text="5 files, 4 key types", at=AT + 900)
 )
 FAILED = Ended(ending=Ending(state="failed", stop="error", error="no such file", at=AT + 900))
 ASKS = Asking(
-    calls=Calls(
+    calls=OpenCalls(
         message=1,
         count=1,
         open=1,
@@ -52,12 +67,16 @@ ASKS = Asking(
 def tree(*states: State, labels: Any = None, task: str = "map this repository") -> TreeView:
     """A parent with one child for each state."""
     view = TreeView()
-    view.take(Spec(id="top", root="top", order=Order(agent="lead", task=task), created_at=AT))
+    view.take(
+        RunSpec(id="top", root="top", request=RunRequest(agent="lead", task=task), created_at=AT)
+    )
     view.take(Run(id="top", state=THINKS, started_at=AT, usage=Usage(input=1_300), turn=2))
     for n, state in enumerate(states):
         label = labels[n] if labels else f"agent {n}"
-        order = Order(agent="worker", task="t", label=label, max_turns=10)
-        view.take(Spec(id=f"c{n}", root="top", parent="top", depth=1, order=order, created_at=AT))
+        order = RunRequest(agent="worker", task="t", label=label, max_turns=10)
+        view.take(
+            RunSpec(id=f"c{n}", root="top", parent="top", depth=1, request=order, created_at=AT)
+        )
         view.take(Run(id=f"c{n}", state=state, started_at=AT, usage=Usage(input=2_000), turn=3))  # type: ignore[arg-type]
     return view
 
@@ -71,31 +90,32 @@ def frame(
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
 @pytest.mark.parametrize("height", [6, 10, 24, 60])
-def test_a_frame_is_a_third_of_the_screen_at_most_and_no_line_is_too_long(
+def test_a_frame_is_half_of_the_screen_at_most_and_no_line_is_too_long(
     width: int, height: int
 ) -> None:
     view = tree(*[THINKS] * 60, *[DONE] * 150)
     lines = Screen(view).frame(Focus(), AT + 2_000, width, height)
-    assert len(lines) <= max(4, min(12, height // 3)) and len(lines) < height
+    assert len(lines) <= max(4, min(16, height // 2)) and len(lines) < height
     assert all(line.cell_len < max(width, 21) for line in lines)
     opened = Screen(view).frame(
         Focus(selected="c5", opened="c5"), AT, width, height, [("said", "x " * 500)] * 50
     )
-    assert len(opened) <= max(8, 2 * min(12, height // 3)) and len(opened) < height
+    assert len(opened) < height and all(line.cell_len < max(width, 21) for line in opened)
 
 
 def test_what_does_not_fit_is_counted() -> None:
     lines = frame(tree(*[THINKS] * 43, *[DONE] * 157))
-    assert len(lines) == 8
-    assert lines[-2] == " +195 more: 157 done, 38 running"
+    assert len(lines) == 12
+    assert lines[1] == " ● 43 working  ✓ 157 done"
+    assert lines[-2] == " +192 more: 157 done, 35 working"
 
 
 def test_who_needs_somebody_is_shown_first_and_in_its_place() -> None:
     lines = frame(tree(*[THINKS] * 150, ASKS, *[THINKS] * 49))
-    (asking,) = [line for line in lines[:-1] if "needs you" in line]
-    assert "agent 150" in asking and "asks: write docs" in asking and "press ↵" in asking
-    assert lines.index(asking) == 5 and "? 1 needs you: press a" in lines[-1]
-    assert [line.split()[2:4] for line in lines[1:5]] == [["agent", str(n)] for n in range(4)]
+    (asking,) = [line for line in lines[2:-1] if "needs you" in line]
+    assert "agent 150" in asking and "write docs/A.md" in asking
+    assert lines.index(asking) == 9 and lines[-1].startswith(" a answer 1  ↑↓ select")
+    assert [line.split()[2:4] for line in lines[2:9]] == [["agent", str(n)] for n in range(7)]
 
 
 def test_rows_that_are_shown_stay_when_others_begin_to_work() -> None:
@@ -104,8 +124,8 @@ def test_rows_that_are_shown_stay_when_others_begin_to_work() -> None:
     first = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
     view.take(Run(id="c5", state=THINKS, started_at=AT))
     after = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
-    assert [line for line in first[1:-2] if "running" in line] == [
-        line for line in after[1:-2] if "agent 10" in line
+    assert [line for line in first[2:-2] if "thinking" in line] == [
+        line for line in after[2:-2] if "agent 10" in line
     ]
     assert any("agent 5 " in line for line in after)
 
@@ -118,20 +138,21 @@ def test_the_selected_row_is_always_there_and_the_window_scrolls_with_it() -> No
         lines = [line.plain for line in screen.frame(focus, AT, 80, 24)]
         (chosen,) = [line for line in lines if line.startswith("▸")]
         assert f"agent {n} " in chosen
-        assert len(lines) == 8
+        assert len(lines) == 12
 
 
 def test_each_state_has_a_glyph_a_word_and_a_colour() -> None:
     view = tree(THINKS, DONE, FAILED, ASKS, Queued())
-    lines = Screen(view).frame(Focus(), AT + 2_000, 100, 40)
+    lines = Screen(view, Palette("dark")).frame(Focus(), AT + 2_000, 100, 40)
     told = {}
-    for line in lines[1:-1]:
-        colored = [s for s in line.spans if str(s.style) not in ("", "dim", "bold", "bold cyan")]
-        spans = [line.plain[s.start : s.end].strip() for s in colored]
-        told[line.plain.split()[1]] = spans
-    assert told["●"][:2] == ["●", "running"] and told["✗"][0] == "✗" and "failed" in told["✗"]
-    assert told["?"][0] == "?" and "needs you" in told["?"] and "done" in told["✓"]
-    assert "queued" in lines[5].plain
+    for line in lines[2:-1]:
+        styles = {line.plain[s.start : s.end].strip(): str(s.style) for s in line.spans}
+        told[line.plain.split()[1]] = styles
+    assert told["◉"]["◉"] == told["◉"]["thinking"] == "bright_blue"
+    assert told["✗"]["✗"] == told["✗"]["failed"] == "bright_red"
+    assert told["◆"]["◆"] == told["◆"]["needs you"] == "black on yellow"
+    assert told["✓"]["✓"] == "green" and "done" not in told["✓"], "the word stays ink"
+    assert told["◌"]["queued"] == "dim"
 
 
 def test_numbers_have_one_place_each() -> None:
@@ -145,7 +166,7 @@ def test_numbers_have_one_place_each() -> None:
     )
     from rich.cells import cell_len
 
-    places = {cell_len(line[: line.index("2.0k")]) for line in lines[1:4]}
+    places = {cell_len(line) for line in lines[2:5]}
     assert len(places) == 1
 
 
@@ -155,7 +176,7 @@ def test_wide_and_combining_letters_do_not_shift_a_column(width: int) -> None:
     lines = Screen(tree(*[THINKS] * 5, labels=labels)).frame(Focus(), AT + 2_000, width, 40)
     from rich.cells import cell_len
 
-    places = {cell_len(line.plain[: line.plain.index("running")]) for line in lines[1:6]}
+    places = {cell_len(line.plain[: line.plain.index("thinking")]) for line in lines[2:7]}
     assert len(places) == 1
 
 
@@ -163,8 +184,8 @@ def test_a_label_that_would_take_over_the_terminal_is_only_text() -> None:
     evil = "\x1b[2J\x1b[H\x1b]0;owned\x07\u202eevil\nnext"
     view = tree(THINKS, labels=[evil], task=evil)
     said = Transcripts(lambda call: call.name)
-    said.hear("c0", User(text=evil))
-    said.hear("c0", Assistant(text=evil, calls=(Call(id="1", name="x"),)))
+    said.hear("c0", UserMessage(text=evil))
+    said.hear("c0", AssistantMessage(text=evil, calls=(ToolCall(id="1", name="x"),)))
     said.preview("c0", 1, evil)
     focus = Focus(opened="c0")
     text = "".join(line.plain for line in Screen(view).frame(focus, AT, 80, 24, said.of("c0")))
@@ -180,7 +201,8 @@ def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
         for width in (30, 80, 130):
             assert screen.frame(Focus(), AT, width, 24)
     last = [line.plain for line in screen.last(AT, 100, 40)]
-    assert len(last) == len(view.nodes) and not any("select" in line for line in last)
+    n_more = 1 if len(view.nodes) > 1 else 0
+    assert len(last) == len(view.nodes) + n_more and not any("select" in line for line in last)
 
 
 def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
@@ -194,24 +216,26 @@ def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
         ("f", "e", 2),
     ):
         view.take(
-            Spec(id=id, parent=parent, root="a", depth=depth, order=Order(agent=id, task="t"))
+            RunSpec(
+                id=id, parent=parent, root="a", depth=depth, request=RunRequest(agent=id, task="t")
+            )
         )
     rows = view.rows(AT)[1:]
-    assert branches(rows, 0) == ["├─ ", "│  ├─ ", "│  └─ ", "└─ ", "   └─ "]
-    assert branches([rows[1], rows[4]], 0) == ["   ├─ ", "   └─ "]
+    assert guides(rows, 0) == ["├ ", "│ ├ ", "│ └ ", "└ ", "  └ "]
+    assert guides([rows[1], rows[4]], 0) == ["  ├ ", "  └ "]
 
 
 def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     view, said = tree(THINKS), Transcripts(lambda call: f"read {call.name}")
-    said.hear("c0", User(text="look at it"))
-    said.hear("c0", Assistant(text="I look.", calls=(Call(id="1", name="docker.py"),)))
-    said.hear("c0", Result(call_id="1", text="12 lines", name="read"))
-    said.hear("c0", Result(call_id="2", text="not permitted", denied=True))
+    said.hear("c0", UserMessage(text="look at it"))
+    said.hear("c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),)))
+    said.hear("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
+    said.hear("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
     said.preview("c0", 2, "It has ")
     said.preview("c0", 2, "twelve")
     lines = frame(view, focus=Focus(selected="c0", opened="c0"), transcript=said.of("c0"))
-    assert lines[2].startswith("── agent 0 c0 · running · turn 3/10 ")
-    assert [line.strip() for line in lines[3:-1]] == [
+    assert lines[3].startswith("── agent 0 c0 · thinking · turn 3/10 ")
+    assert [line.strip() for line in lines[4:-1]] == [
         "look at it",
         "I look.",
         "▸ read docker.py",
@@ -221,17 +245,54 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     ]
     said.preview("c0", 3, "Again")
     assert said.of("c0")[-1][1] == "Again ▌"
-    said.hear("c0", Assistant(text="Again."))
+    said.hear("c0", AssistantMessage(text="Again."))
     assert said.of("c0")[-1] == ("said", "Again.")
 
 
-def test_silence_and_turns_are_told_at_the_end_of_a_row() -> None:
+def test_silence_stands_before_the_words_and_a_selected_failure_can_be_retried() -> None:
     view = tree(THINKS, FAILED)
-    view.take(LogEntry(run="c0", at=AT, event=Replied(attempt=1, reply=Reply(message=Assistant()))))
+    view.take(
+        LogEntry(
+            run="c0", at=AT, event=Replied(attempt=1, reply=ModelReply(message=AssistantMessage()))
+        )
+    )
     screen = Screen(view)
-    assert "turn 3/10" in screen.frame(Focus(), AT + 30_000, 80, 24)[1].plain
-    later = [line.plain for line in screen.frame(Focus(), AT + 185_000, 80, 24)]
-    assert "silent 3m" in later[1] and "r retry" in later[2]
+    assert "silent" not in screen.frame(Focus(), AT + 30_000, 80, 24)[2].plain
+    later = [line.plain for line in screen.frame(Focus(selected="c1"), AT + 185_000, 80, 24)]
+    assert "thinking     silent 3m 05s, no text yet" in later[2]
+    assert later[-2:] == [
+        " agent 1: no such file",
+        " r retry  R retry with a message  ↵ open  esc deselect",
+    ]
+
+
+def test_deep_rows_fold_into_their_parents_and_tell_what_is_loudest_there() -> None:
+    view = tree(*[WAITS] * 8)
+    for n in range(8):
+        order = RunRequest(agent="helper", task="t")
+        for m in range(2):
+            id = f"c{n}.{m}"
+            view.take(
+                RunSpec(id=id, root="top", parent=f"c{n}", depth=2, request=order, created_at=AT)
+            )
+            state = ASKS if (n, m) == (3, 1) else THINKS
+            view.take(Run(id=id, state=state, started_at=AT, turn=1))
+    lines = frame(view)
+    assert len(lines) == 11 and all(" +2 " in line for line in lines[2:-1])
+    assert "◆ agent 3 +2      needs you    write docs/A.md" in lines[5]
+    assert "◉ agent 0 +2      thinking" in lines[2]
+    assert len(frame(view, height=60)) == 11, "two levels do not fit into sixteen lines either"
+    few = tree(WAITS, THINKS)
+    few.take(RunSpec(id="x", root="top", parent="c0", depth=2, request=order, created_at=AT))
+    assert [line[1:6] for line in frame(few)[2:5]] == ["├ ○ a", "│ └ ◌", "└ ◉ a"]
+
+
+def test_one_agent_alone_has_a_line_and_no_tree() -> None:
+    view = tree()
+    (line, keys) = frame(view)
+    assert line.startswith(" ◉ thinking   reads its task   ") and len(line) == 79
+    assert line.endswith("       2s     n/a")
+    assert keys == " ↑↓ select  ↵ open  m message  x cancel  q detach  ? keys"
 
 
 def test_cutting_and_wrapping_count_cells() -> None:
@@ -241,7 +302,6 @@ def test_cutting_and_wrapping_count_cells() -> None:
         "語日",
         "本語",
     ]
-    assert all(columns(w).now >= 0 for w in range(10, 300))
 
 
 class Pyte(io.StringIO):
@@ -304,7 +364,8 @@ def test_without_colour_only_weight_is_left() -> None:
     for color in (True, False):
         out = Pyte(100, 30)
         view = tree(THINKS, DONE, FAILED, ASKS)
-        Painter(out, color=color).paint(Screen(view).frame(Focus(selected="c1"), AT, 100, 30), 100)
+        screen = Screen(view, Palette("dark", color))
+        Painter(out, color=color).paint(screen.frame(Focus(selected="c1"), AT, 100, 30), 100)
         codes = {
             int(n)
             for found in re.findall(r"\x1b\[([\d;]*)m", out.raw)

@@ -22,7 +22,7 @@ def given(**servers: Any) -> str:
 
 
 def echo(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "Result"]
+    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
     return f"It said {results[-1].text}" if results else call("mcp__fake__echo", text="hello")
 
 

@@ -153,7 +153,7 @@ def repository(project: Path) -> None:
 
 def explore(heard: Any) -> Any:
     """Use every tool that reads, then answer."""
-    n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+    n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
     calls = [
         [call("list", path="."), call("find", pattern="**/*"), call("search", pattern="needle")],
         [call("read", path=name) for name in (".env", "AGENTS.md", ".gitignore", ".git/config")],
@@ -232,7 +232,7 @@ def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(
     }
 
     def model(heard: Any) -> Any:
-        results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"It said: {results[-1]}" if results else call("write", path="new.txt", content="x")
 
     with house(tmp_path, model) as home:

@@ -14,7 +14,7 @@ WRITE = call("write", path="made.txt", content="hello")
 
 
 def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "Result"]
+    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else WRITE
 
 
@@ -44,7 +44,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         assert "asks:" in home.ok("show", id)
-        assert "permission" in home.ok("approve") and "made.txt" in home.ok("approve")
+        assert "wants to create made.txt  +1 -0" in home.ok("approve")
         asked = json.loads(home.ok("approve", "--json"))[0]["id"]
         assert asked[:8] in home.ok("approve")
         unsaid = home.run("approve", id, "y")
@@ -96,7 +96,7 @@ def test_another_terminal_can_refuse_it_with_a_reason(tmp_path: Path) -> None:
 
 def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
     def asker(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "Result"]
+        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"So: {results[-1].text}" if results else call("ask", question="Which colour?")
 
     with house(tmp_path, asker) as home:
@@ -105,3 +105,18 @@ def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
         home.ok("approve", id, "dark", "green")
         assert home.ok("attach", id) == "So: dark green"
         assert "No one is available" in home.ok("run", "-p", "paint it")
+
+
+def test_ps_lists_what_is_open_first_and_says_who_needs_you(tmp_path: Path) -> None:
+    with house(tmp_path, writer) as home:
+        home.ok("run", "-p", "write it")
+        home.ok("run", "--bg", "write it")
+        home.until(lambda: any(run["state"] == "needs_input" for run in home.runs()))
+        home.ok("run", "-p", "write it")
+        short = next(run["short"] for run in home.runs() if run["state"] == "needs_input")
+        _, first, *rest, last = home.ok("ps").splitlines()
+        assert first.startswith(short) and "◆ needs you" in first
+        assert len(rest) == 2 and all("✓ done" in line for line in rest)
+        assert last == f"1 run needs you: retinue approve {short}"
+        assert {run["state"] for run in home.lines("ps", "--jsonl")} == {"needs_input", "completed"}
+        home.ok("cancel", short)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue.core.cache_figures import Tag
-from retinue.core.spec import Base, Order, Slot, Spec
+from retinue.core.spec import ForkPoint, ParentCall, RunRequest, RunSpec
 from retinue.host.listing import cache_json
 from retinue.testing import call
 from retinue.view import format as words
@@ -34,7 +34,7 @@ def lead(heard: Any) -> Any:
     """Hands four tasks to sub-agents, then sums up; they answer at once."""
     if "Delegate" not in heard.messages[0].text:
         return call("submit_result", result="counted")
-    done = any(type(m).__name__ == "Result" for m in heard.messages)
+    done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
     return "All have counted." if done else call("spawn_agents", tasks=FOUR)
 
 
@@ -114,16 +114,16 @@ def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path
         assert tag["usd"] == pytest.approx(sum(recorded), rel=0.2), "about what they then cost"
 
 
-def child(n: int, turn: int = 1, tag: Tag | None = None, **fields: Any) -> Spec:
-    slot = Slot(turn=turn, index=n, item=0, call_id=f"c{n}")
+def child(n: int, turn: int = 1, tag: Tag | None = None, **fields: Any) -> RunSpec:
+    slot = ParentCall(turn=turn, index=n, item=0, call_id=f"c{n}")
     tag = tag or Tag(prompt=84_000, cached=84_000, nanos=84_000_000, plain_nanos=252_000_000)
-    order = Order(agent="one", task="go")
-    return Spec(
+    order = RunRequest(agent="one", task="go")
+    return RunSpec(
         id=f"r{n}",
-        order=order,
+        request=order,
         root="top",
         parent="top",
-        slot=slot,
+        parent_call=slot,
         tag=tag,
         created_at=1_000 + n,
         **fields,
@@ -133,7 +133,7 @@ def child(n: int, turn: int = 1, tag: Tag | None = None, **fields: Any) -> Spec:
 def test_forks_of_one_turn_are_told_together_whichever_calls_started_them() -> None:
     seen = FanOuts()
     for n in range(5):
-        seen.add(child(n, base=Base(conversation="top", length=4)))
+        seen.add(child(n, base=ForkPoint(conversation="top", length=4)))
         assert seen.take(5_000 + n) == [], "others may follow, also when one comes late to look"
     assert seen.is_open
     assert seen.take(5_004 + SETTLED_MS) == [

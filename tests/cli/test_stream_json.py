@@ -4,38 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.events import LogEntry, ModelFailed, Ordered, Replied, ToolReturned
-from retinue.core.messages import Assistant, Call, Reply, Result, User
-from retinue.core.spec import Order, Orders, Slot, Spec
-from retinue.core.state import Ended, Run, Thinking
+from retinue.core.events import ActionsReturned, LogEntry, ModelFailed, Replied, ToolReturned
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import Actions, ParentCall, RunRequest, RunSpec
+from retinue.core.state import Ended, Run, RunRecord, Thinking
 from retinue.core.values import Ending, Usage
-from retinue.host.tree_items import MessageAdded, RunChanged, RunStarted, Said, Stepped, TreeItem
+from retinue.host.tree_items import (
+    MessageAdded,
+    RunChanged,
+    RunStarted,
+    Said,
+    Stepped,
+    StoredRun,
+    TreeItem,
+)
 from retinue.steps import TreeRecord
-from retinue.store.base import Row
 from retinue.view.stream_json import StreamHeader, lines
 
 ROOT, CHILD = "root-run", "child-run"
-TOP = Spec(
+TOP = RunSpec(
     id=ROOT,
-    order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"),
+    request=RunRequest(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"),
     root=ROOT,
     model="p:m",
 )
-BELOW = Spec(
+BELOW = RunSpec(
     id=CHILD,
-    order=Order(agent="main-0a1b2c3d.delegate", task="look", label="looker"),
+    request=RunRequest(agent="main-0a1b2c3d.delegate", task="look", label="looker"),
     root=ROOT,
     parent=ROOT,
     depth=1,
     created_at=1_200,
-    slot=Slot(turn=1, index=0, item=0, call_id="c1", tool="delegate_tasks"),
+    parent_call=ParentCall(turn=1, index=0, item=0, call_id="c1", tool="delegate_tasks"),
     model="p:m",
 )
 THINKING = Thinking(attempt=1, purpose="turn", hold=(0, 0, 0, 0), max_output=9)
 USAGE = Usage(input=100, output=20, cache_read=60, turns=1)
 
 
-def ended(spec: Spec, state: Any, at: int, **fields: Any) -> Row:
+def ended(spec: RunSpec, state: Any, at: int, **fields: Any) -> RunRecord:
     ending = Ending(state=state, at=at, **fields)
     run = Run(
         id=spec.id,
@@ -45,7 +52,7 @@ def ended(spec: Spec, state: Any, at: int, **fields: Any) -> Row:
         model_used="m",
         started_at=1_000,
     )
-    return Row(spec, run)
+    return RunRecord(spec, run)
 
 
 def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
@@ -53,18 +60,23 @@ def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
 
 
 def recorded() -> tuple[list[TreeItem], TreeRecord]:
-    delegating = Assistant(
-        text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),)
+    delegating = AssistantMessage(
+        text="I delegate.", calls=(ToolCall(id="c1", name="delegate_tasks", args='{"n":1}'),)
     )
-    looking = Assistant(calls=(Call(id="d1", name="write", args='{"path":"a"}'),))
+    looking = AssistantMessage(calls=(ToolCall(id="d1", name="write", args='{"path":"a"}'),))
     replied = Replied(
-        attempt=1, reply=Reply(message=delegating, usage=USAGE, stop="calls", model="m")
+        attempt=1, reply=ModelReply(message=delegating, usage=USAGE, stop="calls", model="m")
     )
-    looked = Replied(attempt=1, reply=Reply(message=looking, usage=USAGE, stop="calls", model="m"))
+    looked = Replied(
+        attempt=1, reply=ModelReply(message=looking, usage=USAGE, stop="calls", model="m")
+    )
     last = Replied(
-        attempt=2, reply=Reply(message=Assistant(text="All done."), usage=USAGE, model="m")
+        attempt=2,
+        reply=ModelReply(message=AssistantMessage(text="All done."), usage=USAGE, model="m"),
     )
-    orders = Ordered(turn=1, index=0, call_id="c1", name="delegate_tasks", orders=Orders())
+    orders = ActionsReturned(
+        turn=1, index=0, call_id="c1", name="delegate_tasks", actions=Actions()
+    )
     back = ToolReturned(turn=1, index=0, call_id="d1", name="write", text="Denied.", error=True)
     child, top = (
         ended(BELOW, "failed", 1_800, stop="sub_agent_error", error="no"),
@@ -72,13 +84,13 @@ def recorded() -> tuple[list[TreeItem], TreeRecord]:
     )
     items: list[TreeItem] = [
         RunStarted(spec=TOP),
-        MessageAdded(run=ROOT, n=0, message=User(text="go")),
+        MessageAdded(run=ROOT, n=0, message=UserMessage(text="go")),
         step(3, ROOT, 1_050, ModelFailed(attempt=1, kind="overloaded", message="busy", retry=True)),
         step(4, ROOT, 1_100, replied),
         MessageAdded(run=ROOT, n=1, message=delegating),
         step(5, ROOT, 1_150, orders),
         RunStarted(spec=BELOW),
-        RunChanged(row=Row(BELOW, Run(id=CHILD, state=THINKING))),
+        RunChanged(row=StoredRun(spec=BELOW, run=Run(id=CHILD, state=THINKING))),
         Said(run=CHILD, attempt=1, text="I lo"),
         step(6, CHILD, 1_400, looked),
         MessageAdded(run=CHILD, n=1, message=looking),
@@ -87,14 +99,18 @@ def recorded() -> tuple[list[TreeItem], TreeRecord]:
         MessageAdded(
             run=CHILD,
             n=2,
-            message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True),
+            message=ToolMessage(
+                call_id="d1", name="write", text="Denied.", error=True, denied=True
+            ),
         ),
-        RunChanged(row=child),
+        RunChanged(row=StoredRun.of(child)),
         MessageAdded(
-            run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")
+            run=ROOT,
+            n=2,
+            message=ToolMessage(call_id="c1", name="delegate_tasks", text="it failed"),
         ),
         step(9, ROOT, 1_990, last),
-        MessageAdded(run=ROOT, n=3, message=Assistant(text="All done.")),
+        MessageAdded(run=ROOT, n=3, message=AssistantMessage(text="All done.")),
     ]
     return items, TreeRecord(rows=(top, child))
 

@@ -11,19 +11,24 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import Input, Static
 
+from retinue.cli.terminal.typed_answer import QUIET_SECONDS
 from retinue.cli.tui.project_runs import ProjectRuns, spark
-from retinue.cli.tui.top_app import TopApp, matches, pick
-from retinue.cli.tui.top_screens import Decide, RunScreen, Say
-from retinue.core.spec import Order, Spec
+from retinue.cli.tui.request_screen import RequestScreen
+from retinue.cli.tui.top_app import TopApp
+from retinue.cli.tui.top_screens import RunScreen
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.host import project_paths as places
 from retinue.testing import call
+from retinue.view.row_filter import matches
 from retinue.view.rows import TreeView
 from tests.cli.house import SECONDS, House, house
 from tests.cli.terminal import terminal
 from tests.cli.test_live import FANOUT, Staff
 from tests.needs import needs
+
+ENDED = "ended in the last hour"
 
 
 def top(home: House, only: str = "") -> TopApp:
@@ -31,9 +36,15 @@ def top(home: House, only: str = "") -> TopApp:
     return TopApp(ProjectRuns(found, home.env, only), seconds=0.3)
 
 
+def frame(app: TopApp) -> list[str]:
+    found = app.screen_stack[0].query("#frame").results(Static)
+    return [line for part in found for line in str(part.render()).split("\n")]
+
+
 def table(app: TopApp) -> list[list[str]]:
-    shown = app.screen_stack[0].query_one(DataTable)
-    return [[cell.plain for cell in shown.get_row_at(n)] for n in range(shown.row_count)]
+    """The rows by their columns: name, state and words."""
+    rows = [line for line in frame(app)[4:-1] if line.strip() and line.strip() != ENDED]
+    return [[line[:26].strip(" ▸"), line[27:40].strip(), line[40:82].strip()] for line in rows]
 
 
 async def until(pilot: Pilot[None], what: Callable[[], Any]) -> Any:
@@ -52,7 +63,7 @@ def shown(app: TopApp, kind: type[Screen[Any]], name: str) -> str:
 
 
 def panel(app: TopApp) -> str:
-    return shown(app, Decide, "Static")
+    return shown(app, RequestScreen, "#panel")
 
 
 def said(app: TopApp) -> str:
@@ -60,9 +71,7 @@ def said(app: TopApp) -> str:
 
 
 async def filtered(pilot: Pilot[None], words: str) -> None:
-    await pilot.press("f")
-    await until(pilot, lambda: isinstance(pilot.app.focused, Input))
-    pilot.app.query_one("#filter", Input).value = words
+    await pilot.press("/", "ctrl+u", *("space" if c == " " else c for c in words))
 
 
 async def choose(pilot: Pilot[None], key: str, does: str) -> None:
@@ -94,18 +103,16 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            started = ["● running", "list . · thinking", "1/10"]
-            await until(pilot, lambda: [row[1:4] for row in table(app)[1:]] == [started, started])
+            started = ["thinking", "after list ."]
+            await until(pilot, lambda: [row[1:] for row in table(app)[1:]] == [started, started])
             first, agents, _ = table(app)
-            assert "Lead them" in first[0] and first[1:3] == ["◌ waiting", "0 of 2 sub-agents done"]
-            assert agents[0].endswith("└ agents") and agents[6].endswith("k") and agents[7] == "n/a"
-            head = str(app.query_one("#head", Static).render())
-            assert (
-                "runs 1" in head
-                and "● 3 running" in head
-                and "tokens/min" in head
-                and "today" in head
-            )
+            assert first[0].startswith("○") and " mapping" in first[0]
+            assert first[1:] == ["waiting", "for 2 sub-agents"]
+            assert agents[0].startswith("├ ◉ agents")
+            head = frame(app)
+            assert "● 2 working" in head[0] and "○ 1 waiting" in head[0]
+            assert "tokens/min" in head[1] and "1 run open" in head[1]
+            assert head[2] == " Nothing needs you." and head[3].split()[:2] == ["AGENT", "STATE"]
             await pilot.press("down", "enter")
             await until(
                 pilot,
@@ -120,12 +127,12 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
             await until(
                 pilot,
-                lambda: [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"],
+                lambda: [row[1] for row in table(app)] == ["waiting", "thinking", "done"],
             )
             await pilot.press("x")
-            await choose(pilot, "y", "to cancel it")
-            await until(pilot, lambda: table(app)[1][1] == "- cancelled")
-            await until(pilot, lambda: table(app)[0][1] == "✓ done")
+            await choose(pilot, "y", "stops")
+            await until(pilot, lambda: table(app)[1][1] == "cancelled")
+            await until(pilot, lambda: table(app)[0][1] == "done")
 
         drive(app, script)
         posted = [
@@ -143,9 +150,9 @@ def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_pat
 
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: len(table(app)) == 1)
-            await app.screen_stack[0].query("#head").remove()
+            await app.screen_stack[0].query("#frame").remove()
             app._look()
-            assert len(table(app)) == 1
+            assert frame(app) == []
 
         drive(app, script)
 
@@ -160,26 +167,30 @@ def test_the_table_is_filtered_sorted_and_folded(tmp_path: Path) -> None:
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
             await filtered(pilot, "state:running")
-            await until(pilot, lambda: [row[0].strip("└ ") for row in table(app)] == ["agents"])
-            await pilot.press("enter", "t")
-            await until(pilot, lambda: table(app) == [])
-            await filtered(pilot, "")
+            await until(pilot, lambda: [row[0][:10] for row in table(app)] == ["└ ◉ agents"])
+            assert "1 of 3 rows" in frame(app)[-1]
             await pilot.press("enter")
-            await until(pilot, lambda: len(table(app)) == 1)
-            await pilot.press("t", "s")
-            assert app.sort == "tokens"
+            await filtered(pilot, "state:faild")
+            await until(pilot, lambda: "Did you mean failed?" in frame(app)[-1])
+            await pilot.press("escape")
             await until(pilot, lambda: len(table(app)) == 3)
-            assert [row[0].split()[0] for row in table(app)][1:] == ["models", "agents"]
+            await pilot.press("home", "z")
+            await until(pilot, lambda: len(table(app)) == 1 and "+2" in table(app)[0][0])
+            assert table(app)[0][1] == "thinking", "it tells what is loudest below it"
+            await pilot.press("z", "s")
+            assert app.list.sort == "cost"
+            await until(pilot, lambda: len(table(app)) == 3)
             await pilot.press("a")
+            await until(pilot, lambda: frame(app)[-1] == " Nothing needs you.")
             await pilot.press("q")
 
-        drive(app, script, (60, 20))
+        drive(app, script, (120, 20))
         staff.release()
 
 
 def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
     def ask(heard: Any) -> Any:
-        done = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        done = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"told: {done[-1]}" if done else call("ask", question="Which [bold]one[/bold]?")
 
     with house(tmp_path, ask) as home:
@@ -187,12 +198,12 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
+            await until(pilot, lambda: table(app) and table(app)[0][1] == "needs you")
             assert table(app)[0][2] == "asks: Which [bold]one[/bold]?"
             await pilot.press("a")
-            await until(pilot, lambda: "↵ send" in panel(app))
+            await until(pilot, lambda: "↵ sends" in panel(app))
             await pilot.press("t", "w", "o", "enter")
-            await until(pilot, lambda: table(app)[0][1] == "✓ done")
+            await until(pilot, lambda: table(app)[0][1] == "done")
             assert table(app)[0][2] == "told: two"
 
         drive(app, script)
@@ -206,15 +217,16 @@ def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
+            await until(pilot, lambda: table(app) and table(app)[0][1] == "needs you")
             assert table(app)[0][2].startswith("asks: 0 of 1,000 tokens spent")
             await pilot.press("a")
-            await choose(pilot, "t", "to enter the amount")
-            await until(
-                pilot, lambda: isinstance(app.screen, Say) and isinstance(app.focused, Input)
-            )
+            await until(pilot, lambda: "Choose, then press ↵" in panel(app))
+            await pilot.press("y")
+            await until(pilot, lambda: "↵ adds this" in panel(app))
+            await asyncio.sleep(QUIET_SECONDS)  # what follows the mark at once is no amount
+            await pilot.press("ctrl+u")
             await pilot.press(*"1000000", "enter")
-            await until(pilot, lambda: table(app)[0][1] == "✓ done")
+            await until(pilot, lambda: table(app)[0][1] == "done")
 
         drive(app, script)
 
@@ -231,7 +243,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
 
         async def script(pilot: Pilot[None]) -> None:
             assert await until(
-                pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"]
+                pilot, lambda: [row[1] for row in table(app)] == ["paused", "paused"]
             )
             await pilot.press("down", "enter")
             assert await until(pilot, lambda: "agents" in said(app))
@@ -257,10 +269,11 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
 )
 def test_filters_are_words_and_pairs(wanted: str, is_there: bool) -> None:
     view = TreeView()
-    view.take(Spec(id="a", root="a", order=Order(agent="lead", task="map this repository")))
+    view.take(
+        RunSpec(id="a", root="a", request=RunRequest(agent="lead", task="map this repository"))
+    )
     row = view.row("a", 0)
     assert matches(row, wanted) is is_there
-    assert pick([row], wanted, "cost", False) == ([row] if is_there else [])
 
 
 def test_bars_are_as_high_as_their_numbers() -> None:
@@ -287,7 +300,7 @@ def test_it_runs_in_a_real_terminal_and_leaves_it_clean(tmp_path: Path) -> None:
         screen.retinue("top", id, env=home.env, cwd=home.project)
         screen.until("starts 1 agent")
         screen.keys("Escape")
-        screen.until("SILENT")
+        screen.until("AGENT", "STATE")
         screen.keys("q")
         assert screen.code() == 0
         staff.release()

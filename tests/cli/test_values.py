@@ -11,7 +11,7 @@ import pytest
 
 from retinue import errors
 from retinue.cli import exit_codes as exits
-from retinue.cli.foreground_run import found_severity
+from retinue.cli.handover import found_severity
 from retinue.host import model_choice as provider
 from retinue.host import project_paths as places
 from retinue.host.agent_source import PlannedAgents
@@ -33,8 +33,11 @@ def test_numbers_and_times_are_short() -> None:
         "999.9k",
         "1.2M",
     ]
-    spans = [words.span(ms) for ms in (400, 9_999, 61_000, 12_000_000, 187_200_000)]
-    assert spans == ["0.4s", "10s", "1m01s", "3h20m", "2d4h"]
+    times = (400, 9_999, 61_000, 12_000_000, 187_200_000)
+    assert [words.span(ms) for ms in times] == ["400ms", "10s", "1m 01s", "3h 20m", "2d 4h"]
+    assert [words.short_span(ms) for ms in times] == ["0s", "9s", "1m", "3h", "2d"]
+    told = [words.span_text(ms) for ms in (400, 2_400, 24_000, 90_000, 130_000)]
+    assert told == ["400 ms", "2.4 s", "24 s", "90 s", "2m 10s"]
     assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == [
         "$0.00",
         "$0.61",
@@ -237,7 +240,7 @@ def test_a_review_fails_on_what_is_severe_enough(text: str, least: str, is_found
 
 def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
     class Stuck:
-        trouble = "Cannot write to runs.db (disk full)."
+        blocked_reason = "Cannot write to runs.db (disk full)."
 
         async def spawn(self, *arguments: Any, **options: Any) -> str:
             await asyncio.sleep(60)

@@ -6,15 +6,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from retinue.core.events import CancelAsked, ChildEnded, Described, LogEntry, Replied
-from retinue.core.messages import Assistant, Call, Reply
-from retinue.core.spec import Order, Spec
+from retinue.core.events import CancelAsked, ChildEnded, LogEntry, ModelRegistered, Replied
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.values import ModelInfo, Usage
+from retinue.core.state_names import ENDS as OVER
+from retinue.core.values import ModelInfo, ProviderTrouble, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import tree_items
+from retinue.runtime.held_calls import HeldCall
 from retinue.view.rows import TreeView, view
-from retinue.view.run_node import OVER
 from retinue.view.run_row import RunRow
 from retinue.view.updates import feed
 from tests.cli.record import SCENES, load, record
@@ -127,23 +128,23 @@ def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
         "5 files, 4 key types",
     ]
     assert says("tree", "lead")[:5] == [
-        "queued",
-        "thinking",
+        "",
+        "reads its task",
         "hire",
-        "0 of 2 sub-agents done",
-        "1 of 2 sub-agents done",
+        "after hire",
+        "for 2 sub-agents",
     ]
     assert says("tree", "reader") == [
-        "queued",
-        "thinking",
+        "",
+        "reads its task",
         "look",
-        "look · thinking",
-        "writing: 5 files, 4 key types",
+        "after look",
+        "writes: 5 files, 4 key types",
         "5 files, 4 key types",
     ]
-    assert "queued (1 of 1 running)" in says(
+    assert "lane one: 1 of 1 busy" in says("tree", "areas") and "for a sub-agent" in says(
         "tree", "areas"
-    ) and "waiting for its sub-agent" in says("tree", "areas")
+    )
     assert {r.max_turns for r in rows if r.label == "areas"} == {10}
 
 
@@ -157,7 +158,7 @@ def test_failures_are_told_apart_and_have_a_headline() -> None:
         "turns": "incomplete",
     }
     assert rows["fails"].error == "ValueError: cannot read that at all"
-    assert (rows["slow"].word, rows["slow"].error) == ("timed out", "timed out after 5.0s")
+    assert (rows["slow"].word, rows["slow"].error) == ("failed", "timed out after 5.0 s")
     assert rows["turns"].now == "no turns left" and rows["well"].error == ""
     assert [rows[t].glyph for t in ("fails", "well", "slow")] == ["✗", "✓", "✗"]
 
@@ -177,11 +178,17 @@ def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
             LogEntry(
                 run="",
                 at=START,
-                event=Described(model=ModelInfo(name="known", price_in=0, price_out=0)),
+                event=ModelRegistered(model=ModelInfo(name="known", price_in=0, price_out=0)),
             )
         )
         seen.take(
-            Spec(id=name, order=Order(agent="a", task="t"), root=name, model=name, created_at=START)
+            RunSpec(
+                id=name,
+                request=RunRequest(agent="a", task="t"),
+                root=name,
+                model=name,
+                created_at=START,
+            )
         )
         thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
         seen.take(Run(id=name, state=thinking, usage=Usage(input=10)))
@@ -191,17 +198,17 @@ def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
 def test_a_cancelled_parent_stays_in_front_of_those_that_stop_with_it() -> None:
     rows = last("cancel")
     assert [r.state for r in rows] == ["cancelled", "completed", "cancelled", "cancelled"]
-    assert rows[0].now == "cancelled by the user with x"
+    assert rows[0].now == "by the user with x"
     words = [r.word for _, rows in moments("cancel") for r in rows]
-    assert "cancelling" in words
+    assert "stopping" in words
 
 
 def test_who_asks_needs_you_until_it_is_answered() -> None:
     needing = [(at, [r for r in rows if r.needs_you]) for at, rows in moments("questions")]
-    most = max((rows for _, rows in needing), key=len)
+    most = max((rows for _, rows in reversed(needing)), key=len)
     assert [(r.word, r.glyph, r.now) for r in most] == [
-        ("needs you", "?", "asks: Edit docs/A.md?"),
-        ("needs you", "?", "asks: Which one?"),
+        ("needs you", "◆", "edit docs/A.md"),
+        ("needs you", "◆", "asks: Which one?"),
     ]
     assert [[(q.kind, q.tool) for q in r.questions] for r in most] == [
         [("permission", "scribe")],
@@ -213,18 +220,37 @@ def test_who_asks_needs_you_until_it_is_answered() -> None:
 
 def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     told = says("retries", "lead")
-    assert "waiting for the provider: rate limit, next try in 12 s (try 2)" in told
-    assert "retrying (try 3)" in told and told[-1] == "at last"
-    seen = TreeView()
+    assert any(" of 4" in now and " s, " in now for now in told), told
+    assert "try 3" in told and told[-1] == "at last"
+    seen, waits = TreeView(), 0
     for item in load("retries"):
         feed(seen, item, 0)
-        if (
-            isinstance(item, tree_items.Stepped)
-            and seen.nodes
-            and "waits" in seen.rows(item.entry.at)[0].now
-        ):
-            assert "7 s" in seen.rows(item.entry.at + 5_000)[0].now
-            break
+        if not isinstance(item, tree_items.RunChanged):
+            continue
+        wait = seen.row(item.row.spec.id, 0).wait
+        if wait is not None and wait.retry_at is not None:
+            waits += 1
+            row = seen.row(item.row.spec.id, wait.retry_at - 5_000)
+            assert (row.state, row.word) in (("waiting", "rate limited"), ("waiting", "retrying"))
+            assert f": 5 s, {wait.tries + 1} of 4" in row.now
+            assert "now" in seen.row(item.row.spec.id, wait.retry_at + 1).now
+    assert waits == 2
+
+
+def test_a_call_that_is_held_for_others_waits_until_it_is_let_go() -> None:
+    seen = TreeView()
+    seen.take(
+        RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", model="anthropic:m")
+    )
+    thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+    seen.take(Run(id="a", state=thinking, started_at=START))
+    trouble = ProviderTrouble(provider="anthropic", answer="429")
+    held = HeldCall(run="a", kind="rate_limit", retry_at=START + 24_000, trouble=trouble)
+    feed(seen, tree_items.CallsHeld(calls=(held,)), START)
+    row = seen.row("a", START)
+    assert (row.state, row.word, row.now) == ("waiting", "rate limited", "anthropic 429: 24 s")
+    feed(seen, tree_items.CallsHeld(), START)
+    assert (seen.row("a", START).state, seen.row("a", START).wait) == ("running", None)
 
 
 def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
@@ -235,24 +261,28 @@ def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
 
 def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> None:
     seen = TreeView()
-    seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a", created_at=START))
+    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", created_at=START))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, started_at=START))
     assert seen.row("a", START + 240_000).silent_ms == 240_000
     seen.hear("a", 1, "Now I ", START + 239_000)
     seen.hear("a", 1, "see", START + 240_000)
     row = seen.row("a", START + 241_000)
-    assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writing: Now I see", 241_000)
+    assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writes: Now I see", 241_000)
     seen.hear("a", 2, "again", START + 242_000)
-    assert seen.row("a", START + 242_000).now == "writing: again"
+    assert seen.row("a", START + 242_000).now == "writes: again"
 
 
 def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:
     seen = TreeView()
     for id, parent in (("a", ""), ("b", "a")):
         seen.take(
-            Spec(
-                id=id, parent=parent, root="a", order=Order(agent="x", task="t"), depth=len(parent)
+            RunSpec(
+                id=id,
+                parent=parent,
+                root="a",
+                request=RunRequest(agent="x", task="t"),
+                depth=len(parent),
             )
         )
     seen.take(LogEntry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
@@ -268,11 +298,13 @@ def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended
 
 def test_several_calls_are_told_by_the_first_and_a_number() -> None:
     seen = TreeView(lambda call: f"{call.name}!")
-    seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a"))
-    calls = tuple(Call(id=str(n), name=f"t{n}") for n in range(3))
+    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a"))
+    calls = tuple(ToolCall(id=str(n), name=f"t{n}") for n in range(3))
     seen.take(
         LogEntry(
-            run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))
+            run="a",
+            at=1,
+            event=Replied(attempt=1, reply=ModelReply(message=AssistantMessage(calls=calls))),
         )
     )
     assert seen.row("a", 1).now == "t0! (+2 more)"
@@ -294,7 +326,7 @@ def test_several_calls_are_told_by_the_first_and_a_number() -> None:
 def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
     assert one_line(hostile) == tame
     seen = TreeView()
-    seen.take(Spec(id="a", order=Order(agent="a", task=hostile, label=hostile), root="a"))
+    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task=hostile, label=hostile), root="a"))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, model_used=hostile))
     seen.hear("a", 1, hostile, 1)

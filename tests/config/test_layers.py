@@ -180,13 +180,13 @@ def test_each_mistake_has_one_clear_line(text: str, says: str) -> None:
 
 
 def test_some_settings_may_stand_in_your_own_file_only() -> None:
-    text = "[sandbox]\nunsafe_bare = true\n[store]\npath = '/x'\n[host]\nidle_seconds = 1\n"
+    text = "[sandbox]\nunsafe_no_sandbox = true\n[store]\npath = '/x'\n[host]\nidle_seconds = 1\n"
     assert problems(text) == []
     refused = problems(text, "project")
     assert len(refused) == 3
     assert all("can only be set in your user config" in message for message in refused)
     assert not layer(text, "project").found
-    assert "RETINUE_SANDBOX_UNSAFE_BARE" not in {s.variable for s in every_setting()}
+    assert "RETINUE_SANDBOX_UNSAFE_NO_SANDBOX" not in {s.variable for s in every_setting()}
 
 
 def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
@@ -258,13 +258,21 @@ def test_the_environment_is_checked_like_a_file() -> None:
     }
 
 
+def test_the_variable_of_a_renamed_flag_counts_before_the_old_one() -> None:
+    both = {"RETINUE_MAX_TIME": "10m", "RETINUE_TIMEOUT": "1h"}
+    timeout = ("limits", "timeout")
+    assert read_environment(both).found[timeout].value == 600.0
+    assert read_environment({**both, "RETINUE_MAX_TIME": " "}).found[timeout].value == 3_600.0
+    assert str(read_environment(both).found[timeout].origins[0]).endswith("RETINUE_MAX_TIME")
+
+
 def test_every_variable_is_that_of_its_flag_and_belongs_to_one_setting() -> None:
-    renamed = {}
-    for setting in (s for s in every_setting() if s.about.flag):
+    flags = [s for s in every_setting() if s.about.flag]
+    for setting in flags:
         flag, variable = setting.about.flag, setting.variable
-        if variable != "RETINUE_" + flag.lstrip("-").replace("-", "_").upper():
-            renamed[flag] = variable
-    # A flag that was renamed keeps its variable, and the flag itself reads it.
+        assert variable == "RETINUE_" + flag.lstrip("-").replace("-", "_").upper()
+    # A flag that was renamed keeps its old variable too, and the flag itself reads it.
+    renamed = {s.about.flag: s.about.old_variable for s in flags if s.about.old_variable}
     assert renamed == {"--max-time": "RETINUE_TIMEOUT"}
     for flag, variable in renamed.items():
         (option,) = (p for p in run_command.params if flag in p.opts)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from retinue.core.changes import Changes
-from retinue.core.events import CancelAsked, Dropped, Forgotten, Posted, Requested
-from retinue.core.messages import User
-from retinue.core.spec import Base
+from retinue.core.events import CancelAsked, Dropped, Forgotten, MailReceived, Requested
+from retinue.core.messages import UserMessage
+from retinue.core.spec import ForkPoint
 from retinue.core.task_list import Added
 from retinue.core.values import Mail, Origin
 from retinue.errors import NotFound, StoreError
@@ -64,9 +64,9 @@ class Keeping(Opening):
         store, world = await self.opened(tmp_path), World()
         first = world.start("zero")
         world.say(first, "one")
-        second = world.start("two", base=Base(conversation=first, length=2))
+        second = world.start("two", base=ForkPoint(conversation=first, length=2))
         world.say(second, "three")
-        third = world.start("four", base=Base(conversation=second, length=4))
+        third = world.start("four", base=ForkPoint(conversation=second, length=4))
         world.say(third, "five")
         await store.commit(world.take())
         world.apply("", Forgotten(root=second))
@@ -87,7 +87,7 @@ class Keeping(Opening):
         store, world = await self.opened(tmp_path), World()
         first = world.start("first")
         world.say(first)
-        base = Base(conversation=first, length=2)
+        base = ForkPoint(conversation=first, length=2)
         second = world.start("second", conversation=first, resumes=first, base=base)
         world.call(second, "spawn")
         (child,) = world.spawn(second, "child")
@@ -105,7 +105,7 @@ class Keeping(Opening):
         store, world = await self.opened(tmp_path), World()
         first = world.start("first")
         world.say(first)
-        base = Base(conversation=first, length=2)
+        base = ForkPoint(conversation=first, length=2)
         world.start("second", conversation=first, resumes=first, base=base)
         await store.commit(world.take())
         before = await all_of(store)
@@ -170,6 +170,21 @@ class Keeping(Opening):
         await heir.close()
 
     @run_async
+    async def test_a_store_knows_which_trees_name_an_artifact(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        one, two, other = world.start(), world.start(), world.start()
+        name, unnamed = [(await store.put_artifact(t)).sha256 for t in (b"named", b"unnamed")]
+        world.say(one, f"full text in artifact {name}")
+        world.call(two, "read")
+        world.result(two, text=f"see {name}")
+        world.say(other, f"nothing of {'0' * 64}")
+        await store.commit(world.take())
+        assert sorted(await store.artifact_roots(name)) == sorted([one, two])
+        assert await store.artifact_roots(unnamed) == []
+        assert await store.artifact_roots("0" * 64) == []
+        await store.close()
+
+    @run_async
     async def test_an_artifact_that_waits_for_the_commit_that_names_it_is_kept(
         self, tmp_path: Path
     ) -> None:
@@ -196,7 +211,7 @@ class Keeping(Opening):
         name = (await store.put_artifact(b"of the base")).sha256
         first = world.start("zero")
         world.say(first, name)
-        second = world.start("two", base=Base(conversation=first, length=2))
+        second = world.start("two", base=ForkPoint(conversation=first, length=2))
         world.say(second)
         await store.commit(world.take())
         await store.commit(Changes(forgotten=[first]))
@@ -247,10 +262,10 @@ class Keeping(Opening):
     async def test_a_message_from_the_user_and_its_reading_are_kept(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start()
-        world.apply(root, Posted(mail=Mail(seq=0, text="hello")))
+        world.apply(root, MailReceived(mail=Mail(seq=0, text="hello")))
         world.call(root, "read")
         world.result(root)
         await store.commit(world.take())
-        assert (await store.messages(root))[-1] == User(text="hello", kind="mail")
+        assert (await store.messages(root))[-1] == UserMessage(text="hello", kind="mail")
         assert (await store.load()).mail == []
         await store.close()

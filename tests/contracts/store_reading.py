@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.core.events import Acked, Described, Forgotten, Posted, Registered, Requested, Sent
-from retinue.core.messages import Assistant, Call, Result
-from retinue.core.spec import Base, Context
+from retinue.core.events import (
+    Acked,
+    AgentRegistered,
+    Forgotten,
+    MailReceived,
+    ModelRegistered,
+    Requested,
+    Sent,
+)
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
+from retinue.core.spec import ForkPoint, History
 from retinue.core.state import Ended
 from retinue.core.values import Definition, Mail, ModelInfo, Origin
 from tests.contracts.world import Opening, World, run_async, texts
@@ -24,8 +32,8 @@ class Reading(Opening):
         world.say(root, "three")
         await store.commit(world.take())
         assert await store.messages(root, 1, 3) == [
-            Assistant(text="Working.", calls=(Call(id="c0", name="read"),)),
-            Result(call_id="c0", name="read", text="two"),
+            AssistantMessage(text="Working.", calls=(ToolCall(id="c0", name="read"),)),
+            ToolMessage(call_id="c0", name="read", text="two"),
         ]
         assert texts(await store.messages(root)) == ["zero", "Working.", "two", "three"]
         assert texts(await store.messages(root, 3)) == ["three"]
@@ -47,9 +55,9 @@ class Reading(Opening):
         world.call(root, "read")
         world.result(root)
         world.call(root, "spawn")
-        (child,) = world.spawn(root, "child", context=Context(kind="fork"))
+        (child,) = world.spawn(root, "child", history=History(kind="fork"))
         world.call(child, "spawn")
-        (grandchild,) = world.spawn(child, "grandchild", context=Context(kind="fork"))
+        (grandchild,) = world.spawn(child, "grandchild", history=History(kind="fork"))
         await store.commit(world.take())
         assert texts(await store.messages(root)) == ["root", "Working.", "ok", "Working."]
         assert texts(await store.messages(child)) == ["root", "Working.", "ok", "child", "Working."]
@@ -67,9 +75,9 @@ class Reading(Opening):
         world.call(one, "read")
         world.result(one)
         world.say(one, "three")
-        two = world.start("new four", base=Base(conversation=one, length=4))
+        two = world.start("new four", base=ForkPoint(conversation=one, length=4))
         world.say(two, "five")
-        three = world.start("new two", base=Base(conversation=two, length=2))
+        three = world.start("new two", base=ForkPoint(conversation=two, length=2))
         await store.commit(world.take())
         assert texts(await store.messages(two)) == [
             "zero",
@@ -88,7 +96,7 @@ class Reading(Opening):
         first = world.start("first")
         world.say(first, "answer")
         await store.commit(world.take())
-        base = Base(conversation=first, length=2)
+        base = ForkPoint(conversation=first, length=2)
         second = world.start("second", conversation=first, resumes=first, base=base)
         world.call(second, "spawn")
         (child,) = world.spawn(second, "child of the second")
@@ -110,7 +118,10 @@ class Reading(Opening):
         world.apply("", Forgotten(root=first))
         await store.commit(world.take())
         second = world.start(
-            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+            "second",
+            conversation=first,
+            resumes=first,
+            base=ForkPoint(conversation=first, length=2),
         )
         await store.commit(world.take())
         assert (
@@ -232,9 +243,9 @@ class Reading(Opening):
     @run_async
     async def test_a_snapshot_has_the_ended_ancestors_of_an_open_run(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
-        root = world.start(orphans="keep")
+        root = world.start(children_on_end="keep")
         world.call(root, "spawn")
-        (child,) = world.spawn(root, "child", join="none", orphans="keep")
+        (child,) = world.spawn(root, "child", join="none", children_on_end="keep")
         world.call(child, "spawn")
         (grandchild,) = world.spawn(child, "grandchild", join="none")
         world.say(child)
@@ -269,7 +280,7 @@ class Reading(Opening):
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         for text in ("one", "two"):
-            world.apply(root, Posted(mail=Mail(seq=0, text=text)))
+            world.apply(root, MailReceived(mail=Mail(seq=0, text=text)))
         await store.commit(world.take())
         mail = (await store.load()).mail
         assert [(run, m.seq, m.text) for run, m in mail] == [(root, 1, "one"), (root, 2, "two")]
@@ -302,8 +313,8 @@ class Reading(Opening):
     async def test_definitions_and_models_are_replaced_by_name(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         await store.commit(world.take())
-        world.apply("", Described(model=ModelInfo(name="m", window=7)))
-        world.apply("", Registered(definition=Definition(name="worker", instructions="New.")))
+        world.apply("", ModelRegistered(model=ModelInfo(name="m", window=7)))
+        world.apply("", AgentRegistered(definition=Definition(name="worker", instructions="New.")))
         await store.commit(world.take())
         snapshot = await store.load()
         assert [m.window for m in snapshot.models] == [7]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinue.core.events import Opened
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 from tests.contracts.world import Opening, World, run_async
 
 
@@ -14,7 +14,7 @@ class Sent(Opening):
     async def test_a_crash_leaves_it_known_which_calls_have_left(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         await store.load()
-        world.apply("", Opened(epoch=1, rules=Rules()))
+        world.apply("", Opened(epoch=1, limits=Limits()))
         left, waiting, ended = (world.start(task) for task in ("one", "two", "three"))
         await store.commit(world.take())
         for run in (left, ended):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from retinue.core.changes import Changes
 from retinue.core.events import Acked, Dropped, Sent
-from retinue.core.spec import Base
+from retinue.core.spec import ForkPoint
 from retinue.core.values import Origin
 from tests.contracts.world import Opening, World, all_of, run_async
 
@@ -34,14 +34,17 @@ class Spaces(Opening):
     @run_async
     async def test_what_is_open_anywhere_in_a_conversation_keeps_it(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
-        root = world.start(orphans="keep")
+        root = world.start(children_on_end="keep")
         world.call(root, "spawn")
-        (child,) = world.spawn(root, "a", join="none", orphans="keep")
+        (child,) = world.spawn(root, "a", join="none", children_on_end="keep")
         world.say(root)
         first = world.start("first")
         world.say(first)
         second = world.start(
-            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+            "second",
+            conversation=first,
+            resumes=first,
+            base=ForkPoint(conversation=first, length=2),
         )
         await store.commit(world.take())
         assert await store.expendable(beyond=0) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from retinue.core.changes import Changes
 from retinue.core.events import CancelAsked, Forgotten
-from retinue.core.spec import Base
+from retinue.core.spec import ForkPoint
 from tests.contracts.world import Opening, World, run_async, texts
 
 
@@ -100,7 +100,10 @@ class Trees(Opening):
         first = world.start("first")
         world.say(first)
         second = world.start(
-            "second", conversation=first, resumes=first, base=Base(conversation=first, length=2)
+            "second",
+            conversation=first,
+            resumes=first,
+            base=ForkPoint(conversation=first, length=2),
         )
         world.say(second)
         other = world.start()

@@ -9,7 +9,7 @@ import pytest
 
 from retinue.core.state import Ended
 from retinue.core.trees import Trees
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 from retinue.errors import StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts
 
@@ -84,7 +84,7 @@ class Writing(Opening):
         world.call(children[0], "read")
         world.say(children[1], "b is done")
         await store.commit(world.take())
-        again = Trees(Rules())
+        again = Trees(Limits())
         for _, entry in await store.entries():
             again.fold(entry)
         for row in (await store.load()).open:
@@ -100,16 +100,16 @@ class Writing(Opening):
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         changes = world.take()
-        before = list(changes.accounts[root].held)
+        before = changes.accounts[root].held
         commit = asyncio.ensure_future(store.commit(changes))
         world.call(root, "read")
         world.result(root)
         assert world.trees.by_root[root].ledger.accounts[root].held != before
         await commit
         kept = await store.account(root)
-        assert kept.held == before and kept.spent == [0, 0, 0, 0]
-        kept.spent[0] += 5
-        assert (await store.account(root)).spent == [0, 0, 0, 0]
+        assert kept.held == before and kept.spent == (0, 0, 0, 0)
+        kept.spent = (5, 0, 0, 0)
+        assert (await store.account(root)).spent == (0, 0, 0, 0)
         await store.close()
 
     @run_async

@@ -11,20 +11,20 @@ from typing import Any
 from retinue.core.changes import Changes
 from retinue.core.events import (
     Aborted,
+    ActionsReturned,
+    AgentRegistered,
     AnyEvent,
-    Described,
-    Ordered,
-    Registered,
+    ModelRegistered,
     Replied,
     Requested,
     ToolReturned,
 )
 from retinue.core.ids import run_id
-from retinue.core.messages import Assistant, Call, Reply
-from retinue.core.spec import Order, Orders
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
+from retinue.core.spec import Actions, RunRequest
 from retinue.core.state import Run
 from retinue.core.trees import Trees
-from retinue.core.values import Budget, Definition, ModelInfo, Rules, Usage
+from retinue.core.values import Budget, Definition, Limits, ModelInfo, Usage
 
 START = 1_763_000_000_000
 
@@ -33,14 +33,19 @@ class World:
     """Trees that are driven by hand; `take` gives what has to be written."""
 
     def __init__(self) -> None:
-        self.trees = Trees(Rules())
+        self.trees = Trees(Limits())
         self.at = START
         tools = ("read", "spawn")
-        self.apply("", Described(model=ModelInfo(name="m", price_in=3, price_out=15)))
+        self.apply("", ModelRegistered(model=ModelInfo(name="m", price_in=3, price_out=15)))
         definition = Definition(
-            name="worker", model="m", tools=tools, reach=tools, crew=("worker",), size=40
+            name="worker",
+            model="m",
+            tools=tools,
+            reachable_tools=tools,
+            agents=("worker",),
+            prompt_bytes=40,
         )
-        self.apply("", Registered(definition=definition))
+        self.apply("", AgentRegistered(definition=definition))
 
     def apply(self, run: str, event: AnyEvent) -> None:
         self.at += 1
@@ -73,21 +78,23 @@ class World:
         event = Requested(
             id=id,
             **{name: request.pop(name) for name in names if name in request},
-            order=Order(agent="worker", task=task, budget=Budget(tokens=1_000_000), **request),
+            request=RunRequest(
+                agent="worker", task=task, budget=Budget(tokens=1_000_000), **request
+            ),
         )
         self.apply("", event)
         return id
 
     def call(self, run: str, *names: str) -> None:
-        calls = tuple(Call(id=f"c{n}", name=name) for n, name in enumerate(names))
-        self._reply(run, Assistant(text="Working.", calls=calls), "calls")
+        calls = tuple(ToolCall(id=f"c{n}", name=name) for n, name in enumerate(names))
+        self._reply(run, AssistantMessage(text="Working.", calls=calls), "calls")
 
     def say(self, run: str, text: str = "Done.") -> None:
         """A last word: the run ends, unless it has more to do."""
-        self._reply(run, Assistant(text=text), "end")
+        self._reply(run, AssistantMessage(text=text), "end")
 
-    def _reply(self, run: str, message: Assistant, stop: Any) -> None:
-        reply = Reply(message=message, usage=Usage(input=100, output=10), stop=stop)
+    def _reply(self, run: str, message: AssistantMessage, stop: Any) -> None:
+        reply = ModelReply(message=message, usage=Usage(input=100, output=10), stop=stop)
         self.apply(run, Replied(attempt=self.run(run).attempt, reply=reply))
 
     def result(self, run: str, index: int = 0, text: str = "ok") -> None:
@@ -99,10 +106,15 @@ class World:
     def spawn(self, run: str, *tasks: str, index: int = 0, **order: Any) -> list[str]:
         """Children of a run that has just called `spawn`."""
         before = set(self.trees.index.runs)
-        orders = Orders(spawns=tuple(Order(agent="worker", task=task, **order) for task in tasks))
+        orders = Actions(
+            spawns=tuple(RunRequest(agent="worker", task=task, **order) for task in tasks)
+        )
         turn = self.run(run).turn
         self.apply(
-            run, Ordered(turn=turn, index=index, call_id=f"c{index}", name="spawn", orders=orders)
+            run,
+            ActionsReturned(
+                turn=turn, index=index, call_id=f"c{index}", name="spawn", actions=orders
+            ),
         )
         return [id for id in self.trees.index.runs if id not in before]
 

@@ -9,46 +9,61 @@ from typing import Any
 import msgspec
 
 from retinue.core.account import Account
-from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
+from retinue.core.effects import (
+    AbortRun,
+    AskSlot,
+    CallModel,
+    CallTool,
+    Effect,
+    FormatResults,
+    FreeSlot,
+)
 from retinue.core.events import (
     Aborted,
+    ActionsReturned,
     Admitted,
+    AgentRegistered,
     AnyEvent,
     CancelAsked,
-    Composed,
-    Described,
+    InterruptedCall,
     LogEntry,
+    MailReceived,
     ModelFailed,
-    OpenCall,
+    ModelRegistered,
     Opened,
-    Ordered,
-    Posted,
     Recovered,
-    Registered,
     Replied,
     Requested,
+    ResultsFormatted,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.messages import Assistant, Call, Message, Reply, Result, User
-from retinue.core.spec import Order, Orders, Send, Spec
-from retinue.core.state import AnyState, Ended, Run, Stopping, calls_of
+from retinue.core.messages import (
+    AssistantMessage,
+    Message,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from retinue.core.spec import Actions, RunRequest, RunSpec, SendMessage
+from retinue.core.state import AnyState, Ended, Run, RunRecord, Stopping, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import (
-    Capabilities,
     Definition,
     Delivery,
     Ending,
+    Limits,
     Mail,
     ModelInfo,
+    Permissions,
     Restart,
-    Rules,
     Usage,
 )
 from retinue.runtime.recover import rebuild
-from retinue.store.base import Row, Snapshot
+from retinue.store.base import Snapshot
 
 START = 1_000_000
 MODEL = ModelInfo(name="m", window=100_000, max_output=1_000, price_in=1, price_out=5)
@@ -59,29 +74,29 @@ class Story:
     """Holds everything that a store would hold, so that a test can look at it and restart from
     it."""
 
-    def __init__(self, rules: Rules | None = None, model: ModelInfo = MODEL) -> None:
-        self.trees = Trees(rules or Rules())
+    def __init__(self, rules: Limits | None = None, model: ModelInfo = MODEL) -> None:
+        self.trees = Trees(rules or Limits())
         self.now = START
         self.effects: list[Effect] = []
         self.seated: list[AskSlot | FreeSlot] = []
-        self.aborted: list[Abort] = []
+        self.aborted: list[AbortRun] = []
         self.keeps_aborts = False
         self.entries: list[LogEntry] = []
         self.rows: dict[str, Run] = {}
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, RunSpec] = {}
         self.accounts: dict[str, Account] = {}
         self.mail: dict[tuple[str, int], Mail] = {}
         self.deliveries: dict[str, Delivery] = {}
         self.said: dict[str, dict[int, Message]] = {}
         self.forgotten: list[str] = []
         self.found: dict[str, Run] = {}
-        self.post("", Described(model=model))
-        self.define("boss", crew=("boss", "hand"))
-        self.define("hand", crew=("boss", "hand"))
+        self.post("", ModelRegistered(model=model))
+        self.define("boss", agents=("boss", "hand"))
+        self.define("hand", agents=("boss", "hand"))
 
     def define(self, name: str, tools: tuple[str, ...] = TOOLS, **fields: Any) -> None:
-        fields = {"model": "m", "reach": tools, "crew": (name,), **fields}
-        self.post("", Registered(definition=Definition(name=name, tools=tools, **fields)))
+        fields = {"model": "m", "reachable_tools": tools, "agents": (name,), **fields}
+        self.post("", AgentRegistered(definition=Definition(name=name, tools=tools, **fields)))
 
     # the door
 
@@ -106,7 +121,7 @@ class Story:
         first = changes.entries[0]
         assert first.event is event
         self.seated += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
-        self.aborted += [e for e in changes.effects if isinstance(e, Abort) and e.attempt]
+        self.aborted += [e for e in changes.effects if isinstance(e, AbortRun) and e.attempt]
         self.entries += changes.entries
         self.effects += changes.effects
         self.rows.update(changes.runs)
@@ -130,22 +145,22 @@ class Story:
     def start(
         self, id: str = "root", agent: str = "boss", task: str = "do it", **order: Any
     ) -> str:
-        capabilities = order.pop("capabilities", Capabilities())
+        capabilities = order.pop("capabilities", Permissions())
         stale = self.post(
             "",
             Requested(
-                id=id, order=Order(agent=agent, task=task, **order), capabilities=capabilities
+                id=id, request=RunRequest(agent=agent, task=task, **order), permissions=capabilities
             ),
         )
         assert stale == "", stale
         return id
 
-    def reply(self, id: str, text: str = "", *calls: Call, **fields: Any) -> str:
+    def reply(self, id: str, text: str = "", *calls: ToolCall, **fields: Any) -> str:
         """The model answers the last call of this run."""
         spilled = fields.pop("spilled", None)
         usage = fields.pop("usage", Usage(input=10, output=5))
         fields.setdefault("stop", "calls" if calls else "end")
-        reply = Reply(message=Assistant(text=text, calls=calls), usage=usage, **fields)
+        reply = ModelReply(message=AssistantMessage(text=text, calls=calls), usage=usage, **fields)
         return self.post(id, Replied(attempt=self.asked(id).attempt, reply=reply, spilled=spilled))
 
     def fail(self, id: str, kind: str = "server_error", message: str = "no", **fields: Any) -> str:
@@ -156,21 +171,23 @@ class Story:
     def tool(self, id: str, index: int = 0, text: str = "seen", **fields: Any) -> str:
         return self.post(id, ToolReturned(text=text, **self.address(id, index), **fields))
 
-    def order(self, id: str, *spawns: Order, index: int = 0, **orders: Any) -> str:
+    def order(self, id: str, *spawns: RunRequest, index: int = 0, **orders: Any) -> str:
         return self.post(
-            id, Ordered(orders=Orders(spawns=spawns, **orders), **self.address(id, index))
+            id, ActionsReturned(actions=Actions(spawns=spawns, **orders), **self.address(id, index))
         )
 
     def submit(self, id: str, text: str = "result", index: int = 0, **fields: Any) -> str:
         return self.post(id, Submitted(text=text, **self.address(id, index), **fields))
 
-    def compose(self, id: str, text: str = "composed") -> str:
-        effect = next(e for e in reversed(self.effects) if isinstance(e, Compose) and e.run == id)
+    def format_results(self, id: str, text: str = "composed") -> str:
+        effect = next(
+            e for e in reversed(self.effects) if isinstance(e, FormatResults) and e.run == id
+        )
         calls = tuple((c.index, c.call_id, c.name, text) for c in effect.calls)
-        return self.post(id, Composed(turn=effect.turn, calls=calls))
+        return self.post(id, ResultsFormatted(turn=effect.turn, calls=calls))
 
     def mail_to(self, id: str, text: str, **fields: Any) -> str:
-        return self.post(id, Posted(mail=Mail(seq=0, text=text, **fields)))
+        return self.post(id, MailReceived(mail=Mail(seq=0, text=text, **fields)))
 
     def cancel(self, id: str, **fields: Any) -> str:
         return self.post(id, CancelAsked(**fields))
@@ -180,7 +197,7 @@ class Story:
         self.now = max(self.now, self.run(id).wake_at or 0)
         return self.post(id, Woke())
 
-    def spawning(self, id: str, *spawns: Order, **orders: Any) -> list[str]:
+    def spawning(self, id: str, *spawns: RunRequest, **orders: Any) -> list[str]:
         """The run calls `hire` and the tool orders these children; returns their ids."""
         self.reply(id, "", call("hire"))
         before = set(self.specs)
@@ -237,11 +254,13 @@ class Story:
         own = self.said.get(self.specs[id].conversation, {})
         return [own[n] for n in sorted(own)]
 
-    def results(self, id: str) -> list[Result]:
-        return [m for m in self.messages(id) if isinstance(m, Result)]
+    def results(self, id: str) -> list[ToolMessage]:
+        return [m for m in self.messages(id) if isinstance(m, ToolMessage)]
 
     def texts(self, id: str) -> str:
-        return "\n".join(m.text for m in self.messages(id) if isinstance(m, User | Result))
+        return "\n".join(
+            m.text for m in self.messages(id) if isinstance(m, UserMessage | ToolMessage)
+        )
 
     def children(self, id: str) -> list[str]:
         return [s.id for s in self.specs.values() if s.parent == id]
@@ -290,7 +309,7 @@ class Story:
             id
             for id, run in self.rows.items()
             if id not in is_open
-            and (slot := self.specs[id].slot)
+            and (slot := self.specs[id].parent_call)
             and self.specs[id].parent in is_open
             if slot.turn == self.rows[self.specs[id].parent].turn
         }
@@ -317,8 +336,8 @@ class Story:
         parent = self.specs[id].parent
         return [parent, *self.ancestors(parent)] if parent else []
 
-    def row(self, id: str) -> Row:
-        return Row(through_json(self.specs[id]), through_json(self.rows[id]))
+    def row(self, id: str) -> RunRecord:
+        return RunRecord(through_json(self.specs[id]), through_json(self.rows[id]))
 
     def crash(self) -> list[str]:
         """The process dies and another takes the log over; nobody is told yet."""
@@ -327,21 +346,21 @@ class Story:
         self.found = dict(self.rows)
         self.trees = Trees(rules)
         order = rebuild(self.trees, snapshot)
-        self.post("", Opened(epoch=epoch, rules=rules))
+        self.post("", Opened(epoch=epoch, limits=rules))
         return order
 
     def recover(
         self, id: str, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False
     ) -> str:
         """The new process tells the run that it was found, as it was found."""
-        found: tuple[OpenCall, ...] = ()
+        found: tuple[InterruptedCall, ...] = ()
         run = self.found.get(id, self.run(id))
         calls = calls_of(run)
         if calls is not None and calls.tools:
             said = self.said[self.specs[id].conversation][calls.message]
-            assert isinstance(said, Assistant)
+            assert isinstance(said, AssistantMessage)
             found = tuple(
-                OpenCall(index=i, call=c, restart=restart)
+                InterruptedCall(index=i, call=c, restart=restart)
                 for i, c in enumerate(said.calls)
                 if calls.tools >> i & 1
             )
@@ -361,16 +380,16 @@ def through_json(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
 
 
-def call(name: str = "look", id: str = "c1", args: str = "{}") -> Call:
-    return Call(id=id, name=name, args=args)
+def call(name: str = "look", id: str = "c1", args: str = "{}") -> ToolCall:
+    return ToolCall(id=id, name=name, args=args)
 
 
-def hand(task: str = "part", **fields: Any) -> Order:
-    return Order(agent="hand", task=task, **fields)
+def hand(task: str = "part", **fields: Any) -> RunRequest:
+    return RunRequest(agent="hand", task=task, **fields)
 
 
-def send(to: str, text: str = "hello", **fields: Any) -> Send:
-    return Send(to=to, text=text, **fields)
+def send(to: str, text: str = "hello", **fields: Any) -> SendMessage:
+    return SendMessage(to=to, text=text, **fields)
 
 
 def is_over(state: AnyState) -> bool:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from retinue.core import capabilities as policy
-from retinue.core.effects import Compose
-from retinue.core.events import Composed, Enlisted, Recovered, Requested
-from retinue.core.spec import Lane, Order, Retry
-from retinue.core.values import Budget, Capabilities, Limits, Rules, Usage
+from retinue.core.effects import FormatResults
+from retinue.core.events import Recovered, Requested, ResultsFormatted, RunCreated
+from retinue.core.spec import Lane, Retry, RunRequest
+from retinue.core.values import Budget, Limits, Permissions, SpawnLimits, Usage
 from tests.core.driver import Story, call, hand, send
 
 ONE = (Lane(name="one", size=1),)
@@ -26,7 +26,7 @@ def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_b
     step."""
     story = Story()
     story.start()
-    (parent,) = story.spawning("root", hand(orphans="keep", lanes=ONE))
+    (parent,) = story.spawning("root", hand(children_on_end="keep", lanes=ONE))
     story.spawning(parent, hand(join="none", lanes=ONE, max_turns=0))
     story.reply(parent, "done")
     story.reply("root", "done")
@@ -38,7 +38,7 @@ def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_b
 def test_a_parent_that_ends_in_the_step_that_cancels_its_children_leaves_nothing_behind() -> None:
     story = Story()
     story.start()
-    (parent,) = story.spawning("root", hand(orphans="keep", max_turns=2))
+    (parent,) = story.spawning("root", hand(children_on_end="keep", max_turns=2))
     a, b = story.spawning(parent, hand(join="none"), hand(join="none"))
     story.reply(parent, "", call("note"))
     story.order(parent, cancels=(a, b))
@@ -51,7 +51,7 @@ def test_a_cancel_reaches_what_outlived_its_own_parent() -> None:
     """`CancelAsked`: "somebody wants the run and everything below it to end"."""
     story = Story()
     story.start()
-    (parent,) = story.spawning("root", hand(orphans="keep"))
+    (parent,) = story.spawning("root", hand(children_on_end="keep"))
     (orphan,) = story.spawning(parent, hand(join="none"))
     story.reply(parent, "done")
     assert story.is_(orphan) == "Thinking"
@@ -64,20 +64,22 @@ def test_a_composition_that_nobody_asked_for_closes_nothing() -> None:
     once."""
     story = Story()
     story.start()
-    (child,) = story.spawning("root", hand(compose=True))
-    forged = Composed(turn=1, calls=((0, "c1", "hire", "forged"),))
+    (child,) = story.spawning("root", hand(format_results=True))
+    forged = ResultsFormatted(turn=1, calls=((0, "c1", "hire", "forged"),))
     assert story.post("root", forged) != ""
     story.reply(child, "true")
-    story.compose("root", "words")
+    story.format_results("root", "words")
     assert [r.text for r in story.results("root")] == ["words"]
 
 
 def test_a_composition_cannot_answer_one_call_twice() -> None:
     story = Story()
     story.start()
-    (child,) = story.spawning("root", hand(compose=True))
+    (child,) = story.spawning("root", hand(format_results=True))
     story.reply(child, "x")
-    story.post("root", Composed(turn=1, calls=((0, "c1", "hire", "a"), (0, "c1", "hire", "b"))))
+    story.post(
+        "root", ResultsFormatted(turn=1, calls=((0, "c1", "hire", "a"), (0, "c1", "hire", "b")))
+    )
     assert len(story.results("root")) <= 1
 
 
@@ -95,13 +97,13 @@ def test_being_found_twice_takes_no_second_slot() -> None:
 
 def test_a_run_without_a_name_is_refused() -> None:
     story = Story()
-    assert story.post("", Requested(id="", order=Order(agent="boss", task="x"))) != ""
+    assert story.post("", Requested(id="", request=RunRequest(agent="boss", task="x"))) != ""
     assert story.leaks() == {}
 
 
 def test_a_run_that_waits_for_the_same_lane_twice_is_refused_or_runs() -> None:
     story = Story()
-    event = Requested(id="root", order=Order(agent="boss", task="x", lanes=ONE * 2))
+    event = Requested(id="root", request=RunRequest(agent="boss", task="x", lanes=ONE * 2))
     if story.post("", event) == "":
         assert story.is_("root") == "Thinking"
 
@@ -120,7 +122,7 @@ def test_two_runs_that_name_their_lanes_in_another_order_do_not_wait_for_each_ot
 
 def test_empty_replies_that_lie_far_apart_do_not_add_up() -> None:
     story = Story()
-    story.start(host=True)
+    story.start(stay_open=True)
     for _ in range(4):
         story.reply("root", "")
         story.reply("root", "here I am")
@@ -158,19 +160,19 @@ def test_a_retry_policy_cannot_break_the_machine() -> None:
 
 
 def test_a_fan_in_of_many_long_results_stays_below_the_cap() -> None:
-    story = Story(Rules(text_cap=1_000))
+    story = Story(Limits(text_cap=1_000))
     story.start()
     children = story.spawning("root", *(hand(f"t{i}") for i in range(20)))
     for child in children:
         story.reply(child, "x" * 1_000)
-    (joined,) = next(e for e in story.effects if isinstance(e, Compose)).calls
+    (joined,) = next(e for e in story.effects if isinstance(e, FormatResults)).calls
     assert joined.plain
     assert len(joined.outcomes) == 20
     assert story.results("root") == []
 
 
 def test_a_message_between_runs_is_cut_at_the_cap_for_mail() -> None:
-    story = Story(Rules(mail_cap=100))
+    story = Story(Limits(mail_cap=100))
     story.start()
     (child,) = story.spawning("root", hand(join="none"))
     story.reply("root", "", call("note"))
@@ -181,17 +183,17 @@ def test_a_message_between_runs_is_cut_at_the_cap_for_mail() -> None:
 def test_an_ended_child_with_children_of_its_own_is_not_a_live_child() -> None:
     story = Story()
     story.start()
-    (a,) = story.spawning("root", hand(orphans="keep"))
+    (a,) = story.spawning("root", hand(children_on_end="keep"))
     (orphan,) = story.spawning(a, hand(join="none"))
     story.reply(a, "done")
-    assert story.spawning("root", hand(limits=Limits(children=1)))
+    assert story.spawning("root", hand(limits=SpawnLimits(children=1)))
     assert story.is_(orphan) == "Thinking"
 
 
 @pytest.mark.parametrize("end", ["timed_out", "cancelled", "completed"])
 def test_any_other_end_closes_the_breaker(end: str) -> None:
     """`_count_failure`: "Equal failures in a row open the breaker; any other end closes it"."""
-    story = Story(Rules(breaker_after=2))
+    story = Story(Limits(breaker_after=2))
     story.start()
     for n in range(3):
         (child,) = story.spawning("root", hand(timeout_ms=10))
@@ -209,12 +211,10 @@ def test_any_other_end_closes_the_breaker(end: str) -> None:
 
 
 def test_equal_sets_give_equal_sets_whether_or_not_they_are_the_same_object() -> None:
-    """A restart decodes new objects; `Capabilities` are sorted tuples, so a derived set must be one
+    """A restart decodes new objects; `Permissions` are sorted tuples, so a derived set must be one
     too."""
     tools = ("note", "look")
-    same = policy.derive(
-        Capabilities(tools=tools, read=tools), Capabilities(tools=tools, read=tools)
-    )
+    same = policy.derive(Permissions(tools=tools, read=tools), Permissions(tools=tools, read=tools))
     assert (same.tools, same.read) == (("look", "note"), ("look", "note"))
 
 
@@ -232,11 +232,11 @@ def test_a_ledger_forgets_those_who_left() -> None:
 HASHED = """
 from tests.core.driver import Story, hand, call
 from retinue.core.values import Limits
-from retinue.core.values import Rules
-story = Story(Rules(limits=Limits(per_call=1)))
+from retinue.core.values import SpawnLimits
+story = Story(Limits(spawn_limits=SpawnLimits(per_call=1)))
 story.start()
 story.reply("root", "", call("hire"))
-story.order("root", *(hand(limits=Limits(children=1)) for _ in range(3)))
+story.order("root", *(hand(limits=SpawnLimits(children=1)) for _ in range(3)))
 print(story.results("root")[-1].text)
 """
 
@@ -285,7 +285,7 @@ def test_the_cancel_of_many_children_does_not_walk_them_all_for_each() -> None:
 
 def test_children_that_report_to_a_resting_parent_do_not_have_it_walk_all_the_others() -> None:
     story = Story()
-    story.start(orphans="wait")
+    story.start(children_on_end="wait")
     children = story.spawning("root", *(hand(join="none") for _ in range(300)))
     story.reply("root", "waiting")
     counted = walked(story)
@@ -302,4 +302,4 @@ def test_a_second_enlistment_of_a_run_that_came_back_is_refused() -> None:
     story.start("b", lanes=ONE)
     story.reply(child, "x")
     assert story.is_("a") == "Queued"
-    assert story.post("a", Enlisted()) != ""
+    assert story.post("a", RunCreated()) != ""

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from retinue.core.account import limits_of
 from retinue.core.budget_shares import shares
 from retinue.core.effects import CallTool
-from retinue.core.events import Described, Requested
-from retinue.core.spec import Context, Lane, Order
+from retinue.core.events import ModelRegistered, Requested
+from retinue.core.spec import History, Lane, RunRequest
 from retinue.core.state import Thinking
 from retinue.core.step_context import weight
 from retinue.core.turn import prompt_bound
-from retinue.core.values import Budget, ModelInfo, Rules, Usage
+from retinue.core.values import Budget, Limits, ModelInfo, Usage
 from tests.core.driver import MODEL, Story, call, hand
 
 
@@ -29,14 +29,14 @@ def test_a_call_holds_its_bound_before_and_settles_what_it_cost_after() -> None:
     story = Story()
     story.start(task="x" * 76, budget=Budget(tokens=10_000))
     assert held(story, "root") == (1_100, 100 + 5_000, 1, 0)
-    assert story.account("root").held == [1_100, 5_100, 1, 0]
+    assert story.account("root").held == (1_100, 5_100, 1, 0)
     story.reply("root", "", call(), usage=Usage(input=90, output=20))
-    assert story.account("root").held == [0, 0, 0, 0]
-    assert story.account("root").spent == [110, 190, 1, 1]
+    assert story.account("root").held == (0, 0, 0, 0)
+    assert story.account("root").spent == (110, 190, 1, 1)
 
 
 def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
-    story = Story(Rules(min_output=100, final_output=100))
+    story = Story(Limits(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
     told = story.messages("root")[-1]
     assert "allows a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
@@ -52,7 +52,7 @@ def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
 
 
 def test_a_last_turn_that_calls_tools_is_the_end() -> None:
-    story = Story(Rules(min_output=100, final_output=100))
+    story = Story(Limits(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root")
@@ -99,7 +99,7 @@ def test_a_budget_of_nothing_ends_the_run_before_anything_is_spent(
 
 
 def test_a_budget_of_dollars_limits_the_reply() -> None:
-    story = Story(Rules(min_output=1))
+    story = Story(Limits(min_output=1))
     story.start(
         task="x" * 76, budget=Budget(usd=0.000_010)
     )  # 10,000 nanos: 200 for two prompts, 5,120 for the last
@@ -131,7 +131,7 @@ def test_a_budget_of_seconds_is_a_deadline_from_the_start() -> None:
 
 def test_an_unknown_price_refuses_a_budget_in_dollars() -> None:
     story = Story(model=ModelInfo(name="m"))
-    event = Requested(id="root", order=Order(agent="boss", task="x", budget=Budget(usd=1.0)))
+    event = Requested(id="root", request=RunRequest(agent="boss", task="x", budget=Budget(usd=1.0)))
     assert "refused (price)" in story.post("", event)
     story.start()
     story.reply("root", "", call("hire"))
@@ -153,12 +153,12 @@ def test_a_grant_is_held_from_the_parent_and_the_rest_comes_back() -> None:
 
 
 def test_a_child_without_a_grant_draws_from_its_parent() -> None:
-    story = Story(Rules(min_output=50, final_output=50))
+    story = Story(Limits(min_output=50, final_output=50))
     story.start(budget=Budget(tokens=5_000))
     (child,) = story.spawning("root", hand("y" * 76))
     root = story.account("root")
     assert story.account(child).limit == (None, None, None, None)
-    assert root.held == [held(story, child)[0], *root.held[1:]]
+    assert root.held == (held(story, child)[0], *root.held[1:])
     story.reply(child, "", call(), usage=Usage(input=100, output=900))
     story.tool(child, text="z" * 3_000)
     assert story.ended(child) == ("incomplete", "tokens_budget")
@@ -167,7 +167,7 @@ def test_a_child_without_a_grant_draws_from_its_parent() -> None:
 
 
 def test_a_pool_keeps_the_last_turn_of_its_owner_out_of_reach() -> None:
-    story = Story(Rules(min_output=50, final_output=50))
+    story = Story(Limits(min_output=50, final_output=50))
     story.start(budget=Budget(tokens=4_000))
     children = story.spawning("root", *(hand("y" * 76) for _ in range(20)))
     root = story.account("root")
@@ -207,7 +207,7 @@ def test_an_unknown_share_is_refused(share: str) -> None:
 def test_children_get_their_share_and_the_sum_is_held(share: str) -> None:
     story = Story()
     story.start(budget=Budget(tokens=100_000, turns=50))
-    spawns = [hand("t" * (i + 1), share=share, weight=i + 1) for i in range(3)]
+    spawns = [hand("t" * (i + 1), budget_share=share, budget_weight=i + 1) for i in range(3)]
     children = story.spawning("root", *spawns)
     grants = [story.accounts[c].limit[0] or 0 for c in children]
     root = story.account("root")
@@ -220,7 +220,7 @@ def test_children_get_their_share_and_the_sum_is_held(share: str) -> None:
 
 def test_a_negative_weight_cannot_make_a_share_larger_than_the_whole() -> None:
     with pytest.raises(ValueError, match="weight must be 0 or more"):
-        hand(share="proportional", weight=-1)
+        hand(budget_share="proportional", budget_weight=-1)
 
 
 def test_more_than_is_left_is_refused() -> None:
@@ -280,7 +280,7 @@ def test_without_a_count_the_bound_still_covers_the_reply() -> None:
 
 def test_the_bound_covers_the_instructions_and_every_byte_since() -> None:
     story = Story()
-    story.define("boss", size=5_000)
+    story.define("boss", prompt_bytes=5_000)
     story.start(task="\u00e9" * 100)
     assert held(story, "root")[0] - 1_000 >= 5_000 + 200
     story.reply("root", "", call(), usage=Usage(input=5_300, output=10))
@@ -293,7 +293,7 @@ def test_the_bound_of_a_fork_covers_what_it_shares() -> None:
     story.start()
     story.reply("root", "", call(), usage=Usage(input=3_000, output=10))
     story.tool("root", text="x" * 500)
-    (child,) = story.spawning("root", hand(context=Context(kind="fork")))
+    (child,) = story.spawning("root", hand(history=History(kind="fork")))
     assert held(story, child)[0] - 1_000 >= 15
     assert story.run(child).context >= 15
 
@@ -331,7 +331,7 @@ def test_the_test_model_has_a_price() -> None:
     assert prompt_bound.__doc__
 
 
-WAITS = Rules(min_output=50, final_output=50)
+WAITS = Limits(min_output=50, final_output=50)
 
 
 def crowd(n: int, tokens: int, **fields: Any) -> tuple[Story, list[str]]:
@@ -417,7 +417,7 @@ def test_who_comes_later_waits_behind_who_waits_already() -> None:
 
 def test_a_child_on_a_model_without_a_price_is_refused_where_dollars_are_limited() -> None:
     story = Story()
-    story.post("", Described(model=ModelInfo(name="unpriced")))
+    story.post("", ModelRegistered(model=ModelInfo(name="unpriced")))
     story.start(budget=Budget(usd=1.0))
     story.reply("root", "", call("hire"))
     story.order("root", hand("a", model="unpriced"))

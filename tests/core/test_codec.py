@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinue.core.effects import (
-    Abort,
+    AbortRun,
     CallModel,
     CallTool,
     ChildOutcome,
-    Compose,
-    Deliver,
     Effect,
+    FormatResults,
     JoinedCall,
-    Transmit,
+    ScheduleDelivery,
+    SendDelivery,
 )
 from retinue.core.events import AnyEvent, LogEntry
 from retinue.core.ids import digest, run_id
-from retinue.core.messages import Assistant, Call, Message, Result, User
-from retinue.core.spec import Context, Lane, Order, Spec
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import History, Lane, RunRequest, RunSpec
 from retinue.core.state import (
     AnyState,
     Asking,
     Breaker,
-    Calls,
     Ended,
+    OpenCalls,
     Question,
     Queued,
     Run,
@@ -38,7 +38,7 @@ from retinue.core.state import (
     Waiting,
     Working,
 )
-from retinue.core.values import Artifact, Budget, Capabilities, Ending, Mail, Origin, Usage
+from retinue.core.values import Artifact, Budget, Ending, Mail, Origin, Permissions, Usage
 from retinue.formats.fair_cut import clip
 from tests.core.driver import Story, call, hand, through_json
 from tests.core.test_terminal import EVERY_EVENT, name_of
@@ -70,7 +70,7 @@ QUESTION = st.builds(
     kind=st.sampled_from(["question", "permission"]),
 )
 CALLS = st.builds(
-    Calls,
+    OpenCalls,
     message=INT,
     count=INT,
     open=st.integers(0, 2**64),
@@ -100,10 +100,10 @@ STATES = st.one_of(
 )
 USAGE = st.builds(Usage, **dict.fromkeys(Usage.__struct_fields__, INT))
 ACCESS = st.builds(
-    Capabilities,
+    Permissions,
     tools=st.none() | st.lists(TEXT).map(tuple),
     depth=MAYBE,
-    spawn=st.booleans(),
+    may_spawn=st.booleans(),
     expires=MAYBE,
 )
 RUNS = st.builds(
@@ -111,42 +111,42 @@ RUNS = st.builds(
     id=TEXT,
     state=STATES,
     usage=USAGE,
-    said=TEXT,
+    last_text=TEXT,
     deadline=MAYBE,
-    access=st.none() | ACCESS,
+    permissions=st.none() | ACCESS,
     breaker=st.none() | st.builds(Breaker, signature=TEXT, count=INT, until=INT),
     **dict.fromkeys(
-        ("version", "attempt", "turn", "length", "start", "context", "fresh", "epoch"), INT
+        ("version", "attempt", "turn", "length", "start", "context", "new_bytes", "epoch"), INT
     ),
 )
 ORDERS = st.builds(
-    Order,
+    RunRequest,
     agent=TEXT,
     task=TEXT,
     join=st.sampled_from(["call", "turn", "none"]),
-    context=st.builds(Context, kind=st.sampled_from(["none", "fork"]), text=TEXT, n=INT),
-    access=ACCESS,
+    history=st.builds(History, kind=st.sampled_from(["none", "fork"]), text=TEXT, n=INT),
+    permissions=ACCESS,
     budget=st.builds(
         Budget, tokens=st.none() | st.integers(0, 10), usd=st.none() | st.floats(0, 1e6)
     ),
     lanes=st.lists(st.builds(Lane, name=TEXT, size=st.integers(1, 1_000)), max_size=2).map(tuple),
     origin=st.none() | st.builds(Origin, channel=TEXT, user=TEXT),
 )
-SPECS = st.builds(Spec, id=TEXT, order=ORDERS, root=TEXT, capabilities=ACCESS, created_at=INT)
+SPECS = st.builds(RunSpec, id=TEXT, request=ORDERS, root=TEXT, permissions=ACCESS, created_at=INT)
 MESSAGES = st.one_of(
     st.builds(
-        User,
+        UserMessage,
         text=TEXT,
         sender=TEXT,
         kind=st.sampled_from(["task", "mail", "news", "nudge", "summary"]),
     ),
     st.builds(
-        Assistant,
+        AssistantMessage,
         text=TEXT,
         opaque=TEXT,
-        calls=st.lists(st.builds(Call, id=TEXT, name=TEXT, args=TEXT)).map(tuple),
+        calls=st.lists(st.builds(ToolCall, id=TEXT, name=TEXT, args=TEXT)).map(tuple),
     ),
-    st.builds(Result, call_id=TEXT, text=TEXT, name=TEXT, error=st.booleans()),
+    st.builds(ToolMessage, call_id=TEXT, text=TEXT, name=TEXT, error=st.booleans()),
 )
 
 
@@ -162,13 +162,13 @@ def test_an_event_comes_back_as_it_was(event: AnyEvent) -> None:
     entry = LogEntry(run="r", at=7, event=event, stale="why")
     assert again(event, AnyEvent) == event
     assert again(entry, LogEntry) == entry
-    assert f'"event":"{type(event).__name__}"' in msgspec.json.encode(event).decode()
+    assert f'"event":"{event.__struct_config__.tag}"' in msgspec.json.encode(event).decode()
 
 
 EFFECTS: list[Effect] = [
     CallModel(run="r", attempt=1, purpose="final", max_output=9, key="k"),
     CallTool(run="r", turn=1, index=2, call=call(), key="k", at=3, again=True),
-    Compose(
+    FormatResults(
         run="r",
         turn=1,
         calls=(
@@ -190,9 +190,9 @@ EFFECTS: list[Effect] = [
             ),
         ),
     ),
-    Abort(run="r"),
-    Deliver(key="k", at=3),
-    Transmit(key="k"),
+    AbortRun(run="r"),
+    ScheduleDelivery(key="k", at=3),
+    SendDelivery(key="k"),
 ]
 
 
@@ -215,8 +215,8 @@ def test_a_run_comes_back_as_it_was(run: Run) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SPECS)
-def test_a_spec_comes_back_as_it_was(spec: Spec) -> None:
-    assert again(spec, Spec) == spec
+def test_a_spec_comes_back_as_it_was(spec: RunSpec) -> None:
+    assert again(spec, RunSpec) == spec
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -229,7 +229,7 @@ def test_every_value_of_a_long_story_comes_back_as_it_was() -> None:
     story = Story()
     story.start(origin=Origin(channel="c"), announce=True, budget=Budget(tokens=100_000, usd=1.0))
     a, b = story.spawning(
-        "root", hand("a", budget=Budget(tokens=5_000)), hand("b", context=Context(kind="fork"))
+        "root", hand("a", budget=Budget(tokens=5_000)), hand("b", history=History(kind="fork"))
     )
     story.reply(a, "one", call())
     story.restart("pure")

@@ -165,7 +165,7 @@ ALLOWED = {
     "server/mounting.py": "refuses a token that no header can carry",
     "cli/terminal/keyboard.py": "reads the keys of a terminal",
     "cli/terminal/painter.py": "draws with sequences of ours",
-    "cli/terminal/plain.py": "colours a state",
+    "cli/commands/diff.py": "colours the lines of a diff",
     "cli/commands/ps.py": "clears the screen",
 }
 

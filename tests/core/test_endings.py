@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from retinue.core.effects import Abort
-from retinue.core.events import Answered, Asked, ChildEnded, Narrowed, Replied, Woke
-from retinue.core.messages import Assistant, Reply, Result
+from retinue.core.effects import AbortRun
+from retinue.core.events import Answered, Asked, ChildEnded, PermissionsRestricted, Replied, Woke
+from retinue.core.messages import AssistantMessage, ModelReply, ToolMessage
 from retinue.core.spec import Lane
 from retinue.core.state import Asking, Waiting
-from retinue.core.values import Budget, Capabilities, Origin, Rules
+from retinue.core.values import Budget, Limits, Origin, Permissions
 from tests.core.driver import Story, call, hand
 
 
@@ -22,7 +22,7 @@ def in_state(name: str) -> Story:
         story.start("first", lanes=(Lane(name="one", size=1),))
         story.start(lanes=(Lane(name="one", size=1),))
         return story
-    story.start(host=name == "Resting")
+    story.start(stay_open=name == "Resting")
     match name:
         case "Retrying":
             story.fail("root", retry=True)
@@ -57,7 +57,7 @@ def test_a_cancel_ends_a_run_in_every_state(name: str) -> None:
 def test_a_cancel_stops_what_is_under_way(name: str) -> None:
     story = in_state(name)
     story.cancel("root")
-    assert story.did(Abort, "root") == 1
+    assert story.did(AbortRun, "root") == 1
 
 
 def test_a_cancel_says_who_asked() -> None:
@@ -92,7 +92,7 @@ def test_the_first_end_wins() -> None:
     story.start()
     attempt = story.asked("root").attempt
     story.cancel("root")
-    late = Replied(attempt=attempt, reply=Reply(message=Assistant(text="done")))
+    late = Replied(attempt=attempt, reply=ModelReply(message=AssistantMessage(text="done")))
     assert "not live" in story.post("root", late)
     assert story.ended("root") == ("cancelled", "cancelled")
     story.start("two")
@@ -130,7 +130,7 @@ def test_or_from_when_it_was_asked_for_even_in_a_queue() -> None:
     story = Story()
     lanes = (Lane(name="one", size=1),)
     story.start("first", lanes=lanes)
-    story.start(timeout_ms=100, clock="created", lanes=lanes)
+    story.start(timeout_ms=100, timeout_from="created", lanes=lanes)
     story.wake("root")
     assert story.ended("root") == ("timed_out", "deadline")
     assert story.n_asked("root") == 0
@@ -142,7 +142,7 @@ def test_a_deadline_ends_a_run_in_every_state(name: str) -> None:
     if name == "Queued":
         story.start("first", lanes=(Lane(name="one", size=1),))
     lanes = (Lane(name="one", size=1),) if name == "Queued" else ()
-    story.start(timeout_ms=50, clock="created", host=name == "Resting", lanes=lanes)
+    story.start(timeout_ms=50, timeout_from="created", stay_open=name == "Resting", lanes=lanes)
     if name == "Retrying":
         story.fail("root", retry=True, after_ms=10_000)
     if name in ("Working", "Asking"):
@@ -193,7 +193,7 @@ def test_no_wait_is_endless(name: str) -> None:
 
 def test_a_host_rests_and_works_again_when_somebody_writes() -> None:
     story = Story()
-    story.start(host=True)
+    story.start(stay_open=True)
     story.reply("root", "ready")
     assert isinstance(story.state("root"), Waiting)
     story.mail_to("root", "work")
@@ -216,7 +216,7 @@ def test_orphans_end_with_their_parent_unless_it_says_otherwise() -> None:
 
 def test_kept_orphans_outlive_their_parent_and_pay_from_its_account() -> None:
     story = Story()
-    story.start(orphans="keep", budget=Budget(tokens=100_000))
+    story.start(children_on_end="keep", budget=Budget(tokens=100_000))
     (a,) = story.spawning("root", hand(join="none"))
     story.reply("root", "done")
     assert story.ended("root") == ("completed", "done")
@@ -234,7 +234,7 @@ def test_kept_orphans_outlive_their_parent_and_pay_from_its_account() -> None:
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
 def test_kept_orphans_are_not_kept_from_a_cancel_or_a_deadline(how: str) -> None:
     story = Story()
-    story.start(orphans="keep", timeout_ms=100)
+    story.start(children_on_end="keep", timeout_ms=100)
     (a,) = story.spawning("root", hand(join="none"))
     if how == "cancel":
         story.cancel("root")
@@ -246,7 +246,7 @@ def test_kept_orphans_are_not_kept_from_a_cancel_or_a_deadline(how: str) -> None
 
 def test_a_parent_may_wait_for_its_orphans() -> None:
     story = Story()
-    story.start(orphans="wait")
+    story.start(children_on_end="wait")
     a, b = story.spawning("root", hand("a", join="none"), hand("b", join="none"))
     story.reply("root", "waiting for them")
     assert isinstance(story.state("root"), Waiting)
@@ -297,7 +297,7 @@ def test_a_question_waits_for_its_answer() -> None:
     assert "not open" in story.post("root", Answered(turn=1, index=1, call_id="c2", text="yes"))
     assert "not open" in story.post("root", Answered(turn=0, index=0, call_id="c1", text="yes"))
     assert story.post("root", answer) == ""
-    assert story.results("root")[-1] == Result(call_id="c1", text="yes")
+    assert story.results("root")[-1] == ToolMessage(call_id="c1", text="yes")
     assert "cannot reach" in story.post("root", answer)
     assert story.n_asked("root") == 2
 
@@ -369,15 +369,15 @@ def test_an_origin_is_handed_down() -> None:
 def test_a_narrowed_run_goes_on_in_every_state(name: str) -> None:
     story = in_state(name)
     before: Any = story.state("root")
-    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.post("root", PermissionsRestricted(permissions=Permissions(deny=("look",))))
     assert story.state("root") == before
-    access = story.run("root").access
+    access = story.run("root").permissions
     assert access is not None
     assert access.deny == ("look",)
 
 
 def test_a_silent_tool_may_not_hang_a_run_for_ever() -> None:
-    story = Story(Rules(wait_ms=1_000))
+    story = Story(Limits(wait_ms=1_000))
     story.start()
     story.reply("root", "", call())
     story.later(999)
@@ -390,8 +390,8 @@ def test_a_silent_tool_may_not_hang_a_run_for_ever() -> None:
 
 def test_an_ordinary_end_leaves_those_alone_whom_an_ended_child_has_left_behind() -> None:
     story = Story()
-    story.start(orphans="cancel")
-    (a,) = story.spawning("root", hand(orphans="keep"))
+    story.start(children_on_end="cancel")
+    (a,) = story.spawning("root", hand(children_on_end="keep"))
     (orphan,) = story.spawning(a, hand(join="none"))
     story.reply(a, "done")
     story.reply("root", "done")

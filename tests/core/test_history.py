@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from retinue.core.history import LEFT_OUT, MISSING, Conversation, History, view
-from retinue.core.messages import Assistant, Call, Message, Result, User
+from retinue.core.history import LEFT_OUT, MISSING, Conversation, ShownMessages, view
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=4, unique=True).map(
-    lambda ids: tuple(Call(id=i, name=f"tool_{i}") for i in ids)
+    lambda ids: tuple(ToolCall(id=i, name=f"tool_{i}") for i in ids)
 )
 MESSAGES = st.lists(
     st.one_of(
-        st.builds(User, text=st.text(max_size=5)),
-        st.builds(Assistant, text=st.text(max_size=5), calls=CALLS),
-        st.builds(Result, call_id=IDS, text=st.text(max_size=5)),
+        st.builds(UserMessage, text=st.text(max_size=5)),
+        st.builds(AssistantMessage, text=st.text(max_size=5), calls=CALLS),
+        st.builds(ToolMessage, call_id=IDS, text=st.text(max_size=5)),
     ),
     max_size=30,
 )
@@ -39,15 +39,15 @@ def is_valid(shown: list[Message]) -> bool:
     calls; there are no other results."""
     owed: list[str] = []
     for message in shown:
-        if isinstance(message, Result):
+        if isinstance(message, ToolMessage):
             if not owed or message.call_id != owed.pop(0):
                 return False
             continue
         if owed:
             return False
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             owed = [c.id for c in message.calls]
-    return not owed and (not shown or isinstance(shown[0], User))
+    return not owed and (not shown or isinstance(shown[0], UserMessage))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -83,14 +83,14 @@ def test_a_valid_history_is_shown_as_it_is(messages: list[Message]) -> None:
 @given(MESSAGES)
 def test_what_was_said_is_all_there(messages: list[Message]) -> None:
     shown = [m for m in view(of(messages), 0, len(messages)) if m is not LEFT_OUT]
-    said = [m for m in messages if not isinstance(m, Result)]
-    assert [_nameless(m) for m in shown if not isinstance(m, Result)] == [
+    said = [m for m in messages if not isinstance(m, ToolMessage)]
+    assert [_nameless(m) for m in shown if not isinstance(m, ToolMessage)] == [
         _nameless(m) for m in said
     ]
     results = [_nameless(m) for m in messages]
     for message in shown:
         assert (
-            not isinstance(message, Result)
+            not isinstance(message, ToolMessage)
             or message.text == MISSING
             or _nameless(message) in results
         )
@@ -98,11 +98,11 @@ def test_what_was_said_is_all_there(messages: list[Message]) -> None:
 
 def _nameless(message: Message) -> Message:
     """Ids that an earlier call has are replaced; all else stays."""
-    if isinstance(message, Result):
+    if isinstance(message, ToolMessage):
         return replace(message, call_id="")
     return (
         replace(message, calls=tuple(replace(c, id="") for c in message.calls))
-        if isinstance(message, Assistant)
+        if isinstance(message, AssistantMessage)
         else message
     )
 
@@ -124,45 +124,56 @@ def test_a_fork_reads_as_if_it_were_copied(parts: list[list[Message]], data: st.
 
 def test_what_is_cut_in_the_middle_of_a_turn_loses_its_results_and_says_that_it_was_cut() -> None:
     one = of(
-        [User(text="go"), Assistant(calls=(Call(id="a", name="x"),)), Result(call_id="a", text="1")]
+        [
+            UserMessage(text="go"),
+            AssistantMessage(calls=(ToolCall(id="a", name="x"),)),
+            ToolMessage(call_id="a", text="1"),
+        ]
     )
     assert view(one, 2, 3) == []
-    one.append(Assistant(text="done"))
-    assert view(one, 2, 4) == [LEFT_OUT, Assistant(text="done")]
-    one.append(User(text="again"))
-    assert view(one, 4, 5) == [User(text="again")]
+    one.append(AssistantMessage(text="done"))
+    assert view(one, 2, 4) == [LEFT_OUT, AssistantMessage(text="done")]
+    one.append(UserMessage(text="again"))
+    assert view(one, 4, 5) == [UserMessage(text="again")]
     fork = Conversation(one, 4)
-    fork.append(User(text="fork"))
-    assert view(fork, 2, 5) == [LEFT_OUT, Assistant(text="done"), User(text="fork")]
+    fork.append(UserMessage(text="fork"))
+    assert view(fork, 2, 5) == [LEFT_OUT, AssistantMessage(text="done"), UserMessage(text="fork")]
 
 
 def test_results_are_sorted_by_their_calls() -> None:
-    said = Assistant(calls=(Call(id="a", name="x"), Call(id="b", name="y")))
-    late, early = Result(call_id="a", text="1"), Result(call_id="b", text="2")
-    assert view(of([User(text="go"), said, early, late]), 1, 4) == [LEFT_OUT, said, late, early]
+    said = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="b", name="y")))
+    late, early = ToolMessage(call_id="a", text="1"), ToolMessage(call_id="b", text="2")
+    assert view(of([UserMessage(text="go"), said, early, late]), 1, 4) == [
+        LEFT_OUT,
+        said,
+        late,
+        early,
+    ]
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    said = Assistant(calls=(Call(id="a", name="x"),))
-    shown = view(of([said, User(text="hurry")]), 0, 2)
+    said = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
+    shown = view(of([said, UserMessage(text="hurry")]), 0, 2)
     assert shown == [
         LEFT_OUT,
         said,
-        Result(call_id="a", name="x", text=MISSING, error=True),
-        User(text="hurry"),
+        ToolMessage(call_id="a", name="x", text=MISSING, error=True),
+        UserMessage(text="hurry"),
     ]
 
 
 def test_the_first_result_of_a_call_stands() -> None:
-    said = Assistant(calls=(Call(id="a", name="x"),))
-    one, two = Result(call_id="a", text="1"), Result(call_id="a", text="2")
+    said = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
+    one, two = ToolMessage(call_id="a", text="1"), ToolMessage(call_id="a", text="2")
     assert view(of([said, one, two]), 0, 3) == [LEFT_OUT, said, one]
 
 
 def test_calls_of_one_reply_that_share_an_id_have_a_result_each() -> None:
     """Models do that; a provider counts the calls."""
-    said = Assistant(calls=(Call(id="a", name="x"), Call(id="a", name="y")))
-    shown = view(of([said, Result(call_id="a", text="1"), Result(call_id="a", text="2")]), 0, 3)
+    said = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="a", name="y")))
+    shown = view(
+        of([said, ToolMessage(call_id="a", text="1"), ToolMessage(call_id="a", text="2")]), 0, 3
+    )
     assert [m.text for m in shown[1:]] == ["", "1", "2"]
 
 
@@ -179,7 +190,7 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
     def whole(conversation: Conversation, start: int, stop: int) -> bytes:
         parts: list[list[Message]] = []
         for message in view(conversation, start, stop):
-            if isinstance(message, Result):
+            if isinstance(message, ToolMessage):
                 parts[-1].append(message)
             else:
                 parts.append([message])
@@ -192,21 +203,25 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
             one = r.choice(conversations)
             if r.random() < 0.05 and len(one):
                 said = list(one.read(0, len(one)))
-                ends = [n for n in range(1, len(said)) if not isinstance(said[n], Result)]
+                ends = [n for n in range(1, len(said)) if not isinstance(said[n], ToolMessage)]
                 conversations.append(Conversation(one, r.choice([*ends, len(said)])))
                 continue
             calls = tuple(
-                Call(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3)))
+                ToolCall(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3)))
             )
-            one.append(r.choice((User(text=f"u{step}"), Assistant(text=f"a{step}", calls=calls))))
+            one.append(
+                r.choice(
+                    (UserMessage(text=f"u{step}"), AssistantMessage(text=f"a{step}", calls=calls))
+                )
+            )
             for call in calls:
-                if one.own[-1].__class__ is not User and r.random() < 0.8:
-                    one.append(Result(call_id=call.id, text=f"r{call.id}"))
+                if one.own[-1].__class__ is not UserMessage and r.random() < 0.8:
+                    one.append(ToolMessage(call_id=call.id, text=f"r{call.id}"))
             if r.random() < 0.1:
-                one.append(Result(call_id="stray", text="stray"))
+                one.append(ToolMessage(call_id="stray", text="stray"))
             length = len(one) if r.random() < 0.8 else r.randint(one.base_length, len(one))
             for start in {0, r.randint(0, length)}:
-                history = History(one, start, length)
+                history = ShownMessages(one, start, length)
                 want = whole(one, start, length)
                 assert b",".join(history.encode("x", encode)) == want, (seed, step, start)
                 assert list(history) == view(one, start, length)
@@ -218,20 +233,20 @@ def test_a_long_conversation_is_a_few_pieces_and_any_part_of_it_can_still_be_sho
 
     one = Conversation()
     for n in range(300):
-        one.append(User(text=f"{n} " + "x" * 1_000))
+        one.append(UserMessage(text=f"{n} " + "x" * 1_000))
         if n % 7 == 0:
-            History(one, 0, len(one)).encode("x", encode)
-    pieces = History(one, 0, 300).encode("x", encode)
+            ShownMessages(one, 0, len(one)).encode("x", encode)
+    pieces = ShownMessages(one, 0, 300).encode("x", encode)
     whole = b",".join(encode([m]) for m in one.own)
     assert b",".join(pieces) == whole
     assert len(pieces) < 100
     for start, stop in ((0, 5), (3, 300), (150, 200), (299, 300), (0, 299)):
         part = b",".join(encode([m]) for m in one.own[start:stop])
-        assert b",".join(History(one, start, stop).encode("x", encode)) == part
+        assert b",".join(ShownMessages(one, start, stop).encode("x", encode)) == part
     fork = Conversation(one, 120)
-    fork.append(User(text="go"))
-    assert b",".join(History(fork, 0, 121).encode("x", encode)) == b",".join(
-        encode([m]) for m in [*one.own[:120], User(text="go")]
+    fork.append(UserMessage(text="go"))
+    assert b",".join(ShownMessages(fork, 0, 121).encode("x", encode)) == b",".join(
+        encode([m]) for m in [*one.own[:120], UserMessage(text="go")]
     )
 
 
@@ -244,14 +259,14 @@ def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
 
     base = Conversation()
     for n in range(100):
-        base.append(User(text=str(n)))
-        History(base, 0, len(base)).encode("x", encode)
+        base.append(UserMessage(text=str(n)))
+        ShownMessages(base, 0, len(base)).encode("x", encode)
     assert len(made) == 100
     forks = [Conversation(base, 100) for _ in range(10)]
     joined = []
     for fork in forks:
-        fork.append(User(text="go"))
-        pieces = History(fork, 0, len(fork)).encode("x", encode)
+        fork.append(UserMessage(text="go"))
+        pieces = ShownMessages(fork, 0, len(fork)).encode("x", encode)
         joined.append(pieces[0])
     assert len(made) == 110
     assert all(prefix is joined[0] for prefix in joined)
@@ -268,15 +283,15 @@ def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_en
 
     one = Conversation()
     for n in range(400):
-        one.append(User(text=str(n)))
+        one.append(UserMessage(text=str(n)))
         for start in (0, n // 2, max(0, n - 100)):
-            History(one, start, n + 1).encode("x", encode)
+            ShownMessages(one, start, n + 1).encode("x", encode)
     assert made == [str(n) for n in range(400)]
     forks = [Conversation(one, length) for length in (100, 137, 200, 250, 300, 333)]
     for turn in range(5):
         for n, fork in enumerate(forks):
-            fork.append(User(text=f"fork {n} {turn}"))
-            shown = History(fork, 50, len(fork))
+            fork.append(UserMessage(text=f"fork {n} {turn}"))
+            shown = ShownMessages(fork, 50, len(fork))
             joined = b",".join(shown.encode("x", encode))
             assert [part.split()[0] for part in joined.split(b",")][: fork.base_length - 50] == [
                 str(i).encode() for i in range(50, fork.base_length)
@@ -292,25 +307,27 @@ def test_an_incomplete_unit_is_written_again_when_complete_and_what_a_fork_was_s
 
     one = of(
         [
-            User(text="go"),
-            Assistant(text="call", calls=(Call(id="a", name="x"), Call(id="b", name="x"))),
+            UserMessage(text="go"),
+            AssistantMessage(
+                text="call", calls=(ToolCall(id="a", name="x"), ToolCall(id="b", name="x"))
+            ),
         ]
     )
-    one.append(Result(call_id="stray", text="stray"))
-    one.append(Result(call_id="b", text="two"))
+    one.append(ToolMessage(call_id="stray", text="stray"))
+    one.append(ToolMessage(call_id="b", text="two"))
     before = f"go,call|{MISSING}|two".encode()
-    assert b",".join(History(one, 0, 4).encode("x", encode)) == before
-    one.append(Result(call_id="a", text="one"))
-    one.append(User(text="next"))
-    assert b",".join(History(one, 0, 6).encode("x", encode)) == b"go,call|one|two,next"
-    assert b",".join(History(one, 0, 4).encode("x", encode)) == before
+    assert b",".join(ShownMessages(one, 0, 4).encode("x", encode)) == before
+    one.append(ToolMessage(call_id="a", text="one"))
+    one.append(UserMessage(text="next"))
+    assert b",".join(ShownMessages(one, 0, 6).encode("x", encode)) == b"go,call|one|two,next"
+    assert b",".join(ShownMessages(one, 0, 4).encode("x", encode)) == before
 
 
 def test_the_last_unit_can_be_asked_for_alone() -> None:
     one = Conversation()
-    one.append(User(text="a"))
-    assert History(one, 0, 1).last_unit() == [User(text="a")]
-    one.append(Assistant(calls=(Call(id="c", name="t"), Call(id="d", name="t"))))
-    one.append(Result(call_id="d", text="two"))
-    head, first, second = History(one, 0, 3).last_unit()
+    one.append(UserMessage(text="a"))
+    assert ShownMessages(one, 0, 1).last_unit() == [UserMessage(text="a")]
+    one.append(AssistantMessage(calls=(ToolCall(id="c", name="t"), ToolCall(id="d", name="t"))))
+    one.append(ToolMessage(call_id="d", text="two"))
+    head, first, second = ShownMessages(one, 0, 3).last_unit()
     assert (head, first.text, second.text) == (one.own[1], MISSING, "two")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.events import Admitted, Asked, Enlisted
+from retinue.core.events import Admitted, Asked, RunCreated
 from retinue.core.lanes import SharedLanes
 from retinue.core.spec import Lane
 from retinue.core.state import Queued
@@ -160,7 +160,7 @@ def test_a_second_enlistment_takes_no_second_slot() -> None:
     story.start("w1", lanes=TWO[1:])
     story.start("w2", lanes=TWO[1:])
     story.start("a", lanes=TWO)
-    story.post("a", Enlisted())
+    story.post("a", RunCreated())
     assert story.held("narrow") == 1
     for id in ("w1", "w2", "a"):
         story.cancel(id)
@@ -169,7 +169,7 @@ def test_a_second_enlistment_takes_no_second_slot() -> None:
 
 def test_asking_and_waiting_and_resting_runs_hold_no_slot() -> None:
     story = Story()
-    story.start("host", host=True, lanes=ONE)
+    story.start("host", stay_open=True, lanes=ONE)
     story.reply("host", "ready")
     assert story.held("one") == 0
     story.mail_to("host", "go")
@@ -251,7 +251,7 @@ def test_lanes_of_the_tree_are_taken_before_those_that_trees_share() -> None:
     own, shared = Lane(name="own", size=9, scope="tree"), Lane(name="shared", size=1)
     story = Story()
     story.start("a", lanes=(shared, own))
-    assert [lane.name for lane in story.specs["a"].order.lanes] == ["own", "shared"]
+    assert [lane.name for lane in story.specs["a"].request.lanes] == ["own", "shared"]
 
 
 def test_after_a_restart_who_was_at_work_holds_its_slot_in_a_shared_lane() -> None:

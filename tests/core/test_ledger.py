@@ -83,7 +83,7 @@ class Bank:
                 if limit is not None:
                     assert account.spent[i] + account.held[i] <= limit
         if "r" in self.ledger.accounts:
-            assert self.ledger.accounts["r"].spent == self.spent
+            assert self.ledger.accounts["r"].spent == tuple(self.spent)
 
     def finish(self) -> None:
         for id, hold in self.holds:
@@ -102,7 +102,7 @@ def test_nobody_overspends_and_sums_are_exact(limit: tuple, steps: list) -> None
         bank.check()
     bank.finish()
     assert bank.ledger.accounts == {}
-    assert last.spent == bank.spent
+    assert last.spent == tuple(bank.spent)
     assert all(not any(a.held) for a in bank.ledger.touched.values())
 
 
@@ -149,7 +149,7 @@ def test_a_reserve_is_for_its_owner_only() -> None:
     ledger.open("r", "", (100, None, None, None), (False, False, False, False))
     ledger.open("c", "r", (None, None, None, None), (False, False, False, False))
     ledger.keep("r", (40, 7, 7, 7))
-    assert ledger.accounts["r"].reserve == [40, 0, 0, 0]
+    assert ledger.accounts["r"].reserve == (40, 0, 0, 0)
     assert ledger.lacks("c", (61, 0, 0, 0)) == "tokens"
     assert ledger.lacks("r", (61, 0, 0, 0)) == "tokens"
     assert ledger.look("c", HoldRequest((61, 0, 0, 0), is_last=True)) == Verdict(
@@ -164,12 +164,12 @@ def test_a_funded_account_stops_a_hold_and_its_spending_shrinks_the_grant_above(
     ledger.hold("r", (60, 0, 0, 0))
     ledger.open("c", "r", (60, None, None, None), (True, False, False, False))
     ledger.hold("c", (50, 5, 1, 0))
-    assert ledger.accounts["r"].held == [60, 5, 1, 0]
+    assert ledger.accounts["r"].held == (60, 5, 1, 0)
     ledger.settle("c", (50, 5, 1, 0), (20, 2, 1, 0))
-    assert ledger.accounts["r"].held == [40, 0, 0, 0]
-    assert ledger.accounts["r"].spent == [20, 2, 1, 0]
+    assert ledger.accounts["r"].held == (40, 0, 0, 0)
+    assert ledger.accounts["r"].spent == (20, 2, 1, 0)
     ledger.close("c")
-    assert ledger.accounts["r"].held == [0, 0, 0, 0]
+    assert ledger.accounts["r"].held == (0, 0, 0, 0)
     assert ledger.lacks("r", (80, 0, 0, 0)) is None
 
 
@@ -185,7 +185,7 @@ def test_a_closed_account_stays_for_those_below_it() -> None:
     ledger.settle("g", (10, 0, 0, 0), (10, 0, 0, 0))
     ledger.close("g")
     assert set(ledger.accounts) == {"r"}
-    assert ledger.accounts["r"].held == list(NOTHING)
+    assert ledger.accounts["r"].held == NOTHING
     assert ledger.accounts["r"].spent[0] == 10
 
 

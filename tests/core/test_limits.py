@@ -14,10 +14,10 @@ from retinue.core.events import LimitChanged
 from retinue.core.limit_questions import LimitQuestion, open_questions
 from retinue.core.spec import Lane
 from retinue.core.state import Short
-from retinue.core.values import Budget, ModelInfo, Origin, Rules, Usage
+from retinue.core.values import Budget, Limits, ModelInfo, Origin, Usage
 from tests.core.driver import Story, call, hand
 
-SMALL = Rules(min_output=100, final_output=100, asking_output=200, wait_ms=3_600_000)
+SMALL = Limits(min_output=100, final_output=100, asking_output=200, wait_ms=3_600_000)
 
 
 def asking(story: Story, root: str = "root") -> list[LimitQuestion]:
@@ -64,7 +64,7 @@ def test_a_run_at_its_limit_asks_and_holds_nothing() -> None:
     state = story.state("root")
     assert isinstance(state, Short) and (state.account, state.lack) == ("root", "tokens")
     assert state.asks.startswith("600 of 1,500 tokens spent; one more turn may need 1,")
-    assert story.account("root").held == [0, 0, 0, 0] and story.held("l") == 0
+    assert story.account("root").held == (0, 0, 0, 0) and story.held("l") == 0
     (question,) = asking(story)
     assert (question.account, question.lack, question.waiting) == ("root", "tokens", ("root",))
     assert question.text == state.asks and question.suggested == (state.more, 0, 0, 0)
@@ -339,7 +339,7 @@ def test_a_child_whose_own_limit_asks_is_asked_about_by_its_own_name() -> None:
 def test_those_who_outlive_the_owner_of_a_limit_are_asked_about_by_its_name() -> None:
     story = Story(SMALL)
     story.start(budget=Budget(tokens=6_000, on_limit="ask"))
-    (child,) = story.spawning("root", hand("y" * 76, join="none", bond="keep"))
+    (child,) = story.spawning("root", hand("y" * 76, join="none", on_parent_end="keep"))
     story.reply("root", "done")
     assert story.ended("root") == ("completed", "done")
     story.reply(child, "a", call(), usage=Usage(input=100, output=4_900))

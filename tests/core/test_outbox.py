@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from retinue.core import delivery as outbox
-from retinue.core.effects import Deliver, Transmit
+from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.events import Acked, Bounced, Dropped, Forgotten, Requeued, Sent
-from retinue.core.values import Delivery, Origin, Rules
+from retinue.core.values import Delivery, Limits, Origin
 from retinue.errors import InvalidTransition
 from tests.core.driver import Story, hand
 
@@ -32,14 +32,14 @@ TAKEN = {
 def test_each_state_takes_its_events_and_no_others(state: str, event: str) -> None:
     delivery = Delivery(key="k", run="r", origin=Origin(), text="x", state=state, attempts=1)
     if event in TAKEN[state]:
-        assert outbox.step(delivery, EVENTS[event], 0, Rules()).state == TAKEN[state][event]
+        assert outbox.step(delivery, EVENTS[event], 0, Limits()).state == TAKEN[state][event]
     else:
         with pytest.raises(InvalidTransition):
-            outbox.step(delivery, EVENTS[event], 0, Rules())
+            outbox.step(delivery, EVENTS[event], 0, Limits())
 
 
 def announced() -> tuple[Story, str]:
-    story = Story(Rules(delivery_tries=3, delivery_base_ms=100, delivery_cap_ms=1_000))
+    story = Story(Limits(delivery_tries=3, delivery_base_ms=100, delivery_cap_ms=1_000))
     story.start(announce=True, origin=Origin(channel="chat"))
     story.reply("root", "done")
     (key,) = story.deliveries
@@ -48,9 +48,9 @@ def announced() -> tuple[Story, str]:
 
 def test_an_announcement_is_due_at_once_and_gone_when_it_is_acked() -> None:
     story, key = announced()
-    assert Deliver(key=key, at=story.now) in story.effects
+    assert ScheduleDelivery(key=key, at=story.now) in story.effects
     story.post("", Sent(key=key))
-    assert story.effects[-1] == Transmit(key=key)
+    assert story.effects[-1] == SendDelivery(key=key)
     story.post("", Acked(key=key))
     assert story.deliveries[key].state == "acked"
     assert story.trees.index.deliveries == {}
@@ -65,7 +65,7 @@ def test_a_bounce_waits_longer_each_time_and_then_is_dead() -> None:
         delivery = story.deliveries[key]
         assert (delivery.state, delivery.attempts) == ("pending", tries)
         assert story.now <= delivery.next_at <= story.now + 100 * 2**tries
-        assert story.effects[-1] == Deliver(key=key, at=delivery.next_at)
+        assert story.effects[-1] == ScheduleDelivery(key=key, at=delivery.next_at)
     story.post("", Sent(key=key))
     story.post("", Bounced(key=key, error="gone"))
     assert (story.deliveries[key].state, story.deliveries[key].error) == ("dead", "gone")
@@ -109,7 +109,7 @@ def test_an_unknown_delivery_is_refused() -> None:
 
 def test_an_open_root_cannot_be_forgotten() -> None:
     story = Story()
-    story.start(orphans="keep")
+    story.start(children_on_end="keep")
     (child,) = story.spawning("root", hand(join="none"))
     assert "still open" in story.post("", Forgotten(root="root"))
     story.reply("root", "done")

@@ -13,34 +13,36 @@ from retinue.core import call_rules
 from retinue.core import capabilities as policy
 from retinue.core import permissions as permits
 from retinue.core.call_rules import Verdict
-from retinue.core.messages import Call
-from retinue.core.values import MODES, Capabilities, Grant, Guard
+from retinue.core.messages import ToolCall
+from retinue.core.values import MODES, PermissionGrant, Permissions, ToolRisk
 
-WRITE = Guard(risk="write", subject="path", guarded=True)
-SHELL = Guard(risk="execute", subject="command", guarded=True)
-FETCH = Guard(risk="network", subject="url", guarded=True)
-READ = Guard(risk="read", subject="path")
-OWN = Guard(risk="execute")
-SPAWN = Guard(risk="spawn")
+WRITE = ToolRisk(risk="write", subject="path", guarded=True)
+SHELL = ToolRisk(risk="execute", subject="command", guarded=True)
+FETCH = ToolRisk(risk="network", subject="url", guarded=True)
+READ = ToolRisk(risk="read", subject="path")
+OWN = ToolRisk(risk="execute")
+SPAWN = ToolRisk(risk="spawn")
 
 
-def calls(name: str, **args: object) -> Call:
-    return Call(id="c", name=name, args=json.dumps(args))
+def calls(name: str, **args: object) -> ToolCall:
+    return ToolCall(id="c", name=name, args=json.dumps(args))
 
 
 def verdict(
-    call: Call,
-    guard: Guard,
-    *held: Capabilities,
+    call: ToolCall,
+    guard: ToolRisk,
+    *held: Permissions,
     grants: tuple[str, ...] = (),
     default: str = "manual",
 ) -> str:
-    chain = [(f"run {n}", h) for n, h in enumerate(held or (Capabilities(),))]
-    return permits.rule_on(chain, call, guard, [Grant(rule=g) for g in grants], default).verdict
+    chain = [(f"run {n}", h) for n, h in enumerate(held or (Permissions(),))]
+    return permits.rule_on(
+        chain, call, guard, [PermissionGrant(rule=g) for g in grants], default
+    ).verdict
 
 
-def rules(*texts: str, mode: str = "") -> Capabilities:
-    return Capabilities(rules=texts, mode=mode)
+def rules(*texts: str, mode: str = "") -> Permissions:
+    return Permissions(rules=texts, mode=mode)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_child_cannot_permit_itself_what_its_parent_is_asked_about() -> None:
     wide = rules("allow: shell", mode="bypassPermissions")
     assert verdict(calls("shell", command="x"), SHELL, wide, rules(mode="manual")) == "ask"
     assert verdict(calls("shell", command="x"), SHELL, wide, rules(mode="plan")) == "deny"
-    assert verdict(calls("shell", command="x"), SHELL, wide, Capabilities()) == "ask", (
+    assert verdict(calls("shell", command="x"), SHELL, wide, Permissions()) == "ask", (
         "the runtime's mode is the root's"
     )
     derived = policy.derive(rules("deny: shell", mode="plan"), wide)
@@ -195,7 +197,7 @@ def test_a_grant_answers_a_question_and_never_a_denial() -> None:
 
 
 def test_malformed_arguments_are_asked_about_as_they_are() -> None:
-    broken = Call(id="c", name="shell", args='{"command": ')
+    broken = ToolCall(id="c", name="shell", args='{"command": ')
     assert verdict(broken, SHELL, rules("allow: shell(git *)")) == "ask"
     assert "{" in permits.question_text(broken, SHELL)
 
@@ -206,9 +208,9 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
     words = ["git log", "git push", "rm x", "make"]
     patterns = ["", "*", "git *", "rm *", "make"]
     for _ in range(5_000):
-        chain, held = [], Capabilities()
+        chain, held = [], Permissions()
         for depth in range(r.randint(1, 5)):
-            asked = Capabilities(
+            asked = Permissions(
                 mode=r.choice(("", "", *MODES)),
                 rules=tuple(
                     f"{r.choice(('allow', 'ask', 'deny'))}: shell"
@@ -233,7 +235,7 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
             assert policy.exceeds(chain[0][1], chain[n][1]) is None
 
 
-def _plainly(held: Capabilities, command: str, *, is_root: bool) -> Verdict:
+def _plainly(held: Permissions, command: str, *, is_root: bool) -> Verdict:
     hits = set()
     for text in held.rules:
         effect, _, rest = text.partition(": shell")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinue.core import capabilities as policy
-from retinue.core.events import Narrowed
-from retinue.core.values import MODES, Capabilities
+from retinue.core.events import PermissionsRestricted
+from retinue.core.values import MODES, Permissions
 from tests.core.driver import START, Story, call, hand
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -29,15 +29,15 @@ def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
     return st.none() | strategy
 
 
-def capabilities(paths: list[str]) -> st.SearchStrategy[Capabilities]:
+def capabilities(paths: list[str]) -> st.SearchStrategy[Permissions]:
     sets = {name: maybe(subsets(paths if name in policy.PATHS else NAMES)) for name in policy.SETS}
     return st.builds(
-        Capabilities,
+        Permissions,
         **sets,
         deny=subsets(NAMES),
         depth=maybe(st.integers(0, 5)),
         fanout=maybe(st.integers(0, 9)),
-        spawn=st.booleans(),
+        may_spawn=st.booleans(),
         sandbox=st.integers(0, 3),
         expires=maybe(st.integers(0, 100)),
         mode=st.sampled_from(("", *MODES)),
@@ -52,7 +52,7 @@ SANE = capabilities([p for p in PATHS if ".." not in p])
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE, st.lists(SANE, min_size=5, max_size=5), st.lists(SANE, min_size=5, max_size=5))
 def test_nobody_down_the_tree_has_more_than_anybody_above(
-    root: Capabilities, asked: list, cuts: list
+    root: Permissions, asked: list, cuts: list
 ) -> None:
     chain = [root]
     for request, cut in zip(asked, cuts, strict=True):
@@ -66,15 +66,15 @@ def test_nobody_down_the_tree_has_more_than_anybody_above(
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE)
-def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(held: Capabilities) -> None:
+def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(held: Permissions) -> None:
     assert policy.exceeds(held, held) is None
-    assert policy.narrow(held, Capabilities()) == held
+    assert policy.narrow(held, Permissions()) == held
     assert policy.narrow(held, held) == held
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(CAPABILITIES, CAPABILITIES)
-def test_a_path_that_climbs_is_never_given(parent: Capabilities, asked: Capabilities) -> None:
+def test_a_path_that_climbs_is_never_given(parent: Permissions, asked: Permissions) -> None:
     child = policy.derive(parent, asked)
     assert policy.exceeds(child, parent) is None
 
@@ -82,7 +82,7 @@ def test_a_path_that_climbs_is_never_given(parent: Capabilities, asked: Capabili
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE, SANE)
 def test_a_gate_lets_through_what_both_allow_and_nothing_else(
-    a: Capabilities, b: Capabilities
+    a: Permissions, b: Permissions
 ) -> None:
     child = policy.derive(a, b)
     for tool in NAMES:
@@ -98,9 +98,9 @@ def pick(rng: random.Random, names: list[str]) -> tuple[str, ...] | None:
     return None if rng.random() < 0.3 else tuple(sorted(n for n in names if rng.random() < 0.5))
 
 
-def anything(rng: random.Random) -> Capabilities:
+def anything(rng: random.Random) -> Permissions:
     clean = [p for p in PATHS if ".." not in p]
-    return Capabilities(
+    return Permissions(
         tools=pick(rng, NAMES),
         deny=pick(rng, NAMES) or (),
         agents=pick(rng, NAMES),
@@ -113,7 +113,7 @@ def anything(rng: random.Random) -> Capabilities:
         comms=pick(rng, NAMES),
         depth=rng.choice([None, 0, 1, 2, 3]),
         fanout=rng.choice([None, 0, 5]),
-        spawn=rng.random() < 0.8,
+        may_spawn=rng.random() < 0.8,
         sandbox=rng.randrange(3),
         expires=rng.choice([None, 10, 20]),
         mode=rng.choice(("", *MODES)),
@@ -145,7 +145,7 @@ def test_random_trees_only_shrink() -> None:
         ("depth", 3, 2),
         ("fanout", None, 2),
         ("expires", 20, 10),
-        ("spawn", True, False),
+        ("may_spawn", True, False),
         ("sandbox", 0, 1),
         ("mode", "auto", "manual"),
         ("mode", "", "plan"),
@@ -153,27 +153,27 @@ def test_random_trees_only_shrink() -> None:
     ],
 )
 def test_having_more_is_named(field: str, more: object, less: object) -> None:
-    assert policy.exceeds(Capabilities(**{field: more}), Capabilities(**{field: less})) == field
+    assert policy.exceeds(Permissions(**{field: more}), Permissions(**{field: less})) == field
 
 
 def test_paths_are_whole_components() -> None:
-    parent = Capabilities(read=("/srv/data",))
+    parent = Permissions(read=("/srv/data",))
     for path, kept in (
         ("/srv/data/x", True),
         ("/srv/database", False),
         ("/srv/data/../etc", False),
         ("/srv", False),
     ):
-        child = policy.derive(parent, Capabilities(read=(path,)))
+        child = policy.derive(parent, Permissions(read=(path,)))
         assert (path in (child.read or ())) == kept
-    assert policy.derive(parent, Capabilities(read=("/srv",))).read == ("/srv/data",)
+    assert policy.derive(parent, Permissions(read=("/srv",))).read == ("/srv/data",)
 
 
 def test_a_revocation_is_asked_at_the_next_call() -> None:
     story = Story()
     story.start()
     story.reply("root", "", call("look"))
-    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.post("root", PermissionsRestricted(permissions=Permissions(deny=("look",))))
     story.tool("root")
     story.reply("root", "", call("look"))
     assert "Refused: boss denies 'look'." in story.results("root")[-1].text
@@ -184,16 +184,16 @@ def test_a_revocation_flows_down_to_those_who_are_at_work() -> None:
     story.start()
     (a,) = story.spawning("root", hand())
     (b,) = story.spawning(a, hand())
-    story.post("root", Narrowed(access=Capabilities(tools=("hire", "note"))))
+    story.post("root", PermissionsRestricted(permissions=Permissions(tools=("hire", "note"))))
     story.reply(b, "", call("look"))
     assert "boss does not have the tool 'look'" in story.results(b)[-1].text
 
 
 def test_a_revocation_still_holds_when_the_parent_has_ended() -> None:
     story = Story()
-    story.start(orphans="keep")
+    story.start(children_on_end="keep")
     (child,) = story.spawning("root", hand(join="none"))
-    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.post("root", PermissionsRestricted(permissions=Permissions(deny=("look",))))
     story.reply("root", "done")
     assert story.is_("root") == "Ended"
     story.reply(child, "", call("look"))
@@ -202,9 +202,9 @@ def test_a_revocation_still_holds_when_the_parent_has_ended() -> None:
 
 def test_and_after_a_restart() -> None:
     story = Story()
-    story.start(orphans="keep")
+    story.start(children_on_end="keep")
     (child,) = story.spawning("root", hand(join="none"))
-    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.post("root", PermissionsRestricted(permissions=Permissions(deny=("look",))))
     story.reply("root", "done")
     story.restart()
     story.reply(child, "", call("look"))
@@ -214,17 +214,17 @@ def test_and_after_a_restart() -> None:
 @pytest.mark.parametrize(
     "cut",
     [
-        Capabilities(spawn=False),
-        Capabilities(depth=0),
-        Capabilities(agents=()),
-        Capabilities(models=()),
+        Permissions(may_spawn=False),
+        Permissions(depth=0),
+        Permissions(agents=()),
+        Permissions(models=()),
     ],
 )
-def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(cut: Capabilities) -> None:
+def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(cut: Permissions) -> None:
     story = Story()
     story.start()
     (a,) = story.spawning("root", hand())
-    story.post("root", Narrowed(access=cut))
+    story.post("root", PermissionsRestricted(permissions=cut))
     story.reply(a, "", call("hire"))
     story.order(a, hand())
     assert story.children(a) == []
@@ -234,16 +234,19 @@ def test_a_child_that_is_started_after_a_revocation_has_no_more_than_its_ancesto
     story = Story()
     story.start()
     (a,) = story.spawning("root", hand())
-    story.post("root", Narrowed(access=Capabilities(hosts=("safe.example",), deny=("note",))))
+    story.post(
+        "root",
+        PermissionsRestricted(permissions=Permissions(hosts=("safe.example",), deny=("note",))),
+    )
     (b,) = story.spawning(a, hand())
-    top = story.run("root").access
+    top = story.run("root").permissions
     assert top is not None
-    assert policy.exceeds(story.specs[b].capabilities, top) is None
+    assert policy.exceeds(story.specs[b].permissions, top) is None
 
 
 def test_capabilities_expire() -> None:
     story = Story()
-    story.start(capabilities=Capabilities(expires=START + 100))
+    story.start(capabilities=Permissions(expires=START + 100))
     (child,) = story.spawning("root", hand())
     story.later(100)
     story.reply(child, "", call("look"))
@@ -252,5 +255,5 @@ def test_capabilities_expire() -> None:
 
 def test_a_run_never_has_more_than_its_crew_can_reach() -> None:
     story = Story()
-    story.start(access=Capabilities(tools=("look", "rm")))
-    assert story.specs["root"].capabilities.tools == ("look",)
+    story.start(permissions=Permissions(tools=("look", "rm")))
+    assert story.specs["root"].permissions.tools == ("look",)

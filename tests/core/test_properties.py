@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from retinue.core import capabilities as policy
 from retinue.core.effects import CallModel
-from retinue.core.events import Answered, Asked, ChildEnded, LogEntry, Narrowed, Woke
-from retinue.core.messages import Assistant, Call, Message, Result, User
-from retinue.core.spec import Context, Lane
+from retinue.core.events import Answered, Asked, ChildEnded, LogEntry, PermissionsRestricted, Woke
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import History, Lane
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
 from retinue.core.step_context import OVERHEAD, weight
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Budget, Capabilities, Rules, Usage
+from retinue.core.values import Budget, Limits, Permissions, Usage
 from tests.core.driver import MODEL, Story, call, hand, through_json
 
 LANES = ((), (), (Lane(name="one", size=1),), (Lane(name="one", size=1), Lane(name="two", size=2)))
@@ -32,7 +32,9 @@ class World:
         self.rng = random.Random(seed)
         self.crashes = crashes
         self.story = Story(
-            Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3)
+            Limits(
+                min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3
+            )
         )
         for n in range(self.rng.randrange(1, 4)):
             self.story.start(f"r{n}", **self.options())
@@ -41,12 +43,12 @@ class World:
         rng = self.rng
         return {
             "lanes": rng.choice(LANES),
-            "orphans": rng.choice(["cancel", "keep", "wait"]),
-            "host": rng.random() < 0.2,
+            "children_on_end": rng.choice(["cancel", "keep", "wait"]),
+            "stay_open": rng.random() < 0.2,
             "max_turns": rng.choice([None, None, None, None, 0, 1, 3]),
             "grace_turns": rng.choice([0, 1]),
             "timeout_ms": rng.choice([None, None, None, None, 50, 500]),
-            "clock": rng.choice(["start", "created"]),
+            "timeout_from": rng.choice(["start", "created"]),
             "report": rng.choice(["text", "text", "summary"]),
             "budget": Budget(
                 tokens=rng.choice([None] * 4 + [0, 3_000, 90_000]),
@@ -64,9 +66,9 @@ class World:
         return hand(
             "t" * rng.randrange(1, 40),
             join=join,
-            compose=compose,
-            share=rng.choice(["", "equal"]),
-            context=Context(kind=kind, n=1),
+            format_results=compose,
+            budget_share=rng.choice(["", "equal"]),
+            history=History(kind=kind, n=1),
             **options,
         )
 
@@ -88,7 +90,7 @@ class World:
         elif dice < 0.14:
             story.post(id, ChildEnded(child=rng.choice(list(story.rows))))
         elif dice < 0.16:
-            story.post(id, Narrowed(access=Capabilities(deny=("note",))))
+            story.post(id, PermissionsRestricted(permissions=Permissions(deny=("note",))))
         elif dice < 0.18 and self.crashes:
             self.crash()
         else:
@@ -131,7 +133,7 @@ class World:
                 elif (fan_in := story.tree().fans.get(id)) and any(
                     f.composing for f in fan_in.fans.values()
                 ):
-                    story.compose(id)
+                    story.format_results(id)
 
     def reply(self, id: str) -> None:
         story, rng = self.story, self.rng
@@ -186,7 +188,7 @@ def check(story: Story) -> None:
     for spec, run in trees.live():
         assert not isinstance(run.state, Ended), f"{run.id} has ended and is still in its tree"
         assert run == story.rows[run.id]
-        lanes = spec.order.lanes
+        lanes = spec.request.lanes
         at_work = isinstance(run.state, Thinking | Working)
         n = len(lanes) if at_work else run.state.lane if isinstance(run.state, Queued) else 0
         for lane in lanes[:n]:
@@ -247,7 +249,7 @@ def test_folding_the_log_gives_the_state(seed: int, n: int) -> None:
         world.step()
     story = world.story
     folded = Trees(
-        Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3)
+        Limits(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3)
     )
     rows: dict[str, Run] = {}
     messages: dict[tuple[str, int], Message] = {}
@@ -276,7 +278,7 @@ def test_pending_and_ended_are_always_all(
     """Conservation: children end in any order, their ends are told again, and each is counted
     once."""
     story = Story()
-    story.start(orphans="wait")
+    story.start(children_on_end="wait")
     children = story.spawning("root", *(hand(f"t{i}", join=join) for i in range(n)))
     back: set[str] = set()
     if detached and join != "none":
@@ -348,7 +350,7 @@ def test_no_child_ever_has_more_than_its_parent_had(seed: int, n: int) -> None:
     specs = world.story.specs
     for spec in specs.values():
         if spec.parent:
-            assert policy.exceeds(spec.capabilities, specs[spec.parent].capabilities) is None
+            assert policy.exceeds(spec.permissions, specs[spec.parent].permissions) is None
             assert spec.depth == specs[spec.parent].depth + 1
 
 
@@ -360,11 +362,14 @@ TEXT = st.text(max_size=200)
 def test_the_weight_of_a_message_is_at_least_its_bytes(
     a: str, b: str, calls: list[tuple[str, str]]
 ) -> None:
-    made = tuple(Call(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
+    made = tuple(ToolCall(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
     for message, texts in (
-        (User(text=a), [a]),
-        (Result(call_id="c", text=a), [a]),
-        (Assistant(text=a, opaque=b, calls=made), [a, b, *(t for pair in calls for t in pair)]),
+        (UserMessage(text=a), [a]),
+        (ToolMessage(call_id="c", text=a), [a]),
+        (
+            AssistantMessage(text=a, opaque=b, calls=made),
+            [a, b, *(t for pair in calls for t in pair)],
+        ),
     ):
         n_bytes = sum(len(t.encode("utf-8", "replace")) for t in texts)
         assert weight(message) >= n_bytes + OVERHEAD
@@ -380,7 +385,7 @@ def test_a_hold_covers_every_byte_that_the_provider_has_not_counted(
     turns: list[tuple[str, str, int]],
 ) -> None:
     story = Story()
-    story.define("boss", size=700)
+    story.define("boss", prompt_bytes=700)
     story.start(task="begin")
     known, fresh = 700, len("begin")
     for said, seen, extra in turns:

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from retinue.core.effects import CallModel, CallTool, Compose
+from retinue.core.effects import CallModel, CallTool, FormatResults
 from retinue.core.events import Answered, Asked, Cleared, Woke
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.core.restarts import UNKNOWN
 from retinue.core.spec import Lane
 from retinue.core.state import Queued, Suspicion, Thinking
-from retinue.core.values import Budget, Capabilities, Rules
+from retinue.core.values import Budget, Limits, Permissions
 from tests.core.driver import Story, call, hand, send
 
 ONE = (Lane(name="one", size=1),)
 TWO = (Lane(name="narrow", size=1), Lane(name="wide", size=1))
 
 
-def started(rules: Rules | None = None, **order: Any) -> Story:
+def started(rules: Limits | None = None, **order: Any) -> Story:
     story = Story(rules)
     story.start(**order)
     return story
@@ -46,7 +46,7 @@ def test_a_lost_model_call_is_booked_and_made_again() -> None:
 
 def test_a_lost_call_that_leaves_too_little_ends_the_run_and_is_booked_once() -> None:
     story = started(
-        Rules(min_output=100, final_output=100), budget=Budget(tokens=1_500), task="x" * 1_000
+        Limits(min_output=100, final_output=100), budget=Budget(tokens=1_500), task="x" * 1_000
     )
     hold = story.state("root")
     assert isinstance(hold, Thinking)
@@ -129,11 +129,11 @@ def test_calls_that_join_by_turn_are_rebuilt_too() -> None:
 
 def test_words_that_were_being_composed_are_composed_again() -> None:
     story = started()
-    (a,) = story.spawning("root", hand(compose=True))
+    (a,) = story.spawning("root", hand(format_results=True))
     story.reply(a, "one")
     story.restart()
-    assert story.did(Compose, "root") == 2
-    story.compose("root", "words")
+    assert story.did(FormatResults, "root") == 2
+    story.format_results("root", "words")
     assert [r.text for r in story.results("root")] == ["words"]
 
 
@@ -148,7 +148,7 @@ def test_a_question_is_still_open() -> None:
 
 
 def test_a_host_rests_on_and_reads_its_mail() -> None:
-    story = started(host=True)
+    story = started(stay_open=True)
     story.reply("root", "ready")
     story.restart()
     assert story.is_("root") == "Waiting"
@@ -164,7 +164,7 @@ def test_mail_is_kept_and_read_once() -> None:
     story.restart()
     story.reply(a, "", call())
     story.tool(a)
-    mails = [m for m in story.messages(a) if isinstance(m, User) and m.kind == "mail"]
+    mails = [m for m in story.messages(a) if isinstance(m, UserMessage) and m.kind == "mail"]
     assert len(mails) == 1
     assert story.mail == {}
 
@@ -187,7 +187,7 @@ def test_those_at_work_keep_their_slots_and_those_who_waited_keep_their_order() 
 def test_a_queued_run_that_ends_before_it_is_told_gives_back_only_what_it_held(how: str) -> None:
     story = Story()
     story.start("w", lanes=TWO[1:])
-    story.start("q", lanes=TWO, timeout_ms=10, clock="created")
+    story.start("q", lanes=TWO, timeout_ms=10, timeout_from="created")
     assert isinstance(story.state("q"), Queued)
     story.crash()
     story.later(100)
@@ -221,7 +221,7 @@ def test_a_run_may_ask_not_to_be_taken_up(name: str) -> None:
     lanes = ONE if name == "Queued" else ()
     if lanes:
         story.start("first", lanes=lanes)
-    story.start(on_restart="fail", host=name == "Resting", lanes=lanes)
+    story.start(on_restart="fail", stay_open=name == "Resting", lanes=lanes)
     if name == "Retrying":
         story.fail("root", retry=True)
     if name in ("Working", "Asking"):
@@ -240,14 +240,14 @@ def test_a_run_may_ask_not_to_be_taken_up(name: str) -> None:
 
 
 def test_a_run_can_be_too_old() -> None:
-    story = started(Rules(max_age_ms=1_000))
+    story = started(Limits(max_age_ms=1_000))
     story.later(1_001)
     story.restart()
     assert story.ended("root") == ("interrupted", "too_old")
 
 
 def test_restarts_are_counted_and_capped() -> None:
-    story = started(Rules(max_restarts=2), host=True)
+    story = started(Limits(max_restarts=2), stay_open=True)
     story.reply("root", "ready")
     story.restart()
     story.restart()
@@ -273,7 +273,7 @@ def test_a_run_that_keeps_killing_the_process_is_put_aside(at_work: str) -> None
 
 
 def test_a_death_is_held_only_against_those_whom_that_process_had_taken_up() -> None:
-    story = started(Rules(max_deaths=1))
+    story = started(Limits(max_deaths=1))
     story.start("other")
     story.restart()
     for _ in range(3):
@@ -286,7 +286,7 @@ def test_a_death_is_held_only_against_those_whom_that_process_had_taken_up() -> 
 
 
 def test_who_was_about_to_be_blamed_and_was_not_there_is_blamed_less_easily() -> None:
-    story = started(Rules(max_deaths=2))
+    story = started(Limits(max_deaths=2))
     story.restart()
     story.restart(alone="root")
     story.restart(alone="root")
@@ -302,7 +302,7 @@ def test_who_was_about_to_be_blamed_and_was_not_there_is_blamed_less_easily() ->
 
 
 def test_a_run_that_was_cleared_begins_anew_and_closing_in_good_order_is_no_death() -> None:
-    story = started(Rules(max_deaths=1))
+    story = started(Limits(max_deaths=1))
     story.restart()
     story.restart(alone="root")
     story.post("root", Cleared())
@@ -331,7 +331,7 @@ def test_progress_forgives_deaths() -> None:
 
 
 def test_a_parent_hears_of_the_child_that_was_put_aside() -> None:
-    story = started(Rules(max_deaths=1))
+    story = started(Limits(max_deaths=1))
     (child,) = story.spawning("root", hand())
     story.restart(alone=child)
     story.restart()
@@ -354,7 +354,9 @@ def test_a_deadline_that_passed_while_down_is_a_timeout_and_no_cancel() -> None:
 
 def test_kept_orphans_survive_the_restart_of_an_ended_parent() -> None:
     story = started(
-        orphans="keep", capabilities=Capabilities(deny=("note",)), budget=Budget(tokens=100_000)
+        children_on_end="keep",
+        capabilities=Permissions(deny=("note",)),
+        budget=Budget(tokens=100_000),
     )
     (child,) = story.spawning("root", hand(join="none"))
     story.reply("root", "done")
@@ -367,7 +369,7 @@ def test_kept_orphans_survive_the_restart_of_an_ended_parent() -> None:
 
 
 def test_a_hundred_crashes_cost_a_hundred_calls_and_nothing_else() -> None:
-    story = started(Rules(max_deaths=1_000))
+    story = started(Limits(max_deaths=1_000))
     (child,) = story.spawning("root", hand())
     for _ in range(100):
         story.restart()
@@ -402,8 +404,8 @@ def test_what_had_come_back_is_told_in_the_order_of_the_calls_also_after_a_resta
     story.order("root", hand("d"), hand("c"), index=1)
     story.order("root", hand("b"), hand("a"), index=0)
     for child in story.children("root"):
-        if story.specs[child].order.task in ("a", "d"):
-            story.reply(child, f"<{story.specs[child].order.task}>")
+        if story.specs[child].request.task in ("a", "d"):
+            story.reply(child, f"<{story.specs[child].request.task}>")
     if restarts:
         story.restart()
     if steers:
@@ -414,7 +416,7 @@ def test_what_had_come_back_is_told_in_the_order_of_the_calls_also_after_a_resta
             [
                 t
                 for t in "abcd"
-                if any(story.specs[c].order.task == t and c in line for c in story.specs)
+                if any(story.specs[c].request.task == t and c in line for c in story.specs)
             ]
             for line in still
         ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from retinue.core.effects import Abort, CallModel, CallTool
+from retinue.core.effects import AbortRun, CallModel, CallTool
 from retinue.core.events import Replied, Woke
-from retinue.core.messages import Assistant, Reply, User
+from retinue.core.messages import AssistantMessage, ModelReply, UserMessage
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking, Working
 from retinue.core.turn import COMPACT, GRACE, SUMMARY
-from retinue.core.values import Definition, ModelInfo, Origin, Rules, Usage
+from retinue.core.values import Definition, Limits, ModelInfo, Origin, Usage
 from tests.core.driver import Story, call, hand
 
 
@@ -19,8 +19,8 @@ def submitting() -> Story:
     story.define(
         "boss",
         tools=("look", "hire", "submit_result"),
-        submits=("submit_result",),
-        crew=("boss", "hand"),
+        submit_tools=("submit_result",),
+        agents=("boss", "hand"),
     )
     return story
 
@@ -39,7 +39,7 @@ def test_a_text_without_calls_completes_the_run() -> None:
 def test_the_task_is_the_first_message_and_a_turn_is_one_model_call() -> None:
     story = Story()
     story.start(task="count the sheep")
-    assert story.messages("root") == [User(text="count the sheep")]
+    assert story.messages("root") == [UserMessage(text="count the sheep")]
     assert story.n_asked("root") == 1
     assert story.asked("root").purpose == "turn"
 
@@ -72,7 +72,7 @@ def test_a_late_reply_of_an_earlier_attempt_is_refused() -> None:
     story = Story()
     story.start()
     before = story.run("root")
-    reply = Reply(message=Assistant(text="late"))
+    reply = ModelReply(message=AssistantMessage(text="late"))
     assert "not the current one" in story.post("root", Replied(attempt=0, reply=reply))
     assert story.run("root") == before
 
@@ -119,7 +119,7 @@ def test_an_empty_reply_is_asked_again_twice_and_then_fails() -> None:
 
 
 def test_a_run_that_only_called_tools_never_succeeds() -> None:
-    story = Story(Rules(empty_replies=0))
+    story = Story(Limits(empty_replies=0))
     story.start()
     story.reply("root", "", call())
     story.tool("root")
@@ -240,7 +240,7 @@ def test_calls_cut_by_length_are_not_run() -> None:
 
 
 def test_a_storm_of_calls_is_run_up_to_the_limit() -> None:
-    story = Story(Rules(calls_per_turn=64))
+    story = Story(Limits(calls_per_turn=64))
     story.start()
     story.reply("root", "", *(call(id=f"c{i}") for i in range(200)))
     assert story.did(CallTool, "root") == 64
@@ -313,7 +313,7 @@ def test_a_spent_account_is_not_asked_again_at_once() -> None:
 
 
 def test_patience_ends_with_the_longest_wait() -> None:
-    story = Story(Rules(wait_ms=10_000))
+    story = Story(Limits(wait_ms=10_000))
     story.start(retry=Retry(attempts=1, base_ms=0, cap_ms=1_000))
     for _ in range(12):
         if story.is_("root") == "Ended":
@@ -333,7 +333,7 @@ def test_a_failure_that_cannot_be_helped_ends_the_run_at_once() -> None:
 
 
 def talkative(turns: int = 3, **rules: object) -> Story:
-    story = Story(Rules(**rules), ModelInfo(name="m", window=1_000, max_output=100))
+    story = Story(Limits(**rules), ModelInfo(name="m", window=1_000, max_output=100))
     story.start()
     for _ in range(turns):
         story.reply("root", "", call())
@@ -352,7 +352,7 @@ def test_a_full_window_is_compacted_and_the_run_goes_on_from_the_summary() -> No
     assert story.asked("root").purpose == "turn"
     assert run.start == run.length - 1
     last = story.messages("root")[-1]
-    assert isinstance(last, User)
+    assert isinstance(last, UserMessage)
     assert last.kind == "summary"
     assert "we know this" in last.text
     story.reply("root", "done")
@@ -377,7 +377,7 @@ def test_an_exhausted_context_is_compacted_with_the_prompt_for_it_and_the_task_t
     story.fail("root", kind, "too long")
     assert story.asked("root").purpose == "compact"
     nudge = story.messages("root")[-1].text
-    assert nudge.startswith(COMPACT) and nudge.endswith(story.tree().specs["root"].order.task)
+    assert nudge.startswith(COMPACT) and nudge.endswith(story.tree().specs["root"].request.task)
     story.reply("root", "we know this")
     assert (
         story.asked("root").purpose == "turn" and "we know this" in story.messages("root")[-1].text
@@ -413,7 +413,7 @@ def test_an_exhausted_context_that_is_short_already_fails() -> None:
 
 
 def test_an_over_long_text_is_cut_and_says_where_the_whole_is() -> None:
-    story = Story(Rules(text_cap=10))
+    story = Story(Limits(text_cap=10))
     story.start()
     story.reply("root", "0123456789abc", spilled=("f" * 64, 13))
     ending = story.ending("root")
@@ -442,13 +442,13 @@ def test_an_effect_that_was_called_off_in_the_same_batch_is_never_begun() -> Non
     story = Story()
     story.start()
     story.cancel("root")
-    assert story.did(Abort, "root") == 1
+    assert story.did(AbortRun, "root") == 1
     assert story.did(CallModel, "root") == 1  # of an earlier batch
 
 
 def test_a_run_that_goes_round_in_circles_is_stopped() -> None:
     """Without a limit of its own, and with a model that only ever calls a tool."""
-    story = Story(Rules(max_turns=20))
+    story = Story(Limits(max_turns=20))
     story.start()
     for _ in range(20):
         story.reply("root", "", call())

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from retinue.core.effects import Compose
-from retinue.core.events import ChildEnded, Described
-from retinue.core.messages import Result, User
-from retinue.core.spec import Context, Lane, Order
+from retinue.core.effects import FormatResults
+from retinue.core.events import ChildEnded, ModelRegistered
+from retinue.core.messages import ToolMessage, UserMessage
+from retinue.core.spec import History, Lane, RunRequest
 from retinue.core.state import Waiting, Working
-from retinue.core.values import Budget, Capabilities, Limits, ModelInfo, Rules
+from retinue.core.values import Budget, Limits, ModelInfo, Permissions, SpawnLimits
 from tests.core.driver import Story, call, hand
 
 
@@ -21,7 +21,7 @@ def started(**order: Any) -> Story:
     return story
 
 
-def refused(story: Story, *spawns: Order, **orders: Any) -> str:
+def refused(story: Story, *spawns: RunRequest, **orders: Any) -> str:
     """What the model is told; nothing was started."""
     story.reply("root", "", call("hire"))
     before = set(story.specs), story.account("root").below
@@ -55,7 +55,9 @@ def test_several_children_come_back_in_the_order_they_were_asked_for() -> None:
 
 def test_or_in_the_order_they_came_back() -> None:
     story = started()
-    a, b = story.spawning("root", hand("a", results="completion"), hand("b", results="completion"))
+    a, b = story.spawning(
+        "root", hand("a", result_order="completion"), hand("b", result_order="completion")
+    )
     story.reply(b, "two")
     story.later(1)
     story.reply(a, "one")
@@ -101,7 +103,7 @@ def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call
     for index, names in enumerate(("ab", "c", "d")):
         together: Any = {
             "join": "turn",
-            "compose": compose,
+            "format_results": compose,
             "aggregate": "turn" if index < 2 else "call",
         }
         story.order("root", *(hand(name, **together) for name in names), index=index)
@@ -111,12 +113,12 @@ def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call
         story.reply(child, f"by {child[-4:]}")
     if compose:
         story.restart()
-    story.compose("root", "all of it")
+    story.format_results("root", "all of it")
     told = {r.call_id: r.text for r in story.results("root")}
     assert told["x"] == f"Started 2: {a}, {b}. " + told["x"].partition(". ")[2]
     assert told["y"] == "all of it"
     assert told["z"] == ("all of it" if compose else f"by {e[-4:]}")
-    effect = next(e for e in story.effects if isinstance(e, Compose))
+    effect = next(e for e in story.effects if isinstance(e, FormatResults))
     assert [[o.id for o in joined.outcomes] for joined in effect.calls if joined.index == 1] == [
         [a, b, c]
     ]
@@ -149,7 +151,7 @@ def test_a_child_that_nobody_joins_reports_as_news() -> None:
     story.reply("root", "I am done")
     assert story.n_asked("root") == 3
     news = story.messages("root")[-1]
-    assert isinstance(news, User)
+    assert isinstance(news, UserMessage)
     assert (news.kind, news.sender) == ("news", child)
     assert "land ahoy" in news.text
     story.reply("root", "now really")
@@ -197,15 +199,15 @@ def test_a_child_that_was_counted_is_not_counted_again() -> None:
 
 def test_a_family_puts_the_outcomes_into_its_own_words() -> None:
     story = started()
-    a, b = story.spawning("root", hand("a", compose=True), hand("b", compose=True))
+    a, b = story.spawning("root", hand("a", format_results=True), hand("b", format_results=True))
     story.reply(a, "one")
-    assert story.did(Compose, "root") == 0
+    assert story.did(FormatResults, "root") == 0
     story.reply(b, "two")
-    assert story.did(Compose, "root") == 1
+    assert story.did(FormatResults, "root") == 1
     assert story.results("root") == []
-    story.compose("root", "one and two")
+    story.format_results("root", "one and two")
     assert story.results("root")[-1].text == "one and two"
-    assert story.compose("root", "again") != ""
+    assert story.format_results("root", "again") != ""
     assert len(story.results("root")) == 1
     assert story.tree().fans == {}
 
@@ -224,14 +226,14 @@ def test_a_failed_child_is_an_error_with_the_true_state() -> None:
 def test_a_clean_child_knows_its_task_only() -> None:
     story = started()
     (child,) = story.spawning("root", hand("just this"))
-    assert story.messages(child) == [User(text="just this")]
+    assert story.messages(child) == [UserMessage(text="just this")]
     assert story.specs[child].base is None
 
 
 def test_a_child_may_be_given_a_summary() -> None:
     story = started()
     (child,) = story.spawning(
-        "root", hand("dig", context=Context(kind="summary", text="the garden is wet"))
+        "root", hand("dig", history=History(kind="summary", text="the garden is wet"))
     )
     assert "the garden is wet" in story.messages(child)[0].text
     assert story.messages(child)[0].text.endswith("dig")
@@ -241,11 +243,11 @@ def test_a_fork_sees_what_stands_before_the_open_calls_and_copies_nothing() -> N
     story = started()
     story.reply("root", "", call())
     story.tool("root")
-    (child,) = story.spawning("root", hand("go on", context=Context(kind="fork")))
+    (child,) = story.spawning("root", hand("go on", history=History(kind="fork")))
     base = story.specs[child].base
     assert base is not None
     assert (base.conversation, base.length, base.start) == ("root", 3, 0)
-    assert story.messages(child) == [User(text="go on")]
+    assert story.messages(child) == [UserMessage(text="go on")]
     run = story.run(child)
     assert (run.start, run.length) == (0, 4)
 
@@ -254,7 +256,7 @@ def test_a_fork_excludes_the_results_of_the_turn_that_is_open() -> None:
     story = started()
     story.reply("root", "", call("look", "x"), call("hire", "y"))
     story.tool("root", 0)
-    story.order("root", hand(context=Context(kind="fork")), index=1)
+    story.order("root", hand(history=History(kind="fork")), index=1)
     (child,) = story.children("root")
     base = story.specs[child].base
     assert base is not None
@@ -266,7 +268,7 @@ def test_the_last_turns_are_a_window_on_the_parent() -> None:
     for _ in range(3):
         story.reply("root", "", call())
         story.tool("root")
-    (child,) = story.spawning("root", hand(context=Context(kind="last", n=2)))
+    (child,) = story.spawning("root", hand(history=History(kind="last", n=2)))
     base = story.specs[child].base
     assert base is not None
     assert (base.start, base.length) == (3, 7)
@@ -275,8 +277,8 @@ def test_the_last_turns_are_a_window_on_the_parent() -> None:
 
 def test_a_fork_of_a_fork_hangs_on_the_fork() -> None:
     story = started()
-    (a,) = story.spawning("root", hand(context=Context(kind="fork")))
-    (b,) = story.spawning(a, hand(context=Context(kind="fork")))
+    (a,) = story.spawning("root", hand(history=History(kind="fork")))
+    (b,) = story.spawning(a, hand(history=History(kind="fork")))
     base = story.specs[b].base
     assert base is not None
     assert (base.conversation, base.length) == (a, 2)
@@ -284,20 +286,20 @@ def test_a_fork_of_a_fork_hangs_on_the_fork() -> None:
     assert story.specs[b].depth == 2
 
 
-LIMITS: list[tuple[str, Limits, Capabilities, int]] = [
-    ("depth", Limits(depth=0), Capabilities(), 1),
-    ("per_call", Limits(per_call=2), Capabilities(), 3),
-    ("children", Limits(children=1), Capabilities(), 2),
-    ("total", Limits(total=1), Capabilities(), 2),
-    ("depth", Limits(), Capabilities(depth=0), 1),
-    ("depth", Limits(), Capabilities(spawn=False), 1),
-    ("children", Limits(), Capabilities(fanout=1), 2),
+LIMITS: list[tuple[str, SpawnLimits, Permissions, int]] = [
+    ("depth", SpawnLimits(depth=0), Permissions(), 1),
+    ("per_call", SpawnLimits(per_call=2), Permissions(), 3),
+    ("children", SpawnLimits(children=1), Permissions(), 2),
+    ("total", SpawnLimits(total=1), Permissions(), 2),
+    ("depth", SpawnLimits(), Permissions(depth=0), 1),
+    ("depth", SpawnLimits(), Permissions(may_spawn=False), 1),
+    ("children", SpawnLimits(), Permissions(fanout=1), 2),
 ]
 
 
 @pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
 def test_a_limit_refuses_by_name_and_nothing_is_started(
-    name: str, limits: Limits, held: Capabilities, n: int
+    name: str, limits: SpawnLimits, held: Permissions, n: int
 ) -> None:
     story = started(capabilities=held)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
@@ -306,7 +308,7 @@ def test_a_limit_refuses_by_name_and_nothing_is_started(
 
 @pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
 def test_a_family_has_its_own_words_for_a_limit(
-    name: str, limits: Limits, held: Capabilities, n: int
+    name: str, limits: SpawnLimits, held: Permissions, n: int
 ) -> None:
     story = started(capabilities=held)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
@@ -315,15 +317,15 @@ def test_a_family_has_its_own_words_for_a_limit(
 
 def test_live_children_count_and_ended_ones_only_in_the_total() -> None:
     story = started()
-    (a,) = story.spawning("root", hand(join="none", limits=Limits(children=1)))
-    assert "children" in refused(story, hand(limits=Limits(children=1)))
+    (a,) = story.spawning("root", hand(join="none", limits=SpawnLimits(children=1)))
+    assert "children" in refused(story, hand(limits=SpawnLimits(children=1)))
     story.reply(a, "done")
-    story.spawning("root", hand(join="none", limits=Limits(children=1)))
-    assert "2 were started" in refused(story, hand(limits=Limits(total=2)))
+    story.spawning("root", hand(join="none", limits=SpawnLimits(children=1)))
+    assert "2 were started" in refused(story, hand(limits=SpawnLimits(total=2)))
 
 
 def test_the_outer_limits_of_the_runtime_hold_too() -> None:
-    story = Story(Rules(limits=Limits(depth=1)))
+    story = Story(Limits(spawn_limits=SpawnLimits(depth=1)))
     story.start()
     (child,) = story.spawning("root", hand())
     story.reply(child, "", call("hire"))
@@ -333,7 +335,7 @@ def test_the_outer_limits_of_the_runtime_hold_too() -> None:
 
 def test_groups_are_limited_by_kind() -> None:
     story = started()
-    limits = Limits(groups=1)
+    limits = SpawnLimits(groups=1)
     (a,) = story.spawning("root", hand(join="none", group="g1", group_kind="bg", limits=limits))
     story.spawning("root", hand(join="none", group="g1", group_kind="bg", limits=limits))
     assert "groups" in refused(story, hand(group="g2", group_kind="bg", limits=limits))
@@ -347,7 +349,7 @@ def test_groups_are_limited_by_kind() -> None:
 
 def test_each_order_of_a_call_is_held_to_the_group_limit() -> None:
     story = started()
-    limits = Limits(groups=1)
+    limits = SpawnLimits(groups=1)
     spawns = [hand(group=f"g{i}", limits=limits) for i in range(3)]
     assert "groups" in refused(story, *spawns)
 
@@ -361,14 +363,14 @@ def test_a_lane_that_refuses_takes_no_more_than_its_size_from_one_call() -> None
 @pytest.mark.parametrize(
     ("limit", "bad"),
     [
-        ("agent", Order(agent="ghost", task="x")),
+        ("agent", RunRequest(agent="ghost", task="x")),
         ("model", hand(model="ghost")),
-        ("tools", hand(access=Capabilities(tools=("fly",)))),
-        ("share", hand(share="most")),
+        ("tools", hand(permissions=Permissions(tools=("fly",)))),
+        ("share", hand(budget_share="most")),
         ("budget", hand(budget=Budget(tokens=10**9))),
     ],
 )
-def test_one_bad_order_refuses_all_of_them(limit: str, bad: Order) -> None:
+def test_one_bad_order_refuses_all_of_them(limit: str, bad: RunRequest) -> None:
     story = started(budget=Budget(tokens=100_000))
     spawns = (bad, hand("good")) if limit == "share" else (hand("good"), bad)
     assert f"({limit})" in refused(story, *spawns)
@@ -389,18 +391,18 @@ def test_the_children_of_one_call_are_joined_in_one_way() -> None:
 
 
 def test_an_agent_must_be_on_the_staff() -> None:
-    story = started(capabilities=Capabilities(agents=("boss",)))
+    story = started(capabilities=Permissions(agents=("boss",)))
     assert "Unknown agent 'hand'" in refused(story, hand())
 
 
 def test_a_model_must_be_allowed() -> None:
-    story = started(capabilities=Capabilities(models=("m",)))
-    story.post("", Described(model=ModelInfo(name="big")))
+    story = started(capabilities=Permissions(models=("m",)))
+    story.post("", ModelRegistered(model=ModelInfo(name="big")))
     assert "Model 'big' is not allowed. Allowed: m" in refused(story, hand(model="big"))
 
 
 def test_a_child_without_any_of_its_tools_is_refused() -> None:
-    story = started(capabilities=Capabilities(deny=("look", "note")))
+    story = started(capabilities=Permissions(deny=("look", "note")))
     story.define("hand", tools=("look", "note"))
     assert "would start with none of its tools" in refused(story, hand())
 
@@ -408,29 +410,29 @@ def test_a_child_without_any_of_its_tools_is_refused() -> None:
 def test_unknown_tools_are_an_error_or_are_ignored() -> None:
     story = started()
     assert "has no tool named 'fly'" in refused(
-        story, hand(access=Capabilities(tools=("fly", "look")))
+        story, hand(permissions=Permissions(tools=("fly", "look")))
     )
-    access = Capabilities(tools=("fly", "look"))
-    (child,) = story.spawning("root", hand(access=access, unknown_tool="ignore"))
-    assert story.specs[child].capabilities.tools == ("look",)
+    access = Permissions(tools=("fly", "look"))
+    (child,) = story.spawning("root", hand(permissions=access, on_unknown_tool="ignore"))
+    assert story.specs[child].permissions.tools == ("look",)
 
 
 def test_what_the_parent_may_not_use_it_may_not_lend() -> None:
-    story = started(capabilities=Capabilities(deny=("note",)))
+    story = started(capabilities=Permissions(deny=("note",)))
     assert "cannot give a child these tools: 'note'" in refused(
-        story, hand(access=Capabilities(tools=("look", "note")))
+        story, hand(permissions=Permissions(tools=("look", "note")))
     )
 
 
 def test_orders_without_children_are_answered() -> None:
     story = started()
     story.spawning("root")
-    assert story.results("root")[-1] == Result(call_id="c1", name="hire", text="Done.")
+    assert story.results("root")[-1] == ToolMessage(call_id="c1", name="hire", text="Done.")
 
 
 def test_an_ended_member_with_children_of_its_own_does_not_keep_its_group_running() -> None:
     story = started()
-    fields = {"group": "one", "limits": Limits(groups=1), "orphans": "keep"}
+    fields = {"group": "one", "limits": SpawnLimits(groups=1), "children_on_end": "keep"}
     (member,) = story.spawning("root", hand(join="none", **fields))
     (orphan,) = story.spawning(member, hand(join="none"))
     story.reply(member, "done")

@@ -1,5 +1,5 @@
-"""Who kills the process is found by halves; who only stood beside it goes on, whoever kills the
-process how often."""
+"""Who kills the process is found by halves and quarters; who only stood beside it goes on, whoever
+kills the process how often."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from msgspec.structs import replace
 
 from retinue.core.state import Run, Suspicion, Waiting
 from retinue.core.suspects import WATCH_MS, Trial
-from retinue.core.values import Rules
-from tests.simulation.trials import BUSY, RULES, House
+from retinue.core.values import Limits
+from tests.simulation.trials import BUSY, RULES, House, most_deaths
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 17, 1_000, 10_000])
 @pytest.mark.parametrize("latency", [0, 900])
-def test_the_one_that_kills_is_found_by_halves_and_nobody_else_is(n: int, latency: int) -> None:
+def test_the_one_that_kills_is_found_by_parts_and_nobody_else_is(n: int, latency: int) -> None:
     for where in {0, n // 3, n - 1}:
         house = House(n, {f"r{where:05}": latency})
         while not house.live():
             assert house.deaths < 100
-        halvings = (n - 1).bit_length()
         assert house.quarantined == [f"r{where:05}"]
-        assert house.deaths <= 2 + halvings + RULES.max_deaths
+        assert house.deaths <= most_deaths(n)
         assert house.late <= 10_000
 
 
@@ -81,6 +80,10 @@ def test_sixty_kills_hardly_ever_put_one_aside_that_is_always_there(
     assert blamed <= 6  # were it held back for two seconds at most, as many as 21
 
 
+def test_of_ten_thousand_one_is_found_within_log2_deaths() -> None:
+    assert most_deaths(10_000) <= (10_000 - 1).bit_length()
+
+
 def test_after_three_deaths_all_are_taken_up_within_seconds() -> None:
     house = House(10_000)
     for fate in (5, 5, 5):
@@ -90,7 +93,7 @@ def test_after_three_deaths_all_are_taken_up_within_seconds() -> None:
 
 
 def held(
-    *runs: Run, epoch: int = 5, clean: bool = False, rules: Rules = RULES
+    *runs: Run, epoch: int = 5, clean: bool = False, rules: Limits = RULES
 ) -> tuple[list[Collection[str]], str]:
     trial = Trial(runs, epoch, clean=clean, rules=rules)
     return [sorted(wave) for wave in trial.waves], trial.alone
@@ -113,7 +116,14 @@ def test_only_what_was_in_flight_at_every_death_is_suspected() -> None:
     )
     assert held(busy("a", 3), busy("b", 3, epoch=2)) == ([[], ["a"], ["b"]], "a")
     assert held(busy("a", 3, epoch=2), busy("b", 3, epoch=2)) == ([["a"], ["b"], []], "")
-    assert held(busy("a", 90), rules=Rules(max_deaths=1_000)) == ([], "")
+    assert held(busy("a", 90), rules=Limits(max_deaths=1_000)) == ([], "")
+
+
+def test_after_four_deaths_they_are_tried_by_quarters() -> None:
+    three, four = [busy(id, 2) for id in "abcdefgh"], [busy(id, 3) for id in "abcdefgh"]
+    assert held(*three) == ([list("abcd"), list("efgh"), []], "")
+    assert held(*four) == ([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"], []], "")
+    assert held(*four[:3]) == ([["a"], ["b"], ["c"], []], "")
 
 
 def test_a_wave_is_over_when_everybody_in_it_has_moved_on() -> None:

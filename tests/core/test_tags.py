@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.cache_figures import LASTS_MS, Cached, Tag
-from retinue.core.spec import Context, Order
+from retinue.core.spec import History, RunRequest
 from retinue.core.values import ModelInfo, Usage
 from tests.core.driver import Story, call
 
@@ -28,11 +28,13 @@ INSTRUCTIONS = "x" * 12_000
 def story(model: ModelInfo = PRICED) -> Story:
     told = Story(model=model)
     for name in ("boss", "hand"):
-        told.define(name, crew=("boss", "hand"), instructions=INSTRUCTIONS, size=len(INSTRUCTIONS))
+        told.define(
+            name, agents=("boss", "hand"), instructions=INSTRUCTIONS, prompt_bytes=len(INSTRUCTIONS)
+        )
     return told
 
 
-def hired(told: Story, *spawns: Order, prompt: int = 50_000, **usage: Any) -> list[Tag]:
+def hired(told: Story, *spawns: RunRequest, prompt: int = 50_000, **usage: Any) -> list[Tag]:
     """The tags of children that the root hires after a reply to so long a prompt."""
     told.reply("root", "", call("hire"), usage=Usage(input=prompt, output=500, **usage))
     before = set(told.specs)
@@ -42,8 +44,10 @@ def hired(told: Story, *spawns: Order, prompt: int = 50_000, **usage: Any) -> li
     ]
 
 
-def forks(n: int, **order: Any) -> list[Order]:
-    return [Order(agent="boss", task="", context=Context(kind="fork"), **order) for _ in range(n)]
+def forks(n: int, **order: Any) -> list[RunRequest]:
+    return [
+        RunRequest(agent="boss", task="", history=History(kind="fork"), **order) for _ in range(n)
+    ]
 
 
 def test_a_fork_of_what_was_just_sent_reads_all_of_it() -> None:
@@ -67,7 +71,7 @@ def test_a_fork_after_the_cache_has_forgotten_writes_once() -> None:
 def test_a_fork_to_another_agent_shares_nothing_with_its_parent_but_with_its_siblings() -> None:
     told = story()
     told.start()
-    spawns = [Order(agent="hand", task="", context=Context(kind="fork")) for _ in range(3)]
+    spawns = [RunRequest(agent="hand", task="", history=History(kind="fork")) for _ in range(3)]
     assert [tag.cached for tag in hired(told, *spawns)] == [0, 50_000, 50_000]
 
 
@@ -81,7 +85,7 @@ def test_children_of_one_agent_share_their_instructions_over_several_calls() -> 
     told = story()
     told.start()
     told.reply("root", "", call("hire"), call("hire"), usage=Usage(input=50_000, output=500))
-    hand = Order(agent="hand", task="y" * 400)
+    hand = RunRequest(agent="hand", task="y" * 400)
     told.order("root", hand, index=0)
     told.order("root", hand, index=1)
     first, second = [spec.tag for spec in told.specs.values() if spec.parent]
@@ -92,7 +96,11 @@ def test_children_of_one_agent_share_their_instructions_over_several_calls() -> 
 def test_what_nobody_waits_for_is_not_expected() -> None:
     told = story(ModelInfo(**{**_fields(), "shared_tokens": 3_001}))
     told.start()
-    assert [tag.cached for tag in hired(told, *[Order(agent="hand", task="")] * 3)] == [0, 0, 0]
+    assert [tag.cached for tag in hired(told, *[RunRequest(agent="hand", task="")] * 3)] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_without_a_cache_the_price_is_the_same() -> None:

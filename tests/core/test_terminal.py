@@ -7,11 +7,14 @@ from typing import Any, get_args
 import pytest
 
 from retinue.core import events
+from retinue.core.changes import Changes
 from retinue.core.events import (
     Aborted,
     Acked,
+    ActionsReturned,
     Admitted,
     Afforded,
+    AgentRegistered,
     Answered,
     AnyEvent,
     Asked,
@@ -21,55 +24,55 @@ from retinue.core.events import (
     ChildEnded,
     Cleared,
     Closed,
-    Composed,
     Decided,
-    Described,
     Dropped,
-    Enlisted,
     Forgotten,
     Granted,
+    InterruptedCall,
     LimitChanged,
+    MailReceived,
+    Merged,
     ModelFailed,
-    Narrowed,
-    OpenCall,
+    ModelRegistered,
     Opened,
-    Ordered,
-    Posted,
+    PermissionsRestricted,
     Prolonged,
     Recovered,
-    Registered,
     Replied,
     Requested,
     Requeued,
+    ResultsFormatted,
+    RunCreated,
     Sent,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.messages import Assistant, Reply
-from retinue.core.spec import Base, Order, Orders, Send
+from retinue.core.merges import BranchMerge
+from retinue.core.messages import AssistantMessage, ModelReply
+from retinue.core.spec import Actions, ForkPoint, RunRequest, SendMessage
 from retinue.core.values import (
-    Capabilities,
     Definition,
-    Grant,
+    Limits,
     Mail,
     ModelInfo,
     Origin,
-    Rules,
+    PermissionGrant,
+    Permissions,
     Usage,
 )
 from tests.core.driver import Story, call, hand
 
 ADDRESS: dict[str, Any] = {"turn": 1, "index": 0, "call_id": "c1"}
 RUN_EVENTS: list[AnyEvent] = [
-    Enlisted(),
+    RunCreated(),
     Aborted(attempt=1),
     Admitted(),
     Afforded(),
     Replied(
         attempt=1,
-        reply=Reply(
-            message=Assistant(text="x", calls=(call(),)),
+        reply=ModelReply(
+            message=AssistantMessage(text="x", calls=(call(),)),
             usage=Usage(input=3),
             stop="calls",
             model="m2",
@@ -78,11 +81,11 @@ RUN_EVENTS: list[AnyEvent] = [
     ),
     ModelFailed(attempt=1, kind="boom", message="no", retry=True, after_ms=5),
     ToolReturned(name="look", text="x", error=True, spilled=("ab", 3), **ADDRESS),
-    Ordered(
+    ActionsReturned(
         name="hire",
-        orders=Orders(
+        actions=Actions(
             spawns=(hand(),),
-            sends=(Send(to="r", text="x", steer=True),),
+            sends=(SendMessage(to="r", text="x", steer=True),),
             cancels=("r",),
             refusals={"depth": "no"},
         ),
@@ -94,26 +97,33 @@ RUN_EVENTS: list[AnyEvent] = [
     Decided(
         question="q", turn=1, index=0, call=call(), allow=True, by="me", reason="fine", always=True
     ),
-    Granted(grant=Grant(rule="allow: look")),
-    Composed(turn=1, calls=((0, "c1", "hire", "words"),), error=True),
+    Granted(grant=PermissionGrant(rule="allow: look")),
+    ResultsFormatted(turn=1, calls=((0, "c1", "hire", "words"),), error=True),
+    Merged(
+        turn=1,
+        indices=(0,),
+        merges=(BranchMerge(run="c", label="c", state="conflict", conflicts=("a.py",)),),
+    ),
     ChildEnded(child="nobody"),
-    Posted(mail=Mail(seq=0, text="x", sender="s", steer=True)),
+    MailReceived(mail=Mail(seq=0, text="x", sender="s", steer=True)),
     CancelAsked(by="me", reason="enough"),
-    Narrowed(access=Capabilities(tools=("a",), deny=("b",), depth=1)),
+    PermissionsRestricted(permissions=Permissions(tools=("a",), deny=("b",), depth=1)),
     Prolonged(deadline=1, until=2),
     Woke(),
-    Recovered(epoch=2, alone=True, calls=(OpenCall(index=0, call=call(), restart="pure"),)),
+    Recovered(epoch=2, alone=True, calls=(InterruptedCall(index=0, call=call(), restart="pure"),)),
     Cleared(),
 ]
 OTHER_EVENTS: list[AnyEvent] = [
-    Opened(epoch=2, rules=Rules(salt="s")),
+    Opened(epoch=2, limits=Limits(salt="s")),
     Closed(),
-    Registered(definition=Definition(name="boss", tools=("look",), crew=("boss",), model="m")),
-    Described(model=ModelInfo(name="m2", price_in=3)),
+    AgentRegistered(
+        definition=Definition(name="boss", tools=("look",), agents=("boss",), model="m")
+    ),
+    ModelRegistered(model=ModelInfo(name="m2", price_in=3)),
     Requested(
         id="x",
-        order=Order(agent="boss", task="t", origin=Origin(channel="c")),
-        base=Base(conversation="c", length=3, start=1),
+        request=RunRequest(agent="boss", task="t", origin=Origin(channel="c")),
+        base=ForkPoint(conversation="c", length=3, start=1),
         conversation="c",
         resumes="r",
     ),
@@ -188,7 +198,7 @@ def test_a_state_takes_an_event_or_refuses_it_whole(event: AnyEvent) -> None:
 @pytest.mark.parametrize("event", RUN_EVENTS, ids=name_of)
 def test_whatever_was_taken_a_cancel_still_cleans_up(event: AnyEvent) -> None:
     for name, story in in_every_state():
-        if name == "Queued" and isinstance(event, Enlisted):
+        if name == "Queued" and isinstance(event, RunCreated):
             continue  # shown in test_lanes: told once, by the step that made the run
         story.post("root", event)
         for id in ("root", "first"):
@@ -206,7 +216,16 @@ def test_a_stopping_run_takes_its_children_and_no_work() -> None:
         stop_without_telling(story)
         assert story.tree().runs["root"].state != story.run("root").state
         stale = story.post("root", event)
-        takes = (Posted, CancelAsked, Narrowed, Granted, Prolonged, Woke, Recovered, Cleared)
+        takes = (
+            MailReceived,
+            CancelAsked,
+            PermissionsRestricted,
+            Granted,
+            Prolonged,
+            Woke,
+            Recovered,
+            Cleared,
+        )
         assert (stale == "") == isinstance(event, takes), event
         story.cancel(child)
         assert story.is_("root") == "Ended"
@@ -223,7 +242,7 @@ def stop_without_telling(story: Story) -> None:
         tree.runs["root"], CancelAsked(), StepContext(tree, tree.specs["root"], story.now)
     )
     tree.tells.clear()
-    tree.take_changes()
+    tree.hand_over(Changes())
 
 
 @pytest.mark.parametrize("event", OTHER_EVENTS, ids=name_of)
@@ -247,23 +266,23 @@ def test_an_event_of_the_store_is_taken_or_refused_whole(event: AnyEvent) -> Non
 )
 def test_a_request_that_cannot_be_met_is_refused(order: dict[str, Any], why: str) -> None:
     story = Story()
-    assert why in story.post("", Requested(id="root", order=Order(task="x", **order)))
+    assert why in story.post("", Requested(id="root", request=RunRequest(task="x", **order)))
     assert story.leaks() == {}
 
 
 def test_an_id_and_a_conversation_belong_to_one_open_run() -> None:
     story = Story()
     story.start()
-    order = Order(agent="boss", task="x")
-    assert "refused (id)" in story.post("", Requested(id="root", order=order))
+    order = RunRequest(agent="boss", task="x")
+    assert "refused (id)" in story.post("", Requested(id="root", request=order))
     assert "refused (conversation)" in story.post(
-        "", Requested(id="two", order=order, conversation="root")
+        "", Requested(id="two", request=order, conversation="root")
     )
     story.reply("root", "done")
-    base = Base(conversation="root", length=2)
+    base = ForkPoint(conversation="root", length=2)
     assert (
         story.post(
-            "", Requested(id="two", order=order, conversation="root", base=base, resumes="root")
+            "", Requested(id="two", request=order, conversation="root", base=base, resumes="root")
         )
         == ""
     )

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from retinue.core import machine
 from retinue.core.events import Broken, Forgotten, Requested
-from retinue.core.spec import Base, Lane, Order
+from retinue.core.spec import ForkPoint, Lane, RunRequest
 from retinue.core.tree import Tree
-from retinue.core.values import Budget, Capabilities
+from retinue.core.values import Budget, Permissions
 from tests.core.driver import Story, call, hand, send
 
 
@@ -33,7 +33,7 @@ def test_each_event_is_in_the_log_of_its_tree() -> None:
 
 
 def test_a_letter_to_a_peer_in_another_tree_arrives_once() -> None:
-    story = two(capabilities=Capabilities(comms=("b",)))
+    story = two(capabilities=Permissions(comms=("b",)))
     story.reply("a", "", call("hire"))
     story.order("a", sends=(send("b", "psst"),), answer="sent")
     assert [m.text for m in story.tree("b").mail["b"]] == ["psst"]
@@ -42,7 +42,7 @@ def test_a_letter_to_a_peer_in_another_tree_arrives_once() -> None:
 
 @pytest.mark.parametrize("why", ["ended", "full"])
 def test_a_letter_that_cannot_arrive_is_told_to_its_sender(why: str) -> None:
-    story = two(capabilities=Capabilities(comms=("b",)))
+    story = two(capabilities=Permissions(comms=("b",)))
     if why == "ended":
         story.reply("b", "done")
     else:
@@ -100,8 +100,8 @@ def test_what_a_broken_tree_has_done_since_the_last_commit_is_not_written(
     story = Story()
     story.start("a")
     trees = story.trees
-    trees.apply("a", story.now, Requested(id="a", order=Order(agent="boss", task="again")))
-    trees.apply("", story.now, Requested(id="z", order=Order(agent="boss", task="t")))
+    trees.apply("a", story.now, Requested(id="a", request=RunRequest(agent="boss", task="again")))
+    trees.apply("", story.now, Requested(id="z", request=RunRequest(agent="boss", task="t")))
     broken_by(story, "z", monkeypatch)
     tree = trees.by_root["z"]
     assert isinstance(tree, Tree)
@@ -115,9 +115,13 @@ def test_a_conversation_that_goes_on_is_not_forgotten() -> None:
     story = Story()
     story.start("a")
     story.reply("a", "done")
-    base = Base(conversation="a", length=story.run("a").length)
+    base = ForkPoint(conversation="a", length=story.run("a").length)
     event = Requested(
-        id="b", order=Order(agent="boss", task="and?"), conversation="a", resumes="a", base=base
+        id="b",
+        request=RunRequest(agent="boss", task="and?"),
+        conversation="a",
+        resumes="a",
+        base=base,
     )
     assert story.post("", event) == ""
     assert "still open" in story.post("", Forgotten(root="a"))

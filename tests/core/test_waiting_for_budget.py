@@ -7,10 +7,10 @@ import pytest
 from retinue.core.events import Asked, Recovered
 from retinue.core.spec import Lane, Retry
 from retinue.core.state import Short, Thinking
-from retinue.core.values import Budget, ModelInfo, Rules, Usage
+from retinue.core.values import Budget, Limits, ModelInfo, Usage
 from tests.core.driver import Story, call, hand
 
-RULES = Rules(min_output=50, final_output=50)
+RULES = Limits(min_output=50, final_output=50)
 CHEAP = Usage(input=30, output=10)
 
 
@@ -28,7 +28,7 @@ def test_a_dollar_limit_just_too_low_is_noticed_where_writing_to_the_cache_costs
         story = Story(RULES, model)
         story.start(budget=Budget(usd=nanos / 1e9))
         assert story.is_("root") in ("Thinking", "Ended")
-        if story.is_("root") == "Thinking" and not story.run("root").finalised:
+        if story.is_("root") == "Thinking" and not story.run("root").has_had_last_turn:
             story.reply("root", "x", call("look"), usage=Usage(input=40, output=10))
             story.tool("root")
             assert story.is_("root") in ("Thinking", "Ended")
@@ -65,8 +65,10 @@ def test_who_waits_for_one_amount_hears_when_another_came_back_that_it_lacks_by_
 
 def test_a_grant_whose_runs_all_wait_for_mail_is_not_waited_for() -> None:
     story = Story(RULES)
-    story.start(budget=Budget(tokens=11_000), orphans="cancel")
-    (host,) = story.spawning("root", hand("h", host=True, join="none", budget=Budget(tokens=8_000)))
+    story.start(budget=Budget(tokens=11_000), children_on_end="cancel")
+    (host,) = story.spawning(
+        "root", hand("h", stay_open=True, join="none", budget=Budget(tokens=8_000))
+    )
     story.reply("root", "", call("look"), usage=CHEAP)
     assert story.is_(host) == "Thinking"
     story.tool("root", text="y" * 800)
@@ -95,12 +97,12 @@ def test_a_grant_whose_results_are_being_put_into_words_is_waited_for() -> None:
     story.start(budget=Budget(tokens=11_000))
     (child,) = story.spawning("root", hand("h", join="none", budget=Budget(tokens=8_000)))
     story.reply("root", "", call("look"), usage=CHEAP)
-    (below,) = story.spawning(child, hand("b", compose=True))
+    (below,) = story.spawning(child, hand("b", format_results=True))
     story.reply(below, "x", usage=CHEAP)
     assert story.is_(child) == "Waiting"
     story.tool("root", text="y" * 800)
     assert story.is_("root") == "Short"
-    story.compose(child)
+    story.format_results(child)
     story.reply(child, "done", usage=CHEAP)
     assert story.is_("root") == "Thinking"
     assert not story.run("root").told_short

@@ -4,7 +4,7 @@ through restarts."""
 from __future__ import annotations
 
 from retinue.core.effects import CallTool
-from retinue.core.spec import Lane, Wait
+from retinue.core.spec import Lane, WaitForRuns
 from tests.core.driver import Story, call, hand
 
 
@@ -16,7 +16,9 @@ def waiting(
     story.start(**order)
     a, b = story.spawning("root", hand("a", join="none"), hand("b", join="none"))
     story.reply("root", "", call("look"))
-    story.order("root", wait=Wait(runs=(a, b), timeout_ms=timeout_ms, first=first, then='{"n": 1}'))
+    story.order(
+        "root", wait=WaitForRuns(runs=(a, b), timeout_ms=timeout_ms, first=first, then='{"n": 1}')
+    )
     return story, a, b
 
 
@@ -67,7 +69,7 @@ def test_a_wait_for_nobody_is_over_at_once() -> None:
     story = Story()
     story.start()
     story.reply("root", "", call("look"))
-    story.order("root", wait=Wait(runs=("unknown",), timeout_ms=1_000))
+    story.order("root", wait=WaitForRuns(runs=("unknown",), timeout_ms=1_000))
     assert len(woken(story)) == 1
 
 
@@ -75,7 +77,7 @@ def test_a_tool_may_wait_again() -> None:
     story, a, b = waiting(timeout_ms=500)
     story.later(500)
     story.wake("root")
-    story.order("root", wait=Wait(runs=(a, b), timeout_ms=1_000))
+    story.order("root", wait=WaitForRuns(runs=(a, b), timeout_ms=1_000))
     story.reply(a, "one")
     story.reply(b, "two")
     assert len(woken(story)) == 2
@@ -90,7 +92,7 @@ def test_a_waiting_run_holds_no_slot_and_needs_none_to_look() -> None:
     (a,) = story.spawning("root", hand("a", join="none", lanes=lane))
     story.reply("root", "", call("look"))
     assert story.is_(a) == "Queued"
-    story.order("root", wait=Wait(runs=(a,), timeout_ms=60_000))
+    story.order("root", wait=WaitForRuns(runs=(a,), timeout_ms=60_000))
     assert story.is_(a) == "Thinking"
     story.reply(a, "one")
     story.tool("root", text="seen")
@@ -131,9 +133,9 @@ def test_a_wait_whose_time_passed_while_nobody_lived_is_over_after_the_restart()
 def test_a_wait_keeps_the_end_of_a_child_that_is_not_kept_also_through_a_restart() -> None:
     story = Story()
     story.start()
-    (a,) = story.spawning("root", hand("a", join="none", news=False, retention="delete"))
+    (a,) = story.spawning("root", hand("a", join="none", tell_parent=False, retention="delete"))
     story.reply("root", "", call("look"))
-    story.order("root", wait=Wait(runs=(a,), timeout_ms=1_000))
+    story.order("root", wait=WaitForRuns(runs=(a,), timeout_ms=1_000))
     story.reply(a, "one")
     assert story.forgotten == [a]
     story.restart()
@@ -163,6 +165,6 @@ def test_a_call_cannot_join_children_and_wait_for_them_too() -> None:
     story = Story()
     story.start()
     story.reply("root", "", call("hire"))
-    story.order("root", hand("a", join="call"), wait=Wait(runs=(), timeout_ms=5))
+    story.order("root", hand("a", join="call"), wait=WaitForRuns(runs=(), timeout_ms=5))
     assert "not both" in story.texts("root")
     assert story.children("root") == []

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from retinue.core.effects import Abort
+from retinue.core.effects import AbortRun
 from retinue.core.events import Aborted, Requested
-from retinue.core.spec import Base, Order
+from retinue.core.spec import ForkPoint, RunRequest
 from retinue.core.values import Origin
 from tests.core.driver import Story, call, hand
 
@@ -69,8 +69,8 @@ def test_those_who_end_with_their_parent_announce_nothing() -> None:
 
 def test_a_result_whose_parent_has_ended_goes_to_the_nearest_that_lives() -> None:
     story = started()
-    (child,) = story.spawning("root", hand("a", join="none", orphans="keep"))
-    (below,) = story.spawning(child, hand("b", join="none", orphans="keep"))
+    (child,) = story.spawning("root", hand("a", join="none", children_on_end="keep"))
+    (below,) = story.spawning(child, hand("b", join="none", children_on_end="keep"))
     (deep,) = story.spawning(below, hand("c", join="none"))
     story.reply(below, "b is done")
     for _ in range(2):
@@ -83,7 +83,7 @@ def test_a_result_whose_parent_has_ended_goes_to_the_nearest_that_lives() -> Non
 
 
 def test_a_result_for_which_nobody_is_left_goes_to_the_channel_that_asked() -> None:
-    story = started(orphans="keep", origin=Origin(channel="hook"))
+    story = started(children_on_end="keep", origin=Origin(channel="hook"))
     (child,) = story.spawning("root", hand("a", join="none"))
     story.reply("root", "done")
     assert story.deliveries == {}
@@ -94,7 +94,7 @@ def test_a_result_for_which_nobody_is_left_goes_to_the_channel_that_asked() -> N
 
 def test_news_that_an_ended_run_has_not_read_is_read_by_its_parent() -> None:
     story = started()
-    (child,) = story.spawning("root", hand("a", timeout_ms=100, orphans="keep"))
+    (child,) = story.spawning("root", hand("a", timeout_ms=100, children_on_end="keep"))
     (below,) = story.spawning(child, hand("b", join="none"))
     story.reply(below, "b is done")
     story.wake(child)
@@ -116,7 +116,9 @@ def late(story: Story, parent: str, **order: Any) -> tuple[str, str]:
 
 
 def arrive(story: Story, below: str) -> None:
-    (abort,) = [e for e in story.effects if isinstance(e, Abort) and e.run == below and e.attempt]
+    (abort,) = [
+        e for e in story.effects if isinstance(e, AbortRun) and e.run == below and e.attempt
+    ]
     story.post(below, Aborted(attempt=abort.attempt))
 
 
@@ -193,13 +195,15 @@ def test_a_tree_that_was_cancelled_stays_silent_about_what_nobody_has_read() -> 
 def test_news_of_an_earlier_root_goes_to_the_channel_when_the_one_that_goes_on_has_ended_too(
     restarts: bool,
 ) -> None:
-    story = started(orphans="keep", origin=Origin(channel="hook"))
+    story = started(children_on_end="keep", origin=Origin(channel="hook"))
     (child,) = story.spawning("root", hand("a", join="none"))
     story.reply("root", "started")
-    order = Order(agent="boss", task="go on", orphans="keep", origin=Origin(channel="hook"))
-    base = Base(conversation="root", length=story.run("root").length)
+    order = RunRequest(
+        agent="boss", task="go on", children_on_end="keep", origin=Origin(channel="hook")
+    )
+    base = ForkPoint(conversation="root", length=story.run("root").length)
     story.post(
-        "", Requested(id="root2", order=order, conversation="root", resumes="root", base=base)
+        "", Requested(id="root2", request=order, conversation="root", resumes="root", base=base)
     )
     (second,) = story.spawning("root2", hand("b", join="none"))
     story.reply("root2", "started too")

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from retinue.core.effects import Deliver, Transmit
+from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.events import Acked, Requested, Sent
 from retinue.core.ids import digest
 from retinue.core.notices import fill
-from retinue.core.spec import Base, Context, Order
-from retinue.core.values import Budget, Capabilities, Limits, Origin, Words
+from retinue.core.spec import ForkPoint, History, RunRequest
+from retinue.core.values import Budget, NoticeTexts, Origin, Permissions, SpawnLimits
 from tests.core.driver import TOOLS, Story, call, hand
 
 HOOK = Origin(channel="hook", user="u", thread="t")
-WORDS = Words(
+WORDS = NoticeTexts(
     notice={"completed": "{label} is done: {brief}", "": "{label} {state}: {error}"},
     announcement={"": "'{label}' {state} ({done}/{size})"},
     denied="no {tool} here ({why})",
@@ -23,7 +23,7 @@ WORDS = Words(
 
 def told(**order: object) -> Story:
     story = Story()
-    story.define("boss", crew=("boss", "hand"), words={"hire": WORDS})
+    story.define("boss", agents=("boss", "hand"), notices={"hire": WORDS})
     story.start(origin=HOOK, **order)
     return story
 
@@ -51,7 +51,7 @@ def test_names_that_a_template_does_not_know_stay_and_what_replaces_is_not_repla
 
 def test_a_child_that_reports_elsewhere_does_not_tell_its_parent() -> None:
     story = told()
-    (a,) = story.spawning("root", hand("a", join="none", news=False))
+    (a,) = story.spawning("root", hand("a", join="none", tell_parent=False))
     story.reply(a, "secret")
     story.reply("root", "", call("look"))
     story.tool("root")
@@ -60,7 +60,7 @@ def test_a_child_that_reports_elsewhere_does_not_tell_its_parent() -> None:
 
 def test_a_joined_child_always_tells_its_parent() -> None:
     story = told()
-    (a,) = story.spawning("root", hand("a", news=False))
+    (a,) = story.spawning("root", hand("a", tell_parent=False))
     story.mail_to("root", "stop", steer=True)
     story.reply(a, "kept")
     story.reply("root", "", call("look"))
@@ -69,7 +69,7 @@ def test_a_joined_child_always_tells_its_parent() -> None:
 
 
 def test_a_group_announces_each_member_in_order_of_completion_and_then_itself() -> None:
-    story = told(orphans="keep")
+    story = told(children_on_end="keep")
     fields = {"join": "none", "announce": True, "group": "g", "group_size": 3, "group_kind": "k"}
     a, b, c = story.spawning("root", *(hand(x, label=x, **fields) for x in "abc"))
     story.reply("root", "started")
@@ -84,7 +84,7 @@ def test_a_group_announces_each_member_in_order_of_completion_and_then_itself() 
 
 
 def test_the_count_of_a_group_is_right_after_a_restart() -> None:
-    story = told(orphans="keep")
+    story = told(children_on_end="keep")
     fields = {"join": "none", "announce": True, "group": "g", "group_size": 2}
     a, b = story.spawning("root", *(hand(x, label=x, **fields) for x in "ab"))
     story.reply("root", "started")
@@ -110,7 +110,7 @@ def test_a_summary_gets_its_words_when_it_is_sent_and_keeps_them() -> None:
     story.post("", Sent(key=key, text="all of it"))
     story.post("", Sent(key=key, text="something else"))
     assert story.deliveries[key].text == "all of it"
-    assert sum(isinstance(e, Transmit) for e in story.effects) == 2
+    assert sum(isinstance(e, SendDelivery) for e in story.effects) == 2
     story.post("", Acked(key=key))
     assert story.deliveries[key].state == "acked"
 
@@ -134,13 +134,13 @@ def test_a_tool_can_tell_the_channel_that_asked_before_anybody_ends() -> None:
     story.spawning("root", hand("a", join="none"), posts=("Working on 1 tasks...",))
     (post,) = story.deliveries.values()
     assert (post.text, post.origin, post.run) == ("Working on 1 tasks...", HOOK, "root")
-    assert sum(isinstance(e, Deliver) for e in story.effects) == 1
+    assert sum(isinstance(e, ScheduleDelivery) for e in story.effects) == 1
 
 
 def test_nothing_is_posted_when_the_order_is_refused_or_nobody_asked_from_a_channel() -> None:
     story = told()
     story.reply("root", "", call("hire"))
-    story.order("root", hand("a", limits=Limits(depth=0)), posts=("Working",))
+    story.order("root", hand("a", limits=SpawnLimits(depth=0)), posts=("Working",))
     assert story.deliveries == {}
     quiet = Story()
     quiet.start()
@@ -150,7 +150,7 @@ def test_nothing_is_posted_when_the_order_is_refused_or_nobody_asked_from_a_chan
 
 def test_a_child_that_calls_what_it_may_not_is_told_in_the_words_of_the_tool() -> None:
     story = told()
-    (a,) = story.spawning("root", hand("a", join="none", access=Capabilities(tools=("note",))))
+    (a,) = story.spawning("root", hand("a", join="none", permissions=Permissions(tools=("note",))))
     story.reply(a, "", call("look"))
     (result,) = story.results(a)
     assert result.error
@@ -160,9 +160,11 @@ def test_a_child_that_calls_what_it_may_not_is_told_in_the_words_of_the_tool() -
 @pytest.mark.parametrize("bond", ["cancel", "keep", "wait"])
 def test_each_child_has_its_own_bond_to_its_parent(bond: str) -> None:
     story = Story()
-    story.start(orphans="keep" if bond == "cancel" else "cancel")
+    story.start(children_on_end="keep" if bond == "cancel" else "cancel")
     a, b = story.spawning(
-        "root", hand("a", join="none", bond=bond), hand("b", join="none", bond="keep")
+        "root",
+        hand("a", join="none", on_parent_end=bond),
+        hand("b", join="none", on_parent_end="keep"),
     )
     story.reply("root", "done")
     if bond == "cancel":
@@ -188,9 +190,11 @@ def test_a_stopping_parent_waits_only_for_those_that_may_not_outlive_it() -> Non
     story = Story()
     story.start()
     a, b = story.spawning(
-        "root", hand("a", join="none", bond="keep"), hand("b", join="none", bond="cancel")
+        "root",
+        hand("a", join="none", on_parent_end="keep"),
+        hand("b", join="none", on_parent_end="cancel"),
     )
-    (c,) = story.spawning(b, hand("c", join="none", bond="keep"))
+    (c,) = story.spawning(b, hand("c", join="none", on_parent_end="keep"))
     story.reply("root", "done")
     assert story.ended("root") == ("completed", "done")
     assert story.ended(b) == story.ended(c) == ("cancelled", "cancelled")
@@ -203,9 +207,9 @@ def test_a_child_can_go_on_from_where_another_ended() -> None:
     (a,) = story.spawning("root", hand("a"))
     story.reply(a, "first part")
     length = story.run(a).length
-    base = Base(conversation=story.specs[a].conversation, length=length)
-    context = Context(kind="run", run=a, base=base, tokens=15)
-    (b,) = story.spawning("root", Order(agent="hand", task="and now?", context=context))
+    base = ForkPoint(conversation=story.specs[a].conversation, length=length)
+    context = History(kind="run", run=a, base=base, tokens=15)
+    (b,) = story.spawning("root", RunRequest(agent="hand", task="and now?", history=context))
     spec = story.specs[b]
     assert (spec.base, spec.resumes, spec.conversation) == (base, a, b)
     assert story.run(b).context == 15
@@ -219,16 +223,20 @@ def test_an_allow_list_of_nothing_that_exists_is_refused() -> None:
     story = Story()
     story.start()
     story.reply("root", "", call("hire"))
-    story.order("root", hand("a", access=Capabilities(tools=("nope",)), unknown_tool="ignore"))
+    story.order(
+        "root", hand("a", permissions=Permissions(tools=("nope",)), on_unknown_tool="ignore")
+    )
     assert "none of its tools" in story.texts("root")
-    (b,) = story.spawning("root", hand("b", access=Capabilities(tools=()), unknown_tool="ignore"))
-    assert set(TOOLS) & set(story.specs[b].capabilities.tools or ()) == set()
+    (b,) = story.spawning(
+        "root", hand("b", permissions=Permissions(tools=()), on_unknown_tool="ignore")
+    )
+    assert set(TOOLS) & set(story.specs[b].permissions.tools or ()) == set()
 
 
 def test_words_can_tell_one_reason_from_another() -> None:
     story = Story()
-    words = Words(notice={"incomplete/turn_limit": "out of turns", "incomplete": "cut short"})
-    story.define("boss", crew=("boss", "hand"), words={"hire": words})
+    words = NoticeTexts(notice={"incomplete/turn_limit": "out of turns", "incomplete": "cut short"})
+    story.define("boss", agents=("boss", "hand"), notices={"hire": words})
     story.start()
     a, b = story.spawning("root", hand("a", join="none", max_turns=0), hand("b", join="none"))
     story.reply(b, "so far", stop="length")
@@ -250,17 +258,17 @@ def test_a_name_that_the_agent_never_had_is_denied_in_the_same_words() -> None:
 def test_an_ended_run_whose_children_go_on_can_be_resumed() -> None:
     story = Story()
     story.start()
-    (a,) = story.spawning("root", hand("a", join="none", bond="keep"))
+    (a,) = story.spawning("root", hand("a", join="none", on_parent_end="keep"))
     story.reply("root", "started")
     fields = {
         "conversation": "root",
         "resumes": "root",
-        "base": Base(conversation="root", length=story.run("root").length),
+        "base": ForkPoint(conversation="root", length=story.run("root").length),
     }
-    event = Requested(id="next", order=Order(agent="boss", task="and?"), **fields)
+    event = Requested(id="next", request=RunRequest(agent="boss", task="and?"), **fields)
     assert story.post("", event) == ""
     assert story.is_("next") == "Thinking"
-    again = Requested(id="third", order=Order(agent="boss", task="and?"), **fields)
+    again = Requested(id="third", request=RunRequest(agent="boss", task="and?"), **fields)
     assert "has an open run" in story.post("", again)
     assert story.is_(a) == "Thinking"
 

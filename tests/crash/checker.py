@@ -13,7 +13,7 @@ from struct import pack
 import msgspec
 
 from retinue.core.trees import Trees
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 from retinue.store.sqlite.tables import read_entry, read_run
 from tests.crash import plan as plans
 from tests.crash.evidence import Evidence, Kept, Made
@@ -421,7 +421,7 @@ def _log(found: Evidence, plan: Plan) -> Iterator[Fault]:
 
 def _fold(found: Evidence, plan: Plan) -> Iterator[Fault]:
     """The one question put to the core: does the log alone give the rows that are stored?"""
-    trees = Trees(Rules())
+    trees = Trees(Limits())
     try:
         for event in found.events:
             trees.fold(read_entry(event.body))

@@ -15,10 +15,10 @@ from typing import Literal
 import msgspec
 
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Call, Message, Result, User
-from retinue.core.values import Join
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from retinue.core.values import JoinMode
 from retinue.errors import ModelUnavailable
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.scripted import Line, call
 
 TEXT_CAP = 2_000
@@ -47,7 +47,7 @@ class Node:
 
     name: str
     kind: Kind = "text"
-    join: Join = "call"
+    join: JoinMode = "call"
     steps: tuple[tuple[Act, ...], ...] = ()
     fork: bool = False
     announce: bool = False
@@ -186,7 +186,7 @@ class Script:
     def __init__(self, plan: Plan) -> None:
         self.nodes = {node.name: node for node, _ in plan.everybody()}
 
-    def __call__(self, request: Request) -> Line:
+    def __call__(self, request: ModelRequest) -> Line:
         messages = request.messages
         tasks = [(n, m.text.removeprefix("task ")) for n, m in enumerate(messages) if _is_task(m)]
         start, name = tasks[-1]
@@ -194,12 +194,12 @@ class Script:
         if node.flaky and request.attempt == 1:
             return ModelUnavailable("try again", kind="rate_limit")
         mine = messages[start:]
-        said = sum(isinstance(m, Assistant) and bool(m.calls) for m in mine)
+        said = sum(isinstance(m, AssistantMessage) and bool(m.calls) for m in mine)
         if said < len(node.steps):
             return self._calls(request, node, said)
         chain = tuple(t for _, t in tasks)
         wanted = _to_hear(node, chain[:-1])
-        texts = [m.text for m in mine if isinstance(m, (Result, User))]
+        texts = [m.text for m in mine if isinstance(m, (ToolMessage, UserMessage))]
         heard = [token for token in set(wanted) for text in texts for _ in range(text.count(token))]
         if sorted(heard) != sorted(wanted):
             return WAITS
@@ -212,7 +212,7 @@ class Script:
             else text
         )
 
-    def _calls(self, request: Request, node: Node, step: int) -> Line:
+    def _calls(self, request: ModelRequest, node: Node, step: int) -> Line:
         calls = [
             call(act.tool, node=node.name, step=step, n=n) for n, act in enumerate(node.steps[step])
         ]
@@ -223,10 +223,10 @@ class Script:
 
 
 def _is_task(message: Message) -> bool:
-    return isinstance(message, User) and message.kind == "task"
+    return isinstance(message, UserMessage) and message.kind == "task"
 
 
-def _named(request: Request, calls: list[Call]) -> list[Call]:
+def _named(request: ModelRequest, calls: list[ToolCall]) -> list[ToolCall]:
     """The attempt is in the id: a call that was run before its reply was on record is found out
     after a crash."""
     return [msgspec.structs.replace(c, id=f"a{request.attempt}c{n}") for n, c in enumerate(calls)]
@@ -290,10 +290,10 @@ def _rich(r: random.Random, name: str) -> Node:
     return Node(name, steps=tuple(steps), announce=True, flaky=r.random() < 0.5)
 
 
-def _branch(r: random.Random, name: str, depth: int, join: Join = "call") -> Node:
+def _branch(r: random.Random, name: str, depth: int, join: JoinMode = "call") -> Node:
     """A run with children of its own; one of those it leaves behind goes on after its end."""
     names = (f"{name}.{n}" for n in range(100))
-    below: Join = r.choice(("call", "turn"))
+    below: JoinMode = r.choice(("call", "turn"))
     children = [_leaf(r, next(names), below) for _ in range(r.choice((1, 2)))]
     first = [_tool(r), Act("hand_out", tuple(children), compose=r.random() < 0.3)]
     leaves = r.random() < 0.5
@@ -304,7 +304,7 @@ def _branch(r: random.Random, name: str, depth: int, join: Join = "call") -> Nod
     return Node(name, join=join, steps=steps, fork=depth > 0 and r.random() < 0.4, leaves=leaves)
 
 
-def _leaf(r: random.Random, name: str, join: Join) -> Node:
+def _leaf(r: random.Random, name: str, join: JoinMode) -> Node:
     kind = r.choice(KINDS)
     if kind == "late":
         return Node(name, kind=kind, join=join, steps=((Act("sleep"),),))

@@ -23,24 +23,24 @@ import apsw
 import msgspec
 
 from retinue import (
+    Actions,
     Agent,
     Ask,
-    Caller,
     ChildOutcome,
     Context,
+    History,
     Lane,
-    Orders,
+    Limits,
     Origin,
     Retinue,
     Retry,
-    Rules,
 )
 from retinue.core.changes import Changes
-from retinue.core.messages import Reply
-from retinue.core.spec import Order, Send
+from retinue.core.messages import ModelReply
+from retinue.core.spec import RunRequest, SendMessage
 from retinue.core.values import Delivery, Restart
 from retinue.errors import Refused, StoreLocked
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.scripted import Scripted
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.function import FunctionTool
@@ -166,7 +166,7 @@ class Queueing(Scripted):
         super().__init__(world.think, **options)
         self._world = world
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         request.progress.wait()
         await asyncio.sleep(_pause("queue", f"{request.path} {request.turn}"))
         self._world.fuse.at("model-start")
@@ -187,7 +187,7 @@ class World:
         model = Queueing(self, name="model")
         clerk = Agent("clerk", model=model, tools=self.tools.all, output=Data)
         self.lead = Agent("lead", model=model, tools=self.tools.all, staff=[clerk])
-        self.rules = Rules(
+        self.rules = Limits(
             max_deaths=plan.max_deaths,
             max_restarts=1_000_000,
             text_cap=plans.TEXT_CAP,
@@ -196,7 +196,7 @@ class World:
             delivery_tries=1_000_000,
         )
 
-    def note_call(self, request: Request, kind: str) -> None:
+    def note_call(self, request: ModelRequest, kind: str) -> None:
         self.journal.write(
             **{"is": kind},
             life=self.life,
@@ -205,7 +205,7 @@ class World:
             attempt=request.attempt,
         )
 
-    async def think(self, request: Request) -> Any:
+    async def think(self, request: ModelRequest) -> Any:
         self.note_call(request, "left")
         await asyncio.sleep(_pause("model", f"{request.path} {request.turn}"))
         line = self.script(request)
@@ -234,7 +234,7 @@ class World:
 
     async def _work(self, patience: float, *, hold: bool) -> dict[str, Any]:
         retinue = Retinue(
-            Watched(self), agents=[self.lead], rules=self.rules, channels={"hook": Hook(self)}
+            Watched(self), agents=[self.lead], limits=self.rules, channels={"hook": Hook(self)}
         )
         async with retinue:
             roots = [await self._root(retinue, root) for root in self.plan.roots]
@@ -285,7 +285,7 @@ class World:
         await _until(lambda: self._all_sent(retinue))
 
     async def _all_ended(self, retinue: Retinue) -> bool:
-        return all(s.ended_at is not None for s in await retinue.list(children=True, limit=1_000))
+        return all(s.ended_at is not None for s in await retinue.runs(children=True, limit=1_000))
 
     async def _all_sent(self, retinue: Retinue) -> bool:
         return not await retinue.deliveries(("pending", "sent"))
@@ -303,7 +303,7 @@ def _options(node: Node) -> dict[str, Any]:
     options: dict[str, Any] = {
         "label": node.name,
         "announce": node.announce,
-        "orphans": "keep" if node.leaves else "wait",
+        "children_on_end": "keep" if node.leaves else "wait",
         "retry": Retry(attempts=6, base_ms=1, cap_ms=3, then="fail"),
     }
     if node.kind == "late":
@@ -311,7 +311,7 @@ def _options(node: Node) -> dict[str, Any]:
     if node.kind == "error":
         options["report"] = "submit"
     if node.fork:
-        options["context"] = Context(kind="fork")
+        options["history"] = History(kind="fork")
     if node.lane:
         options["lanes"] = (Lane(name="narrow", size=2),)
     return options
@@ -344,31 +344,31 @@ class Tools:
                 for name, restart in kinds
             ),
             *(FunctionTool(function, restart=restart) for function, restart in orders),
-            FunctionTool(self.hand_out, restart="keyed", compose=_compose),
+            FunctionTool(self.hand_out, restart="keyed", format_results=_compose),
             FunctionTool(self.unsafe),
         ]
 
-    def _begin(self, caller: Caller, tool: str) -> None:
+    def _begin(self, caller: Context, tool: str) -> None:
         self._world.fuse.at("tool-start")
         self._note(caller, tool, "start")
 
-    def _end(self, caller: Caller, tool: str) -> None:
+    def _end(self, caller: Context, tool: str) -> None:
         self._note(caller, tool, "end")
         self._world.fuse.at("tool-end")
 
-    def _note(self, caller: Caller, tool: str, kind: str) -> None:
+    def _note(self, caller: Context, tool: str, kind: str) -> None:
         self._world.journal.write(
             **{"is": kind},
             life=self._world.life,
             pid=os.getpid(),
             tool=tool,
             key=caller.key,
-            run=caller.id,
+            run=caller.run_id,
             call=caller.call_id,
         )
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        async def run(caller: Caller, node: str, step: int, n: int) -> str:
+        async def run(caller: Context, node: str, step: int, n: int) -> str:
             self._begin(caller, name)
             await asyncio.sleep(NEVER if name == "sleep" else _pause(caller.key))
             self._end(caller, name)
@@ -376,44 +376,48 @@ class Tools:
 
         return run
 
-    def unsafe(self, caller: Caller, node: str, step: int, n: int) -> str:
+    def unsafe(self, caller: Context, node: str, step: int, n: int) -> str:
         """Runs in a thread, as a plain function does, and declares nothing."""
         self._begin(caller, "unsafe")
         time.sleep(_pause(caller.key))
         self._end(caller, "unsafe")
         return plans.answer("unsafe", node, step, n)
 
-    async def hand_out(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+    async def hand_out(self, caller: Context, node: str, step: int, n: int) -> Actions:
         self._begin(caller, "hand_out")
         act = self._world.script.act(node, step, n)
         spawns = tuple(self._order(caller, child, compose=act.compose) for child in act.children)
         self._end(caller, "hand_out")
-        return Orders(spawns=spawns)
+        return Actions(spawns=spawns)
 
-    def _order(self, caller: Caller, child: Node, *, compose: bool) -> Order:
+    def _order(self, caller: Context, child: Node, *, compose: bool) -> RunRequest:
         agent = "clerk" if child.kind in ("data", "error") else "lead"
-        return caller.order(agent, child.task, join=child.join, compose=compose, **_options(child))
+        return caller.request(
+            agent, child.task, join=child.join, format_results=compose, **_options(child)
+        )
 
-    async def call_off(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+    async def call_off(self, caller: Context, node: str, step: int, n: int) -> Actions:
         self._begin(caller, "call_off")
         target = self._world.script.act(node, step, n).target
-        (found,) = [spec.id for spec, _ in await caller.children() if spec.order.label == target]
+        (found,) = [spec.id for spec, _ in await caller.children() if spec.request.label == target]
         self._end(caller, "call_off")
-        return Orders(cancels=(found,), answer="Called off.")
+        return Actions(cancels=(found,), answer="Called off.")
 
-    async def tell(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+    async def tell(self, caller: Context, node: str, step: int, n: int) -> Actions:
         self._begin(caller, "tell")
         await asyncio.sleep(0)
         self._end(caller, "tell")
-        return Orders(sends=(Send(to=caller.spec.parent, text=plans.mail(node)),), answer="Told.")
+        return Actions(
+            sends=(SendMessage(to=caller.spec.parent, text=plans.mail(node)),), answer="Told."
+        )
 
-    async def ask(self, caller: Caller, node: str, step: int, n: int) -> Ask:
+    async def ask(self, caller: Context, node: str, step: int, n: int) -> Ask:
         self._begin(caller, "ask")
         await asyncio.sleep(0)
         self._end(caller, "ask")
         return Ask(question="May I?")
 
-    async def poison(self, caller: Caller, node: str, step: int, n: int) -> str:
+    async def poison(self, caller: Context, node: str, step: int, n: int) -> str:
         """Gives the others time to get on, then takes the process with it."""
         self._begin(caller, "poison")
         await asyncio.sleep(0.2)

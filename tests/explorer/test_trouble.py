@@ -4,6 +4,8 @@ not."""
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,46 +13,39 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Retinue, tool
-from retinue.core.messages import Assistant, Reply
-from retinue.models.base import Request
+from retinue.core.messages import AssistantMessage, ModelReply
+from retinue.models.base import ModelRequest
 from retinue.models.explorer import ExplorerModel
 from retinue.testing import Scripted
 from retinue.tools.families.profiles import family
 from tests.explorer.oracle import wrong_places
 from tests.explorer.world import DIALECTS, LOOKING, TREES, copied, explore, explorer
 
-FOOTER = "Offline explorer (no LLM)"
+FOOTER = "offline, no model."
 TASKS = (
     "map this repository",
     "where are retries handled?",
     "review my changes",
-    "compare `src` and `tests`",
 )
 JUNK = ("garbage \x00 ::: [] {", "{}", "[" * 3_000, "a:b:c\n\t\n12\n" * 50, "\ufffd" * 100)
 
 
 def broken(say: Callable[[], str]) -> list[Any]:
-    """The five tools, all of which answer in the same way."""
-    out = []
-    for name in ("list", "search", "find", "read", "git"):
+    """The tool that looks at files, with another's answers."""
 
-        @tool(name=name, risk="read", restart="pure")
-        async def answer(
-            path: str = "",
-            pattern: str = "",
-            depth: int = 1,
-            limit: int = 1,
-            offset: int = 1,
-            mode: str = "",
-            glob: str = "",
-            ignore_case: bool = False,
-            args: list[str] | None = None,
-        ) -> str:
-            """Answer."""
-            return say()
+    @tool(name="symbols", risk="read", restart="pure")
+    async def answer(
+        question: str = "", text: str = "", path: str = "", area: str = "", full: bool = False
+    ) -> str:
+        """Answer."""
+        return say()
 
-        out.append(answer)
-    return out
+    return [answer]
+
+
+def is_signed(report: str) -> bool:
+    """Whether it says at its end that no model wrote it."""
+    return FOOTER in report or "\n---\noffline, no model." in report
 
 
 def fail() -> str:
@@ -63,7 +58,7 @@ def test_tools_that_always_fail_end_in_an_honest_report(
     task: str, dialect: str, tmp_path: Path
 ) -> None:
     outcome = asyncio.run(explore(tmp_path, task, dialect, tools=broken(fail)))
-    assert outcome.state == "completed" and FOOTER in outcome.text
+    assert outcome.state == "completed" and is_signed(outcome.text)
     assert outcome.usage.calls < 20 and outcome.usage.turns < 12
     assert ":1" not in outcome.text.partition("---")[0]
 
@@ -74,87 +69,80 @@ def test_tools_that_return_garbage_end_in_an_honest_report(
     task: str, junk: str, tmp_path: Path
 ) -> None:
     outcome = asyncio.run(explore(tmp_path, task, tools=broken(lambda: junk)))
-    assert outcome.state == "completed" and FOOTER in outcome.text
+    assert outcome.state == "completed" and is_signed(outcome.text)
     assert outcome.usage.calls < 60
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_outputs_that_are_huge_or_cut_end_in_an_honest_report(task: str, tmp_path: Path) -> None:
-    huge = "\n".join(f"src/pkg{n // 50}/module{n}.py\t{n}" for n in range(4_000))
-    cut = "src/a.py\t10\nsrc/b/\n[2 of 90000 shown; raise limit]"
+    huge = json.dumps([f"src/pkg{n // 50}/module{n}.py:{n}" for n in range(4_000)])
+    cut = '{"name": "x", "roles": {"source": 1}\n[2 of 90000 shown; raise limit]'
     for text in (huge, cut):
         outcome = asyncio.run(explore(tmp_path, task, tools=broken(lambda text=text: text)))  # type: ignore[misc]
-        assert outcome.state == "completed" and FOOTER in outcome.text
+        assert outcome.state == "completed" and is_signed(outcome.text)
         assert outcome.usage.calls < 300
 
 
 @pytest.mark.parametrize("dialect", ["", *DIALECTS])
 def test_no_tools_to_look_with_is_said(dialect: str, tmp_path: Path) -> None:
     outcome = asyncio.run(explore(tmp_path, "map this", dialect, tools=[]))
-    assert "No tool to look at files is available" in outcome.text
-
-
-@pytest.mark.parametrize(
-    "left", [("read",), ("search", "read"), ("list",), ("list", "read"), ("git",), ("find", "read")]
-)
-def test_with_some_of_the_tools_it_does_what_it_can(left: tuple[str, ...]) -> None:
-    tools = [t for t in LOOKING if t in left]
-    outcome = asyncio.run(explore(TREES / "python", "map this repository", tools=tools))
-    assert outcome.state == "completed" and FOOTER in outcome.text
-    assert wrong_places(TREES / "python", outcome.text) == []
+    assert "The tool `symbols` is not offered to this run" in outcome.text
 
 
 class Sabotaged(ExplorerModel):
     """Sub-agents whose task has one of the words go wrong."""
 
-    def __init__(self, how: Callable[[Request], Assistant], *words: str) -> None:
+    def __init__(self, how: Callable[[ModelRequest], AssistantMessage], *words: str) -> None:
         super().__init__()
         self.how, self.words = how, words
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         task = request.messages[0].text
         if "explorer: " in task and any(w in task.partition("explorer: ")[0] for w in self.words):
-            return Reply(message=self.how(request), model=request.model)
+            return ModelReply(message=self.how(request), model=request.model)
         return await super().complete(request, emit)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_sub_agent_that_talks_garbage_is_missing_and_the_rest_stands(dialect: str) -> None:
     async def story() -> str:
-        model = Sabotaged(lambda _: Assistant(text="I would rather not."), "src/ledgerly/storage/")
+        model = Sabotaged(
+            lambda _: AssistantMessage(text="I would rather not."), "src/ledgerly/storage/"
+        )
         async with Retinue() as retinue:
             agent = explorer(dialect, model=model)
             return (await retinue.run(agent, "map this repository", cwd=str(TREES / "python"))).text
 
     report = asyncio.run(story())
-    assert "`src/ledgerly/storage` is missing from this report" in report
-    assert "| src/ledgerly/storage/ | 3 | 2 KiB | ? | not explored |" in report
-    assert "| src/ledgerly/model/ | 4 | 1 KiB | 9 |" in report
+    assert "`src/ledgerly/storage/` is missing from this report" in report
+    assert "| src/ledgerly/storage/ | 3 | 63 | ? | ? | not explored |" in report
+    assert "| src/ledgerly/model/ | 4 | 57 | 5 | 4 |" in report
     assert wrong_places(TREES / "python", report) == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_sub_agent_that_fails_is_missing_and_the_rest_stands(dialect: str) -> None:
-    def refuse(request: Request) -> Assistant:
+    def refuse(request: ModelRequest) -> AssistantMessage:
         raise ValueError("out of order")
 
     async def story() -> str:
         async with Retinue() as retinue:
-            agent = explorer(dialect, model=Sabotaged(refuse, "tests cover", "history"))
+            agent = explorer(dialect, model=Sabotaged(refuse, "internal/mail/", "history"))
             return (await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))).text
 
     report = asyncio.run(story())
-    assert "`tests` is missing from this report" in report and "`history` is missing" in report
-    assert "| internal/queue/ | 2 | 1 KiB | 5 |" in report and "no test imports" not in report
+    assert "`internal/mail/` is missing from this report" in report
+    assert "`history` is missing from this report" in report and "## History" not in report
+    assert "| internal/queue/ | 2 | 63 | 1 | 4 |" in report
 
 
 def test_rows_of_a_sub_agent_that_lies_about_shapes_are_left_out() -> None:
     rows = [
-        '["types", 7, "x"]',
-        '["doc"]',
+        '["area", 7, "x"]',
+        '["area", {"name": "src/ledgerly/model/", "n_files": "many"}]',
+        '["area", {"name": "elsewhere/", "n_files": 1, "n_lines": 1, "n_types": 999}]',
+        '["history", {"n_commits": "all"}]',
         '{"a": 1}',
-        '["defs", "many", true]',
-        '["imp", "py"]',
         '["end","x",5,1,true]',
     ]
     lie = "\n".join(["```findings", *rows, "```"])
@@ -163,15 +151,18 @@ def test_rows_of_a_sub_agent_that_lies_about_shapes_are_left_out() -> None:
         async with Retinue() as retinue:
             agent = explorer(
                 "delegate",
-                model=Sabotaged(lambda _: Assistant(text=lie), "Explore", "tests", "history"),
+                model=Sabotaged(
+                    lambda _: AssistantMessage(text=lie), "Explore", "tests", "history"
+                ),
             )
             return (await retinue.run(agent, "map this repository", cwd=str(TREES / "python"))).text
 
     report = asyncio.run(story())
     assert FOOTER in report and wrong_places(TREES / "python", report) == []
+    assert "999" not in report and "elsewhere" not in report and "not explored" in report
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("turns", [1])
 def test_a_limit_of_turns_gives_what_is_known_by_then(turns: int) -> None:
     outcome = asyncio.run(
         explore(TREES / "python", "map this repository", max_turns=turns, grace_turns=1)
@@ -179,7 +170,7 @@ def test_a_limit_of_turns_gives_what_is_known_by_then(turns: int) -> None:
     assert outcome.stop == "turn_limit"
     assert (
         "a limit was reached, so the report has only what was known by then" in outcome.text
-        and FOOTER in outcome.text
+        and is_signed(outcome.text)
     )
     assert wrong_places(TREES / "python", outcome.text) == []
 
@@ -208,7 +199,7 @@ def test_a_budget_of_calls_leads_to_gaps_and_not_to_a_loop(calls: int) -> None:
         explore(TREES / "python", "map this repository", budget=Budget(calls=calls))
     )
     assert outcome.usage.calls <= calls and outcome.usage.turns < 20
-    assert FOOTER in outcome.text and wrong_places(TREES / "python", outcome.text) == []
+    assert is_signed(outcome.text) and wrong_places(TREES / "python", outcome.text) == []
 
 
 @pytest.mark.parametrize(
@@ -231,7 +222,7 @@ def test_a_lead_that_may_start_nobody_does_it_all_by_itself() -> None:
             agent = explorer("agent", **limits)
             return (await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))).text
 
-    assert "| internal/queue/ | 2 | 1 KiB | 5 |" in asyncio.run(story())
+    assert "| internal/queue/ | 2 | 63 | 1 | 4 |" in asyncio.run(story())
 
 
 def test_a_result_that_must_have_a_shape_ends_in_an_error_with_the_report() -> None:
@@ -241,7 +232,7 @@ def test_a_result_that_must_have_a_shape_ends_in_an_error_with_the_report() -> N
             return await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))
 
     outcome = asyncio.run(story())
-    assert outcome.state == "failed" and "# example.com/postbox" in outcome.error
+    assert outcome.state == "failed" and "# postbox" in outcome.error
 
 
 def test_a_result_that_may_be_a_text_is_handed_in() -> None:
@@ -251,14 +242,14 @@ def test_a_result_that_may_be_a_text_is_handed_in() -> None:
             return await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))
 
     outcome = asyncio.run(story())
-    assert outcome.state == "completed" and outcome.text.startswith("# example.com/postbox")
+    assert outcome.state == "completed" and outcome.text.startswith("# postbox")
 
 
 def test_an_empty_folder_and_one_without_source_are_reported_as_such(tmp_path: Path) -> None:
     assert "This directory is empty" in asyncio.run(explore(tmp_path, "map this")).text
     (tmp_path / "notes.txt").write_text("hello\n")
     report = asyncio.run(explore(tmp_path, "map this", "fanout")).text
-    assert "1 file, none of them source code (kinds: txt)" in report and "notes.txt:1" in report
+    assert "No source in a language that is parsed." in report and "(1 .txt)" in report
 
 
 def test_one_huge_file_is_one_area(tmp_path: Path) -> None:
@@ -267,7 +258,7 @@ def test_one_huge_file_is_one_area(tmp_path: Path) -> None:
     ]
     (tmp_path / "all.py").write_text("\n".join(lines))
     report = asyncio.run(explore(tmp_path, "map this", "fanout")).text
-    assert "| (root) | 1 | " in report and "| 8000 |" in report
+    assert "4,000 classes, 4,000 methods" in report and "| all.py | 15,999 |" in report
     assert wrong_places(tmp_path, report) == []
 
 
@@ -304,11 +295,10 @@ def test_what_is_not_committed_in_a_repository_without_commits_can_be_reviewed(
     tmp_path: Path,
 ) -> None:
     root = copied("go", tmp_path)
+    subprocess.run(["rm", "-rf", ".git"], cwd=root, check=True)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     report = asyncio.run(explore(root, "review my changes")).text
-    assert (
-        "No changed or new files compared with HEAD." in report
-        and "severity: none\ncomplete: yes" in report
-    )
+    assert "Nothing was reviewed. There is no commit yet" in report
     outside = tmp_path / "plain"
     outside.mkdir()
     report = asyncio.run(explore(outside, "review my changes")).text

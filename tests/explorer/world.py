@@ -17,7 +17,7 @@ TREES = Path(__file__).parent / "trees"
 DIALECTS = ("agent", "delegate", "fanout", "sessions", "openclaw", "subagent")
 
 
-LOOKING = ("list", "search", "find", "read", "git")
+LOOKING = ("list", "search", "find", "symbols", "read", "git")
 
 
 def explorer(

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue import Agent, Outcome, Retinue, tool
-from retinue.core.messages import Message, Result, User
-from retinue.core.spec import Spec
+from retinue.core.messages import Message, ToolMessage, UserMessage
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 
@@ -44,25 +44,25 @@ def fork(prompt: str, /, **more: Any) -> Any:
     return call("agent_fork", prompt=prompt, **more)
 
 
-def about(name: str, n: int = 0, /, **more: Any) -> Callable[[Request], Any]:
+def about(name: str, n: int = 0, /, **more: Any) -> Callable[[ModelRequest], Any]:
     """A call of `name` with the id of the n-th sub-agent that was started."""
     return lambda q: call(name, agent_id=ids(q)[n], **more)
 
 
-def wait(**more: Any) -> Callable[[Request], Any]:
+def wait(**more: Any) -> Callable[[ModelRequest], Any]:
     return lambda q: call("agent_wait", agent_ids=ids(q), **more)
 
 
 def results(messages: Sequence[Message]) -> list[Any]:
     """What the calls gave back, as values where it is JSON."""
-    return [value_of(m.text) for m in messages if isinstance(m, Result)]
+    return [value_of(m.text) for m in messages if isinstance(m, ToolMessage)]
 
 
 def value_of(text: str) -> Any:
     return json.loads(text) if text.startswith("{") else text
 
 
-def ids(request: Request) -> list[str]:
+def ids(request: ModelRequest) -> list[str]:
     """The sub-agents that were started, in the order of the calls."""
     found = [r for r in results(request.messages) if isinstance(r, dict)]
     return [r["agent_id"] for r in found if "model" in r or "resumed_from" in r]
@@ -70,13 +70,13 @@ def ids(request: Request) -> list[str]:
 
 def news(messages: Sequence[Message]) -> list[str]:
     """What a run was told of the ends of its children, without the fences."""
-    told = [m for m in messages if isinstance(m, User) and m.kind == "news"]
+    told = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
     return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in told]
 
 
-def prompt_of(request: Request) -> str:
+def prompt_of(request: ModelRequest) -> str:
     """The task of a sub-agent, without what the family says before it."""
-    tasks = [m.text for m in request.messages if isinstance(m, User) and m.kind == "task"]
+    tasks = [m.text for m in request.messages if isinstance(m, UserMessage) and m.kind == "task"]
     return tasks[-1].rsplit("Your task:\n", 1)[-1]
 
 
@@ -99,7 +99,7 @@ class World:
         self.lines, self.does = lines, does or {}
         self.fields: dict[str, Any] = settings.pop("fields", {})
         self.others: Sequence[str] = settings.pop("models", ())
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.cancelled: list[str] = []
         self.store: Any = MemoryStore()
         self.clock = VirtualClock()
@@ -123,7 +123,7 @@ class World:
             *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others),
         ]
 
-    async def say(self, request: Request) -> Any:
+    async def say(self, request: ModelRequest) -> Any:
         self.requests.append(request)
         try:
             if request.path == self.at:
@@ -136,7 +136,7 @@ class World:
             self.cancelled.append(request.run)
             raise
 
-    def _line_of_child(self, request: Request) -> Any:
+    def _line_of_child(self, request: ModelRequest) -> Any:
         prompt = prompt_of(request)
         if prompt in self.does:
             line = self.does[prompt]
@@ -147,12 +147,12 @@ class World:
 
     # looking
 
-    def of(self, prompt: str) -> list[Request]:
+    def of(self, prompt: str) -> list[ModelRequest]:
         """What was asked of the sub-agents with that prompt."""
         return [r for r in self.requests if r.path != self.at and prompt_of(r) == prompt]
 
     @property
-    def of_lead(self) -> list[Request]:
+    def of_lead(self) -> list[ModelRequest]:
         return [r for r in self.requests if r.path == self.at]
 
     @property
@@ -175,7 +175,7 @@ class World:
         found: dict[str, Any] = self.schema(name).parameters["properties"]
         return found
 
-    async def row(self, id: str) -> tuple[Spec, Run]:
+    async def row(self, id: str) -> tuple[RunSpec, Run]:
         row = await self.store.row(id)
         return row.spec, row.run
 
@@ -186,17 +186,17 @@ class World:
 
     async def go(self, *, seconds: float = 0, rules: Any = None, **options: Any) -> Outcome:
         """Run the lead to its end, and give what may be left some time."""
-        async with self.open(rules=rules) as retinue:
+        async with self.open(limits=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", **options)
             await asyncio.sleep(seconds)
-            assert not retinue.trouble
+            assert not retinue.blocked_reason
         return outcome
 
 
-def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
+def pause(seconds: float, line: Any) -> Callable[[ModelRequest], Any]:
     """A line that is said after a while."""
 
-    async def later(request: Request) -> Any:
+    async def later(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds)
         return line(request) if callable(line) else line
 
@@ -207,6 +207,6 @@ async def refusal(*lines: Any, **world: Any) -> str:
     """What the lead is told after the last of `lines`, which must be an error."""
     stage = World(*lines, **world)
     await stage.go()
-    last = [m for m in stage.of_lead[len(lines)].messages if isinstance(m, Result)][-1]
+    last = [m for m in stage.of_lead[len(lines)].messages if isinstance(m, ToolMessage)][-1]
     assert last.error, last
     return last.text

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from retinue import Agent, Delivery, Origin, Retinue, Rules, tool
-from retinue.core.messages import Call
-from retinue.models.base import Request
+from retinue import Agent, Delivery, Limits, Origin, Retinue, tool
+from retinue.core.messages import ToolCall
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 
@@ -59,18 +59,27 @@ def task(id: str, prompt: str = "", tools: Sequence[Any] = (), **more: Any) -> d
     return {"task_id": id, "prompt": prompt or f"say {id}", "tools": list(tools), **more}
 
 
-def delegate(mode: str, *tasks: Any) -> Call:
+def delegate(mode: str, *tasks: Any) -> ToolCall:
     return call(
         "delegate_tasks", mode=mode, tasks=[task(t) if isinstance(t, str) else t for t in tasks]
     )
 
 
-def parallel(*tasks: Any) -> Call:
+def parallel(*tasks: Any) -> ToolCall:
     return delegate("parallel", *tasks)
 
 
-def background(*tasks: Any) -> Call:
+def background(*tasks: Any) -> ToolCall:
     return delegate("background", *tasks)
+
+
+DOCUMENT = {
+    "parallel_timeout_secs": 120.0,
+    "background_timeout_secs": 600.0,
+    "turns_per_task": 10,
+    "stall_secs": None,
+}
+"""The limits that the document has, and the family only in its profile."""
 
 
 class World:
@@ -82,7 +91,7 @@ class World:
         self, *lines: Any, does: dict[str, Any] | None = None, name: str = "lead", **settings: Any
     ) -> None:
         self.lines, self.does = lines, does or {}
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.results: list[str] = []
         self.busy = self.most = 0
         self.model = Scripted(self._say, name=f"model of {name}")
@@ -94,22 +103,22 @@ class World:
             "Lead.",
             model=self.model,
             tools=[look_up, write_down],
-            families=[family("delegate", **settings)],
+            families=[family("delegate", **{**DOCUMENT, **settings})],
             options={"origin": HOOK},
         )
 
-    async def _say(self, request: Request) -> Any:
+    async def _say(self, request: ModelRequest) -> Any:
         self.requests.append(request)
         if request.agent.endswith(".delegate"):
             return await self._work(request)
         if request.turn:
-            self.results = [m.text for m in request.messages if type(m).__name__ == "Result"]
+            self.results = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
         if request.turn >= len(self.lines):
             return request.messages[-1].text
         line = self.lines[request.turn]
         return await line(request) if callable(line) else line
 
-    async def _work(self, request: Request) -> Any:
+    async def _work(self, request: ModelRequest) -> Any:
         self.busy += 1
         self.most = max(self.most, self.busy)
         try:
@@ -124,7 +133,7 @@ class World:
         finally:
             self.busy -= 1
 
-    def of(self, prompt: str) -> list[Request]:
+    def of(self, prompt: str) -> list[ModelRequest]:
         """What was asked of the sub-agent with that prompt."""
         return [
             r
@@ -137,23 +146,23 @@ class World:
         channel: Recorder | None = None,
         *,
         seconds: float = 10_000,
-        rules: Rules | None = None,
+        rules: Limits | None = None,
         **options: Any,
     ) -> str:
         """Run the lead to its end, give background work its time, and return the lead's last
         text."""
         channels = {"hook": channel or Recorder()}
-        async with Retinue(clock=VirtualClock(), channels=channels, rules=rules) as retinue:
+        async with Retinue(clock=VirtualClock(), channels=channels, limits=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", **options)
             await asyncio.sleep(seconds)
             assert await retinue.verify() == []
         return outcome.text
 
 
-def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
+def pause(seconds: float, line: Any) -> Callable[[ModelRequest], Any]:
     """A line that is said after a while."""
 
-    async def later(request: Request) -> Any:
+    async def later(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds)
         return line
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from retinue import Agent, Caller, Outcome, Retinue, tool
-from retinue.core.messages import Result
-from retinue.models.base import Request
+from retinue import Agent, Context, Outcome, Retinue, tool
+from retinue.core.messages import ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 from retinue.tools.function import FunctionTool
 
 HELPER = "lead.fanout"
-Part = Callable[[Request], Any]
+Part = Callable[[ModelRequest], Any]
 
 
 class Cast:
@@ -30,9 +30,9 @@ class Cast:
             lead,
             child or (lambda q: call("submit_result", result=f"did {task_of(q)}")),
         )
-        self.asked: list[Request] = []
+        self.asked: list[ModelRequest] = []
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: ModelRequest) -> Any:
         self.asked.append(request)
         if request.agent != HELPER:
             line = self.lines[min(request.turn, len(self.lines) - 1)]
@@ -41,15 +41,15 @@ class Cast:
         return await said if inspect.isawaitable(said) else said
 
     @property
-    def of_lead(self) -> list[Request]:
+    def of_lead(self) -> list[ModelRequest]:
         return [q for q in self.asked if q.agent != HELPER]
 
     @property
-    def of_children(self) -> list[Request]:
+    def of_children(self) -> list[ModelRequest]:
         return [q for q in self.asked if q.agent == HELPER]
 
 
-def task_of(request: Request) -> str:
+def task_of(request: ModelRequest) -> str:
     """The task of a sub-agent, without what was read to it first."""
     return request.messages[0].text.rsplit("Task:\n", 1)[-1]
 
@@ -59,11 +59,11 @@ def spawn(*tasks: str | dict[str, Any]) -> Any:
     return call("spawn_agents", tasks=[{"task": t} if isinstance(t, str) else t for t in tasks])
 
 
-def reader(seen: list[Caller] | None = None) -> FunctionTool:
+def reader(seen: list[Context] | None = None) -> FunctionTool:
     """A tool that only looks, and shows who called it."""
 
     @tool(risk="read", restart="pure")
-    async def look(caller: Caller) -> str:
+    async def look(caller: Context) -> str:
         """Look."""
         if seen is not None:
             seen.append(caller)
@@ -109,7 +109,7 @@ class Played(msgspec.Struct):
     """What is left of a run: how it ended, and the results that its calls got."""
 
     outcome: Outcome
-    told: list[Result]
+    told: list[ToolMessage]
     ends: dict[str, Outcome]
 
     @property
@@ -129,12 +129,12 @@ class Played(msgspec.Struct):
 async def played(retinue: Retinue, run: str) -> Played:
     outcome = (await retinue.wait(run))[run]
     assert outcome is not None
-    told = [m for m in await retinue.messages(run) if isinstance(m, Result)]
+    told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     ends = {c.id: o for c in outcome.children if (o := await retinue.outcome(c.id)) is not None}
     return Played(outcome, told, ends)
 
 
-def results(result: Result) -> list[dict[str, Any]]:
+def results(result: ToolMessage) -> list[dict[str, Any]]:
     """What stands under the one key of an aggregated result, which is nothing but the documented
     keys."""
     assert not result.error, result.text

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue import Agent, Delivery, Origin, Outcome, Retinue, tool
-from retinue.core.messages import Message, Result, User
-from retinue.core.spec import Spec
+from retinue.core.messages import Message, ToolMessage, UserMessage
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 
@@ -81,19 +81,19 @@ def spawn(task: str, /, **more: Any) -> Any:
     return call("sessions_spawn", task=task, **more)
 
 
-def send(n: int, message: str, /, **more: Any) -> Callable[[Request], Any]:
+def send(n: int, message: str, /, **more: Any) -> Callable[[ModelRequest], Any]:
     """A message to the n-th session that was spawned."""
     return lambda q: call("sessions_send", sessionKey=keys(q.messages)[n], message=message, **more)
 
 
-def history(n: int, /, **more: Any) -> Callable[[Request], Any]:
+def history(n: int, /, **more: Any) -> Callable[[ModelRequest], Any]:
     return lambda q: call("sessions_history", sessionKey=keys(q.messages)[n], **more)
 
 
-def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
+def pause(seconds: float, line: Any) -> Callable[[ModelRequest], Any]:
     """A line that is said after a while."""
 
-    async def later(request: Request) -> Any:
+    async def later(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds)
         return line(request) if callable(line) else line
 
@@ -102,7 +102,7 @@ def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
 
 def results(messages: Sequence[Message]) -> list[Any]:
     """What the calls gave back, as values where it is JSON."""
-    return [value_of(m.text) for m in messages if isinstance(m, Result)]
+    return [value_of(m.text) for m in messages if isinstance(m, ToolMessage)]
 
 
 def value_of(text: str) -> Any:
@@ -120,7 +120,7 @@ def keys(messages: Sequence[Message]) -> list[str]:
 
 def news(messages: Sequence[Message]) -> list[str]:
     """What a run was told of the ends of its children, without the fences."""
-    told = [m for m in messages if isinstance(m, User) and m.kind == "news"]
+    told = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
     return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in told]
 
 
@@ -131,9 +131,9 @@ def event(text: str) -> dict[str, str]:
     return {"type": head.split("\n")[0], **fields, "result": result}
 
 
-def task_of(request: Request) -> str:
+def task_of(request: ModelRequest) -> str:
     """The task of a sub-agent, without what the family says before it."""
-    tasks = [m.text for m in request.messages if isinstance(m, User) and m.kind == "task"]
+    tasks = [m.text for m in request.messages if isinstance(m, UserMessage) and m.kind == "task"]
     return tasks[-1].rsplit("[Task] ", 1)[-1]
 
 
@@ -154,7 +154,7 @@ class World:
         self.lines, self.does, self.announces = lines, does or {}, announces or {}
         self.fields: dict[str, Any] = settings.pop("fields", {})
         self.others: Sequence[str] = settings.pop("models", ())
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.busy = self.most = 0
         self.ended_at = -1.0
         self.store: Any = MemoryStore()
@@ -179,7 +179,7 @@ class World:
             *(Agent(f"on {m}", model=Scripted(self.say, name=m)) for m in self.others),
         ]
 
-    async def say(self, request: Request) -> Any:
+    async def say(self, request: ModelRequest) -> Any:
         self.requests.append(request)
         child = request.path != "0" and task_of(request) != "Go."
         self.busy += child
@@ -191,10 +191,10 @@ class World:
         finally:
             self.busy -= child
 
-    def _line(self, request: Request) -> Any:
+    def _line(self, request: ModelRequest) -> Any:
         return self.lines[request.turn] if request.turn < len(self.lines) else "done"
 
-    def _line_of_child(self, request: Request) -> Any:
+    def _line_of_child(self, request: ModelRequest) -> Any:
         task = task_of(request)
         if request.purpose == "announce":
             return self.announces.get(task, f"I {task}")
@@ -207,12 +207,12 @@ class World:
 
     # looking
 
-    def of(self, task: str) -> list[Request]:
+    def of(self, task: str) -> list[ModelRequest]:
         """What was asked of the sub-agents with that task."""
         return [r for r in self.requests if r.path != "0" and task_of(r) == task]
 
     @property
-    def of_lead(self) -> list[Request]:
+    def of_lead(self) -> list[ModelRequest]:
         return [r for r in self.requests if r.path == "0"]
 
     @property
@@ -234,7 +234,7 @@ class World:
         found: dict[str, Any] = made.schema.parameters["properties"]
         return found
 
-    async def rows(self, run: str) -> list[tuple[Spec, Run]]:
+    async def rows(self, run: str) -> list[tuple[RunSpec, Run]]:
         """What is kept of the children of a run."""
         return [(row.spec, row.run) for row in await self.store.children(run)]
 
@@ -250,11 +250,11 @@ class World:
         self, *, seconds: float = 10_000, rules: Any = None, origin: Origin = CHAT, **options: Any
     ) -> Outcome:
         """Run the lead to its end, and give what goes on in the background its time."""
-        async with self.open(rules=rules) as retinue:
+        async with self.open(limits=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", origin=origin, **options)
             self.ended_at = asyncio.get_running_loop().time()
             await asyncio.sleep(seconds)
-            assert not retinue.trouble
+            assert not retinue.blocked_reason
             assert await retinue.verify() == []
         return outcome
 
@@ -264,6 +264,6 @@ async def refusal(*lines: Any, **world: Any) -> Any:
     options = world.pop("options", {})
     stage = World(*lines, **world)
     await stage.go(**options)
-    last = [m for m in stage.of_lead[len(lines)].messages if isinstance(m, Result)][-1]
+    last = [m for m in stage.of_lead[len(lines)].messages if isinstance(m, ToolMessage)][-1]
     assert last.error, last
     return value_of(last.text)

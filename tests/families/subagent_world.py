@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from retinue import Agent, Outcome, Retinue, tool
-from retinue.core.messages import Call, Result
-from retinue.models.base import Request
+from retinue.core.messages import ToolCall, ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 
@@ -42,12 +42,12 @@ PLAIN = {"look_up", "write_down", "break_down", "artifact"}
 NESTING = {"subagent", "parallel_subagent"}
 
 
-def one(prompt: str, label: str = "", **more: Any) -> Call:
+def one(prompt: str, label: str = "", **more: Any) -> ToolCall:
     """A call of `subagent`; its label is its prompt unless told."""
     return call("subagent", **task(prompt, label, **more))
 
 
-def many(*tasks: str | dict[str, Any], **more: Any) -> Call:
+def many(*tasks: str | dict[str, Any], **more: Any) -> ToolCall:
     return call(
         "parallel_subagent", tasks=[task(t) if isinstance(t, str) else t for t in tasks], **more
     )
@@ -72,7 +72,7 @@ class Stage:
         **settings: Any,
     ) -> None:
         self.lines, self.does, self.sums = lines, does or {}, sums or {}
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.busy = self.most = 0
         self.model = Scripted(self._say, name="big", seconds=seconds)
         self.lead = Agent(
@@ -83,7 +83,7 @@ class Stage:
             families=[family("subagent", **settings)],
         )
 
-    async def _say(self, request: Request) -> Any:
+    async def _say(self, request: ModelRequest) -> Any:
         self.requests.append(request)
         line: Any
         if request.path == "0":
@@ -96,7 +96,7 @@ class Stage:
         finally:
             self.busy -= 1
 
-    def _work(self, request: Request) -> Any:
+    def _work(self, request: ModelRequest) -> Any:
         prompt = request.messages[0].text
         if request.purpose == "summary":
             return self.sums.get(prompt, f"sum of {prompt}")
@@ -105,7 +105,7 @@ class Stage:
             return does
         return does[request.turn] if request.turn < len(does) else f"did {prompt}"
 
-    def of(self, prompt: str) -> list[Request]:
+    def of(self, prompt: str) -> list[ModelRequest]:
         """What was asked of the helper with that prompt."""
         return [q for q in self.requests if q.path != "0" and q.messages[0].text == prompt]
 
@@ -121,7 +121,7 @@ class Stage:
         """A run of the lead from its start to its end; `then` is done after the start."""
         rules = options.pop("rules", None)
         async with Retinue(
-            clock=VirtualClock(), rules=rules, agents=options.pop("agents", ())
+            clock=VirtualClock(), limits=rules, agents=options.pop("agents", ())
         ) as retinue:
             run = await retinue.spawn(self.lead, "Go.", **options)
             if then is not None:
@@ -129,15 +129,15 @@ class Stage:
             return await played(retinue, run)
 
 
-async def said(line: Any, request: Request) -> Any:
+async def said(line: Any, request: ModelRequest) -> Any:
     line = line(request) if callable(line) else line
     return await line if inspect.isawaitable(line) else line
 
 
-def pause(seconds: float, line: Any) -> Callable[[Request], Any]:
+def pause(seconds: float, line: Any) -> Callable[[ModelRequest], Any]:
     """A line that is said after a while."""
 
-    async def later(request: Request) -> Any:
+    async def later(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds)
         return await said(line, request)
 
@@ -149,7 +149,7 @@ class Played(msgspec.Struct):
     their label."""
 
     outcome: Outcome
-    told: list[Result]
+    told: list[ToolMessage]
     below: dict[str, Outcome]
 
     @property
@@ -169,7 +169,7 @@ class Played(msgspec.Struct):
 async def played(retinue: Retinue, run: str) -> Played:
     outcome = (await retinue.wait(run))[run]
     assert outcome is not None
-    told = [m for m in await retinue.messages(run) if isinstance(m, Result)]
+    told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     below: dict[str, Outcome] = {}
     todo = list(outcome.children)
     while todo:
@@ -182,7 +182,7 @@ async def played(retinue: Retinue, run: str) -> Played:
     return Played(outcome, told, below)
 
 
-def results(told: Sequence[Result]) -> list[dict[str, Any]]:
+def results(told: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Result objects, which are nothing but the documented keys."""
     out = []
     for result in told:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ConfigError, Retinue
-from retinue.core.messages import Result
-from retinue.models.base import Request
+from retinue.core.messages import ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.family_states import AGENT
 from retinue.tools.families.profiles import family
@@ -34,9 +34,9 @@ from tests.families.agent_world import (
 
 @on_virtual_time
 async def test_an_agent_without_the_family_has_none_of_its_tools() -> None:
-    seen: list[Request] = []
+    seen: list[ModelRequest] = []
 
-    def script(request: Request) -> str:
+    def script(request: ModelRequest) -> str:
         seen.append(request)
         return "done"
 
@@ -181,7 +181,7 @@ async def test_a_spawn_answers_at_once_with_the_keys_of_the_document() -> None:
     assert (uuid.UUID(id).version, uuid.UUID(id).variant) == (7, uuid.RFC_4122)
     spec, _ = await world.row(id)
     assert int(id[:8] + id[9:13], 16) == spec.created_at, "the time is in the id"
-    assert (spec.order.label, spec.order.join) == (reply["name"], "none")
+    assert (spec.request.label, spec.request.join) == (reply["name"], "none")
     assert news(world.of_lead[1].messages) == [], "the lead went on before the sub-agent had ended"
 
 
@@ -319,7 +319,7 @@ async def test_cancelling_what_has_ended_is_no_error(prompt: str, state: str) ->
     assert (
         state in answer["message"] and "Only running agents can be cancelled" in answer["message"]
     )
-    results = [m for m in world.of_lead[-1].messages if isinstance(m, Result)]
+    results = [m for m in world.of_lead[-1].messages if isinstance(m, ToolMessage)]
     assert not results[2].error
 
 

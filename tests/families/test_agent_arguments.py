@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.messages import Call, Result
+from retinue.core.messages import ToolCall, ToolMessage
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
@@ -113,13 +113,13 @@ async def test_a_fork_is_checked_in_the_same_order_with_its_own_words(
     assert await refusal(call("agent_fork", **args), **OPUS, **settings) == text
 
 
-async def deputy(line: Call, **settings: Any) -> str:
+async def deputy(line: ToolCall, **settings: Any) -> str:
     """What a child of the lead is told that has the tools of the family."""
     world = World(
         spawn("nest"), wait(), does={"nest": [line, "done"]}, grant_spawn_tools=True, **settings
     )
     await world.go()
-    (last,) = [m for m in world.of("nest")[1].messages if isinstance(m, Result)]
+    (last,) = [m for m in world.of("nest")[1].messages if isinstance(m, ToolMessage)]
     assert last.error
     return last.text
 
@@ -132,7 +132,9 @@ async def deputy(line: Call, **settings: Any) -> str:
     ],
 )
 @on_virtual_time
-async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(line: Call, text: str) -> None:
+async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(
+    line: ToolCall, text: str
+) -> None:
     assert await deputy(line, allow_nested_spawn=False) == text
 
 
@@ -140,7 +142,9 @@ async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(line: Call,
     ("line", "verb"), [(spawn("say x"), "spawn sub-agent"), (fork("say x"), "fork agent")]
 )
 @on_virtual_time
-async def test_the_depth_limit_comes_before_the_rule_about_nesting(line: Call, verb: str) -> None:
+async def test_the_depth_limit_comes_before_the_rule_about_nesting(
+    line: ToolCall, verb: str
+) -> None:
     told = await deputy(line, allow_nested_spawn=False, concurrency_limits={"max_depth": 1})
     assert told == f"Cannot {verb}: concurrency or depth limit reached"
 
@@ -245,7 +249,7 @@ MALFORMED: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("name", "args", "text"), MALFORMED)
 @on_virtual_time
 async def test_malformed_arguments_are_named_in_an_error(name: str, args: str, text: str) -> None:
-    told = await refusal(Call(id="", name=name, args=args))
+    told = await refusal(ToolCall(id="", name=name, args=args))
     assert text in told and "The tool failed" not in told
 
 

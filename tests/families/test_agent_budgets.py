@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from retinue import Budget
-from retinue.core.messages import Assistant, Call, Reply, Result
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage
 from retinue.core.values import Usage
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, about, fork, pause, spawn, wait
@@ -34,7 +34,9 @@ async def tokens(line: Any, *, lead: Budget | None = None, **settings: Any) -> i
     return found
 
 
-async def status(line: Any, does: Any, **settings: Any) -> tuple[dict[str, Any], list[Request]]:
+async def status(
+    line: Any, does: Any, **settings: Any
+) -> tuple[dict[str, Any], list[ModelRequest]]:
     """How a sub-agent ends, and what was asked of its model."""
     world = World(line, wait(timeout_seconds=600), does={"work": does}, **settings)
     await world.go()
@@ -42,12 +44,12 @@ async def status(line: Any, does: Any, **settings: Any) -> tuple[dict[str, Any],
     return found, world.of("work")
 
 
-def busily(request: Request) -> Assistant:
+def busily(request: ModelRequest) -> AssistantMessage:
     """Says something in each turn, and always has another call."""
     calls = tuple(
-        Call(id=f"t{request.turn}c{n}", name="look_up", args='{"word": "x"}') for n in range(2)
+        ToolCall(id=f"t{request.turn}c{n}", name="look_up", args='{"word": "x"}') for n in range(2)
     )
-    return Assistant(text=f"after {request.turn} turns", calls=calls)
+    return AssistantMessage(text=f"after {request.turn} turns", calls=calls)
 
 
 # of a spawn
@@ -103,12 +105,12 @@ async def test_the_number_of_turns_is_kept() -> None:
 
 @on_virtual_time
 async def test_the_number_of_tool_calls_is_kept() -> None:
-    told: list[Result] = []
+    told: list[ToolMessage] = []
 
-    def work(request: Request) -> Any:
+    def work(request: ModelRequest) -> Any:
         if request.turn < 2:
             return busily(request)
-        told.extend(m for m in request.messages if isinstance(m, Result))
+        told.extend(m for m in request.messages if isinstance(m, ToolMessage))
         return "what I have"
 
     ended, _ = await status(spawn("work", budget={"max_tool_calls": 3}), work)
@@ -119,8 +121,8 @@ async def test_the_number_of_tool_calls_is_kept() -> None:
 
 @on_virtual_time
 async def test_a_spent_budget_ends_as_completed_with_the_text_so_far() -> None:
-    def work(request: Request) -> Reply:
-        return Reply(message=busily(request), usage=Usage(input=500, output=500), stop="calls")
+    def work(request: ModelRequest) -> ModelReply:
+        return ModelReply(message=busily(request), usage=Usage(input=500, output=500), stop="calls")
 
     line = spawn("work", budget={"max_tokens": 12_000})
     world = World(line, wait(timeout_seconds=600), about("agent_status"), does={"work": work})
@@ -136,10 +138,10 @@ async def test_a_spent_budget_ends_as_completed_with_the_text_so_far() -> None:
 
 @on_virtual_time
 async def test_before_its_budget_is_spent_an_agent_is_asked_for_what_it_has() -> None:
-    def work(request: Request) -> Any:
+    def work(request: ModelRequest) -> Any:
         if request.purpose == "final":
             return "my last word"
-        return Reply(message=busily(request), usage=Usage(input=500, output=500), stop="calls")
+        return ModelReply(message=busily(request), usage=Usage(input=500, output=500), stop="calls")
 
     ended, asked = await status(spawn("work", budget={"max_tokens": 12_000}), work)
     assert (ended["state"], ended["output"]) == ("completed", "my last word")
@@ -207,10 +209,10 @@ async def test_a_fixed_budget_is_capped_by_the_most_for_one_agent_and_an_equal_o
 def spending(each: int, turns: int) -> Any:
     """Spends so many tokens in each of so many turns."""
 
-    def work(request: Request) -> Reply:
+    def work(request: ModelRequest) -> ModelReply:
         usage = Usage(input=each - 10, output=10)
-        said = Assistant(text="enough") if request.turn >= turns - 1 else busily(request)
-        return Reply(message=said, usage=usage, stop="calls" if said.calls else "end")
+        said = AssistantMessage(text="enough") if request.turn >= turns - 1 else busily(request)
+        return ModelReply(message=said, usage=usage, stop="calls" if said.calls else "end")
 
     return work
 
@@ -233,8 +235,10 @@ async def test_a_parent_goes_on_while_its_fork_has_the_remaining_budget() -> Non
     """Nothing is set aside for the fork, so the parent is not driven to its end, which would end
     the fork too."""
 
-    def lead(request: Request) -> Any:
-        return Reply(message=busily(request), usage=Usage(input=9_000, output=100), stop="calls")
+    def lead(request: ModelRequest) -> Any:
+        return ModelReply(
+            message=busily(request), usage=Usage(input=9_000, output=100), stop="calls"
+        )
 
     world = World(fork("after 50 say x", budget_policy="remaining"), *[pause(1, lead)] * 8)
     outcome = await world.go(budget=Budget(tokens=150_000))

@@ -337,7 +337,7 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
         LIMIT
     ]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
-    assert {spec.order.budget.tokens for spec in specs} == {50_000}
+    assert {spec.request.budget.tokens for spec in specs} == {50_000}
     assert {spec.model for spec in specs} == {"claude-opus-5-5"}
     assert world.of(LONG)[0].instructions == "Lead well."
 
@@ -361,7 +361,7 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
         "gpt-6.1-terra"
     ] * 2 + [LIMIT]
     specs = [(await world.row(c.id))[0] for c in outcome.children]
-    assert [spec.order.budget.tokens for spec in specs] == [70_000, 60_000]
+    assert [spec.request.budget.tokens for spec in specs] == [70_000, 60_000]
     assert world.of(LONG)[0].instructions == ""
     assert results(world.of_lead[-1].messages)[2] == LIMIT
 

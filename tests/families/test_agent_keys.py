@@ -43,7 +43,7 @@ class Talk:
             return [
                 call("agent_spawn", prompt=f"part {n}", **args) for n, args in enumerate(self.args)
             ]
-        return "\n".join(m.text for m in heard.messages if type(m).__name__ == "Result")
+        return "\n".join(m.text for m in heard.messages if type(m).__name__ == "ToolMessage")
 
 
 @pytest.fixture

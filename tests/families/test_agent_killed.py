@@ -18,7 +18,7 @@ import pytest
 
 from retinue import Agent, ModelError, Retinue, Step, tool
 from retinue.core.events import ChildEnded
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 from tests.contracts.world import run_async
 from tests.families.agent_world import call, fork, news, prompt_of, spawn
@@ -41,7 +41,7 @@ def is_there(path: str) -> bool:
 
 
 def script(gate: str) -> Scripted:
-    def say(request: Request) -> object:
+    def say(request: ModelRequest) -> object:
         if request.path == "0":
             lines = [[spawn("say a"), fork("say b"), spawn("break")], call("sit", gate=gate)]
             return (

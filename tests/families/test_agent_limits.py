@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Capabilities, Retry, Rules
-from retinue.core.messages import Result
-from retinue.core.values import Limits
-from retinue.models.base import Request
+from retinue import Agent, Limits, Permissions, Retry
+from retinue.core.messages import ToolMessage
+from retinue.core.values import SpawnLimits
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
@@ -27,7 +27,7 @@ def states(results: list[Any]) -> list[str]:
     return [r if isinstance(r, str) else r["state"] for r in results]
 
 
-def tools_of(request: Request) -> list[str]:
+def tools_of(request: ModelRequest) -> list[str]:
     return [t.name for t in request.tools]
 
 
@@ -112,10 +112,10 @@ async def test_eight_agents_of_one_tree_may_run_at_once() -> None:
     whoever asks for it."""
     told: list[str] = []
 
-    def nest(request: Request) -> Any:
+    def nest(request: ModelRequest) -> Any:
         if request.turn == 0:
             return [spawn(LONG)] * 3
-        told.extend(m.text for m in request.messages if isinstance(m, Result) and m.error)
+        told.extend(m.text for m in request.messages if isinstance(m, ToolMessage) and m.error)
         return call("rest", seconds=100.0) if request.turn == 1 else "done"
 
     rich = {"max_tokens": 1_000_000}
@@ -129,7 +129,7 @@ async def test_eight_agents_of_one_tree_may_run_at_once() -> None:
 @on_virtual_time
 async def test_a_runtime_can_be_narrower_than_the_family() -> None:
     world = World([spawn(LONG)] * 3)
-    await world.go(rules=Rules(limits=Limits(children=2)))
+    await world.go(rules=Limits(spawn_limits=SpawnLimits(children=2)))
     assert states(world.results) == ["running", "running", LIMIT]
 
 
@@ -142,7 +142,7 @@ async def test_after_five_equal_failures_in_a_row_no_other_is_started() -> None:
         spawn("say x"),
     ]
     world = World(*lines, does={"break": ValueError("no")})
-    await world.go(rules=Rules(breaker_ms=3_600_000))
+    await world.go(rules=Limits(breaker_ms=3_600_000))
     assert world.results[-1].startswith(
         "Failed to spawn sub-agent: the last sub-agents all failed with the same error"
     )
@@ -155,7 +155,7 @@ def nesting(depth: list[int], prompts: list[list[str]]) -> Any:
     """A child that starts another of its own kind as long as it can, and keeps what it was
     offered."""
 
-    def nest(request: Request) -> Any:
+    def nest(request: ModelRequest) -> Any:
         prompts.append(tools_of(request))
         depth.append(request.path.count("/"))
         if request.turn == 0 and "agent_spawn" in tools_of(request):
@@ -178,11 +178,13 @@ async def test_by_default_a_child_is_offered_no_tool_of_the_family() -> None:
 async def test_a_child_that_calls_a_tool_of_the_family_all_the_same_finds_none(start: Any) -> None:
     told: list[str] = []
 
-    def try_it(request: Request) -> Any:
+    def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return [call(name, prompt="x", agent_id="x") for name in ALL]
         told.extend(
-            m.text for m in request.messages if isinstance(m, Result) and m.call_id.startswith("c0")
+            m.text
+            for m in request.messages
+            if isinstance(m, ToolMessage) and m.call_id.startswith("c0")
         )
         return "done"
 
@@ -233,10 +235,10 @@ async def test_wired_nesting_can_be_forbidden() -> None:
 async def test_a_grandchild_is_listed_by_its_own_parent_with_its_depth() -> None:
     seen: list[dict[str, Any]] = []
 
-    def nest(request: Request) -> Any:
+    def nest(request: ModelRequest) -> Any:
         if request.turn < 2:
             return [spawn("say deep"), call("agent_list")][request.turn]
-        seen.append(json.loads([m for m in request.messages if isinstance(m, Result)][1].text))
+        seen.append(json.loads([m for m in request.messages if isinstance(m, ToolMessage)][1].text))
         return "nested"
 
     world = World(
@@ -294,7 +296,7 @@ async def test_a_policy_gives_a_child_those_tools_and_no_others(
 async def test_a_denied_tool_looks_as_if_it_were_not_there() -> None:
     told: list[str] = []
 
-    def try_it(request: Request) -> Any:
+    def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return call("rest", seconds=1.0)
         told.append(request.messages[-1].text)
@@ -325,7 +327,7 @@ async def test_a_grandchild_never_regains_what_its_parent_was_denied() -> None:
 @on_virtual_time
 async def test_what_was_taken_from_the_lead_is_not_inherited() -> None:
     world = World([spawn("say x"), fork("say y")])
-    await world.go(access=Capabilities(deny=("rest",)))
+    await world.go(permissions=Permissions(deny=("rest",)))
     assert (
         tools_of(world.of("say x")[0]) == tools_of(world.of("say y")[0]) == ["look_up", "artifact"]
     )
@@ -395,12 +397,18 @@ async def test_a_child_works_where_its_parent_works_and_has_its_retries() -> Non
     await world.go(cwd="/somewhere", retry=Retry(attempts=2))
     for reply in world.results:
         spec, _ = await world.row(reply["agent_id"])
-        assert (spec.order.cwd, spec.order.retry.attempts) == ("/somewhere", 2)
+        assert (spec.request.cwd, spec.request.retry.attempts) == ("/somewhere", 2)
 
 
 @on_virtual_time
 async def test_nothing_is_announced_or_hosted_because_the_lead_is() -> None:
-    options = {"announce": True, "host": True, "group": "g", "retention": "delete", "news": False}
+    options = {
+        "announce": True,
+        "stay_open": True,
+        "group": "g",
+        "retention": "delete",
+        "tell_parent": False,
+    }
     world = World([spawn("say x"), fork("say y")], fields={"options": options})
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
@@ -413,8 +421,12 @@ async def test_nothing_is_announced_or_hosted_because_the_lead_is() -> None:
     assert len(world.news) == 2
     for child in children:
         spec, _ = await world.row(child.id)
-        assert (spec.order.announce, spec.order.host, spec.order.group) == (False, False, "")
+        assert (spec.request.announce, spec.request.stay_open, spec.request.group) == (
+            False,
+            False,
+            "",
+        )
 
 
 def test_an_agent_can_be_made_with_the_family_by_name() -> None:
-    assert Agent("x", families=["agent"]).dialects[0].tool_names == ALL
+    assert Agent("x", families=["agent"]).family_list[0].tool_names == ALL

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Capabilities, ConfigError
+from retinue import ConfigError, Permissions
 from retinue.config import read_config
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.profiles import family
@@ -207,7 +207,7 @@ async def test_a_model_may_be_known_by_its_provider_and_name() -> None:
 @on_virtual_time
 async def test_a_run_that_may_not_use_a_model_cannot_start_somebody_on_it() -> None:
     world = World(spawn("say x", provider="openai"), **EVERY)
-    await world.go(access=Capabilities(models=(ANTHROPIC[0],)))
+    await world.go(permissions=Permissions(models=(ANTHROPIC[0],)))
     assert world.results == ["Failed to spawn sub-agent: you cannot use that model"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Retinue, tool
-from retinue.core.messages import Assistant, Result
+from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.values import ModelInfo
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.http import ConnectionPool, HttpModel
@@ -25,11 +25,13 @@ def lookup(q: str) -> str:
 
 
 def answers(heard: Any, name: str) -> list[Any]:
-    return [json.loads(m.text) for m in heard.messages if isinstance(m, Result) and m.name == name]
+    return [
+        json.loads(m.text) for m in heard.messages if isinstance(m, ToolMessage) and m.name == name
+    ]
 
 
 def by_agent_cancel(heard: Any) -> Any:
-    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
     if said == 0:
         return call("agent_spawn", prompt="@@slow@@")
     if said == 1:
@@ -40,7 +42,7 @@ def by_agent_cancel(heard: Any) -> Any:
 
 
 def by_cancel_tasks(heard: Any) -> Any:
-    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
     if said == 0:
         return call(
             "delegate_tasks",
@@ -57,7 +59,7 @@ def by_cancel_tasks(heard: Any) -> Any:
 
 
 def by_end_of_parent(heard: Any) -> Any:
-    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
     return call("spawn_agents", tasks=[{"task": "@@slow@@"}]) if said == 0 else "done"
 
 
@@ -78,7 +80,7 @@ async def scene(way: str) -> tuple[Any, FakeLLM, int]:
             waiting.set()
             await asyncio.sleep(30)
             return "too late"
-        if any(isinstance(m, Result) and m.name == "lookup" for m in heard.messages):
+        if any(isinstance(m, ToolMessage) and m.name == "lookup" for m in heard.messages):
             await waiting.wait()
         if way == "subagent":
             return call("subagent", label="s", task_prompt="@@slow@@")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from retinue import Limits, ModelRejected, Retinue, Rules
-from retinue.models.base import Request
+from retinue import Limits, ModelRejected, Retinue, SpawnLimits
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import ended, on_virtual_time
 from tests.families.delegate_world import (
@@ -27,7 +27,7 @@ from tests.families.delegate_world import (
 LONG = "after 500 say x"
 
 
-async def hang(request: Request) -> Any:
+async def hang(request: ModelRequest) -> Any:
     return await asyncio.sleep(100_000)
 
 
@@ -86,7 +86,7 @@ async def test_a_group_is_announced_at_its_start_at_each_end_and_at_last_as_a_wh
 
 @on_virtual_time
 async def test_a_task_that_reached_a_limit_is_announced_as_failed() -> None:
-    async def loop(request: Request) -> Any:
+    async def loop(request: ModelRequest) -> Any:
         return call("look_up", word="x")
 
     world, channel = (
@@ -275,7 +275,7 @@ async def test_a_refused_group_says_nothing_on_the_channel() -> None:
     )
 
 
-NARROW = Rules(limits=Limits(children=1))
+NARROW = Limits(spawn_limits=SpawnLimits(children=1))
 """With it the machine refuses a group of two to which the tool has said yes."""
 
 
@@ -291,7 +291,7 @@ async def test_a_group_that_the_machine_refused_keeps_no_place_from_its_lead() -
 async def test_a_group_that_the_machine_refused_keeps_no_place_from_others_for_long() -> None:
     world = World(background("a", "b"), max_background_groups=1)
     async with Retinue(
-        clock=VirtualClock(), channels={"hook": Recorder()}, rules=NARROW
+        clock=VirtualClock(), channels={"hook": Recorder()}, limits=NARROW
     ) as retinue:
         await retinue.run(world.lead, "Go.")
         world.lines = (background("c"),)
@@ -315,10 +315,10 @@ async def test_the_machine_is_told_the_limits_too() -> None:
     world, store = World([background("a"), parallel("b")]), MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.")
-        rows = {row.spec.order.label: row.spec.order for row in await store.started(0)}
-    assert rows["a"].limits == Limits(per_call=10, groups=3) and rows["b"].limits == Limits(
-        per_call=10
-    )
+        rows = {row.spec.request.label: row.spec.request for row in await store.started(0)}
+    assert rows["a"].limits == SpawnLimits(per_call=10, groups=3) and rows[
+        "b"
+    ].limits == SpawnLimits(per_call=10)
     assert (rows["a"].group_kind, rows["a"].group_size, rows["b"].group) == ("delegate", 1, "")
 
 

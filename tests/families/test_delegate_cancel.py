@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Retinue
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import VirtualClock, call
 from tests.api.house import on_virtual_time
 from tests.families.delegate_world import GROUP, Recorder, World, background, parallel, pause, task
@@ -20,7 +20,7 @@ LONG = "after 500 say x"
 def cancel_group(**more: Any) -> Any:
     """Cancel the group that the first result names."""
 
-    async def line(request: Request) -> Any:
+    async def line(request: ModelRequest) -> Any:
         await asyncio.sleep(30)
         (group,) = GROUP.findall(request.messages[2].text)
         return call("cancel_tasks", group_id=group, **more)
@@ -160,7 +160,7 @@ async def test_tasks_that_the_lead_has_waited_for_are_not_background_tasks() -> 
 
 @on_virtual_time
 async def test_a_cancelled_group_ends_also_what_its_tasks_have_started() -> None:
-    async def hand_on(request: Request) -> Any:
+    async def hand_on(request: ModelRequest) -> Any:
         return parallel(task("deep", LONG)) if request.turn == 0 else "never"
 
     first = background(task("a", "hand on", ["delegate_tasks"]))

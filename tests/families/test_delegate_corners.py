@@ -11,7 +11,7 @@ import pytest
 
 from retinue import NotFound, Origin, Retinue
 from retinue.config import read_config
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import VirtualClock, call
 from retinue.tools.families.profiles import family
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
@@ -72,7 +72,7 @@ async def test_in_the_background_the_answer_says_at_once_which_task_works_withou
 async def test_a_tool_that_was_not_given_is_not_available_for_the_task() -> None:
     told: list[str] = []
 
-    async def try_it(request: Request) -> Any:
+    async def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return call("rocket")
         told.append(request.messages[-1].text)
@@ -98,7 +98,7 @@ async def test_the_id_of_a_group_is_in_the_api(kind: str, tmp_path: Path) -> Non
         ]  # fmt: skip
         tree = await retinue.tree(outcome.id)
         assert {n.label: n.group for n in tree.children} == {"a": one, "b": one, "c": "", "d": two}
-        listed = await retinue.list(children=True)
+        listed = await retinue.runs(children=True)
         assert {s.label: s.group for s in listed if s.parent} == {
             "a": one,
             "b": one,
@@ -141,12 +141,17 @@ async def test_a_group_can_be_cancelled_by_its_id() -> None:
 @on_virtual_time
 async def test_a_group_that_is_only_counted_is_not_shown(kind: str, tmp_path: Path) -> None:
     lead = lead_of(
-        agent("child", ["x"]), 2, join="none", orphans="wait", group="g", group_kind="counted"
+        agent("child", ["x"]),
+        2,
+        join="none",
+        children_on_end="wait",
+        group="g",
+        group_kind="counted",
     )
     async with Home(kind, tmp_path).open() as retinue:
         outcome = await retinue.run(lead, "Go.")
         assert {c.group for c in outcome.children} == {""}
-        assert {s.group for s in await retinue.list(children=True)} == {""}
+        assert {s.group for s in await retinue.runs(children=True)} == {""}
         assert await retinue.groups(outcome.id) == []
 
 
@@ -243,7 +248,7 @@ async def test_without_a_channel_results_reach_the_conversation_once(
             )
             await ended(retinue, await retinue.resume(first, origin=NOWHERE))
         await retinue.settle()
-        last = (await retinue.list())[0].id
+        last = (await retinue.runs())[0].id
     async with home.open(agents=[world.lead]) as retinue:
         for _ in range(3):
             world.lines = ("well", "well", "well")
@@ -327,7 +332,7 @@ def of_file(folder: Path, text: str) -> Any:
     return made
 
 
-async def hang(request: Request) -> Any:
+async def hang(request: ModelRequest) -> Any:
     return await asyncio.sleep(100_000)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Assistant, Budget, ConfigError, Reply, Retinue, Usage
-from retinue.models.base import Request
-from retinue.store.base import Row
+from retinue import AssistantMessage, Budget, ConfigError, ModelReply, Retinue, Usage
+from retinue.core.state import RunRecord
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock, call
 from retinue.tools.families.delegate.delegate_family import DelegateFamily
 from retinue.tools.families.delegate.delegate_settings import DelegateSettings
@@ -23,13 +23,14 @@ HOUR = 3_600
 
 
 def test_the_defaults_are_those_of_the_document() -> None:
-    s = DelegateSettings()
+    s = family("meepo").settings
     assert (s.max_concurrent_subtasks, s.max_subtasks_per_request, s.max_background_groups) == (
         5,
         10,
         3,
     )
     assert (s.parallel_timeout_secs, s.background_timeout_secs) == (120, 600)
+    assert (s.turns_per_task, s.stall_secs) == (10, None)
     assert (s.hourly_token_budget, s.allow_nesting, s.max_depth, s.enabled, s.guide) == (
         None,
         False,
@@ -37,6 +38,16 @@ def test_the_defaults_are_those_of_the_document() -> None:
         True,
         True,
     )
+
+
+def test_the_family_itself_ends_no_task_by_turns_or_time_but_by_silence() -> None:
+    s = DelegateSettings()
+    assert (s.turns_per_task, s.parallel_timeout_secs, s.background_timeout_secs) == (
+        None,
+        None,
+        None,
+    )
+    assert s.stall_secs == 1_800
 
 
 def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() -> None:
@@ -56,6 +67,8 @@ def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() ->
         parallel_timeout_secs=60,
         background_timeout_secs=300,
         max_background_groups=1,
+        turns_per_task=10,
+        stall_secs=None,
         more_tools=False,
         task_fields=(),
     )
@@ -95,16 +108,16 @@ def test_unknown_settings_and_endless_times_are_refused() -> None:
 def spends(tokens: int, seconds: float = 0) -> Any:
     """A sub-agent whose only reply costs that much."""
 
-    async def reply(request: Request) -> Reply:
+    async def reply(request: ModelRequest) -> ModelReply:
         await asyncio.sleep(seconds)
-        return Reply(
-            message=Assistant(text="done"), usage=Usage(output=tokens), model=request.model
+        return ModelReply(
+            message=AssistantMessage(text="done"), usage=Usage(output=tokens), model=request.model
         )
 
     return reply
 
 
-async def rows_of(world: World, **options: Any) -> list[Row]:
+async def rows_of(world: World, **options: Any) -> list[RunRecord]:
     store = MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.", **options)
@@ -112,8 +125,8 @@ async def rows_of(world: World, **options: Any) -> list[Row]:
         return await store.started(0)
 
 
-def grants(rows: list[Row]) -> list[int | None]:
-    return [row.spec.order.budget.tokens for row in rows]
+def grants(rows: list[RunRecord]) -> list[int | None]:
+    return [row.spec.request.budget.tokens for row in rows]
 
 
 @on_virtual_time
@@ -201,12 +214,12 @@ async def test_a_task_too_small_to_be_useful_is_not_started() -> None:
 
 @on_virtual_time
 async def test_a_task_that_has_used_its_share_ends_as_failed_with_its_text() -> None:
-    async def greedy(request: Request) -> Any:
+    async def greedy(request: ModelRequest) -> Any:
         if request.purpose == "final":
             return "All I have."
         calls = (call("look_up", word="x"),)
-        return Reply(
-            message=Assistant(text="More.", calls=calls),
+        return ModelReply(
+            message=AssistantMessage(text="More.", calls=calls),
             usage=Usage(output=900),
             stop="calls",
             model="m",
@@ -268,11 +281,11 @@ async def test_the_hour_is_never_overspent_however_calls_fall_together() -> None
         assert sum(counted(row, at) for row in rows if row.spec.created_at <= at) <= most
 
 
-def counted(row: Row, at: int) -> int:
+def counted(row: RunRecord, at: int) -> int:
     ending = row.run.state.ending  # type: ignore[union-attr]
-    assert row.spec.order.budget.tokens is not None
+    assert row.spec.request.budget.tokens is not None
     if ending.at > at:
-        return row.spec.order.budget.tokens
+        return row.spec.request.budget.tokens
     return row.run.usage.tokens if ending.at > at - HOUR * 1000 else 0
 
 
@@ -298,7 +311,7 @@ def nested(mode: Any, *levels: str, tools: Any = ("delegate_tasks", "look_up")) 
     """Sub-agents that each hand their work to the next."""
 
     def hand(n: int) -> Any:
-        async def reply(request: Request) -> Any:
+        async def reply(request: ModelRequest) -> Any:
             if request.turn == 0 and n + 1 < len(levels):
                 return mode(task(levels[n + 1], levels[n + 1], tools))
             return f"{levels[n]} read: {request.messages[-1].text}"
@@ -376,17 +389,17 @@ async def test_a_nested_task_lives_on_the_share_of_the_one_above_it() -> None:
         world.does["two"] = spends(2_000, 30)
         rows = await rows_of(world)
         one, two, x = sorted(rows, key=lambda r: r.spec.created_at)
-        assert (one.spec.order.budget.tokens, two.spec.order.budget.tokens) == (100_000, None)
+        assert (one.spec.request.budget.tokens, two.spec.request.budget.tokens) == (100_000, None)
         used = one.run.usage.tokens + two.run.usage.tokens
         assert two.run.usage.tokens == 2_000
-        assert x.spec.order.budget.tokens == (1_000_000 - used) // 10, "what both have used, once"
+        assert x.spec.request.budget.tokens == (1_000_000 - used) // 10, "what both have used, once"
 
 
 @on_virtual_time
 async def test_what_a_nested_task_uses_is_not_counted_beside_the_share_of_the_one_above_it() -> (
     None
 ):
-    async def hand_on(request: Request) -> Any:
+    async def hand_on(request: ModelRequest) -> Any:
         if request.turn == 0:
             return parallel(task("two", "two"))
         return await asyncio.sleep(100, "late")
@@ -396,9 +409,9 @@ async def test_what_a_nested_task_uses_is_not_counted_beside_the_share_of_the_on
         first, pause(50, parallel("x")), allow_nesting=True, hourly_token_budget=1_000_000
     )
     world.does = {"one": hand_on, "two": spends(2_000)}
-    by_label = {row.spec.order.label: row for row in await rows_of(world)}
+    by_label = {row.spec.request.label: row for row in await rows_of(world)}
     assert by_label["two"].run.usage.tokens == 2_000
-    assert by_label["x"].spec.order.budget.tokens == (1_000_000 - 100_000) // 10
+    assert by_label["x"].spec.request.budget.tokens == (1_000_000 - 100_000) // 10
 
 
 def test_sub_agents_have_the_tools_of_the_family_only_where_they_may_nest() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Assistant, Capabilities, ModelRejected, Reply, Retinue, Usage
-from retinue.core.values import End, Ending
-from retinue.models.base import Request
+from retinue import Agent, AssistantMessage, ModelRejected, ModelReply, Permissions, Retinue, Usage
+from retinue.core.values import Ending, EndState
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.delegate.delegate_texts import results
 from retinue.tools.families.family_states import DELEGATE
@@ -161,9 +161,9 @@ async def test_both_time_limits_can_be_set(mode: str) -> None:
 
 @on_virtual_time
 async def test_what_was_said_before_the_time_was_over_is_kept() -> None:
-    async def slow(request: Request) -> Any:
+    async def slow(request: ModelRequest) -> Any:
         if request.turn == 0:
-            return Assistant(text="Half of it.", calls=(call("look_up", word="x"),))
+            return AssistantMessage(text="Half of it.", calls=(call("look_up", word="x"),))
         return await asyncio.sleep(1_000)
 
     text = await World(parallel(task("a", "slow", ["look_up"])), does={"slow": slow}).go()
@@ -172,9 +172,9 @@ async def test_what_was_said_before_the_time_was_over_is_kept() -> None:
 
 @on_virtual_time
 async def test_an_eleventh_turn_is_not_taken_and_the_text_so_far_is_kept() -> None:
-    async def round_and_round(request: Request) -> Any:
+    async def round_and_round(request: ModelRequest) -> Any:
         text = f"Thought {request.turn + 1}." if request.turn < 9 else ""
-        return Assistant(text=text, calls=(call("look_up", word="x"),))
+        return AssistantMessage(text=text, calls=(call("look_up", word="x"),))
 
     world, channel = (
         World(parallel(task("a", "loop", ["look_up"])), does={"loop": round_and_round}),
@@ -189,7 +189,7 @@ async def test_an_eleventh_turn_is_not_taken_and_the_text_so_far_is_kept() -> No
 
 @on_virtual_time
 async def test_a_tenth_turn_that_answers_is_in_time() -> None:
-    async def just(request: Request) -> Any:
+    async def just(request: ModelRequest) -> Any:
         return call("look_up", word="x") if request.turn < 9 else "Made it."
 
     assert (
@@ -200,7 +200,7 @@ async def test_a_tenth_turn_that_answers_is_in_time() -> None:
 
 @on_virtual_time
 async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
-    async def panic(request: Request) -> Any:
+    async def panic(request: ModelRequest) -> Any:
         raise RuntimeError("boom")
 
     text = await World(
@@ -215,7 +215,9 @@ async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
 
 @on_virtual_time
 async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() -> None:
-    cut = Reply(message=Assistant(text="It begins"), usage=Usage(input=1, output=1), stop="length")
+    cut = ModelReply(
+        message=AssistantMessage(text="It begins"), usage=Usage(input=1, output=1), stop="length"
+    )
     text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
     assert text.endswith(
         "### a (failed)\nError: The reply was truncated at its length limit\n\nText so "
@@ -266,7 +268,7 @@ async def test_a_sub_agent_is_offered_the_listed_tools_only() -> None:
 @pytest.mark.parametrize("name", ["write_down", "artifact"])
 @on_virtual_time
 async def test_a_call_outside_the_list_is_an_error_that_names_the_tool(name: str) -> None:
-    async def curious(request: Request) -> Any:
+    async def curious(request: ModelRequest) -> Any:
         return call(name, text="x") if request.turn == 0 else request.messages[-1].text
 
     text = await World(parallel(task("a", "go", ["look_up"])), does={"go": curious}).go()
@@ -277,7 +279,7 @@ async def test_a_call_outside_the_list_is_an_error_that_names_the_tool(name: str
 
 @on_virtual_time
 async def test_a_sub_agent_that_calls_delegate_tasks_starts_nobody() -> None:
-    async def curious(request: Request) -> Any:
+    async def curious(request: ModelRequest) -> Any:
         return parallel("x") if request.turn == 0 else request.messages[-1].text
 
     world = World(parallel(task("a", "go", ["delegate_tasks", "look_up"])), does={"go": curious})
@@ -311,12 +313,12 @@ async def test_an_unknown_model_is_an_error_that_names_the_models(mode: str) -> 
 
 @on_virtual_time
 async def test_usage_is_counted_for_tasks_that_failed_or_timed_out_too() -> None:
-    async def slow(request: Request) -> Any:
+    async def slow(request: ModelRequest) -> Any:
         if request.turn == 0:
             return call("look_up", word="x")
         return await asyncio.sleep(1_000)
 
-    async def bad(request: Request) -> Any:
+    async def bad(request: ModelRequest) -> Any:
         return call("look_up", word="x") if request.turn == 0 else ModelRejected("no")
 
     world, store = (
@@ -356,7 +358,7 @@ async def test_what_was_taken_from_a_lead_it_cannot_give() -> None:
         tools=[look_up],
         families=["delegate"],
         staff=[Agent("other", model=Scripted(["x"], name="other"))],
-        options={"access": Capabilities(deny=("look_up",), models=("model of lead",))},
+        options={"permissions": Permissions(deny=("look_up",), models=("model of lead",))},
     )
     await world.go()
     assert world.results == [
@@ -371,11 +373,13 @@ async def test_tasks_work_where_their_lead_works() -> None:
     world, store = World([parallel("a"), background("b")]), MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.", cwd="project")
-        assert {row.spec.order.cwd for row in await store.started(0)} == {os.getcwd() + "/project"}
+        assert {row.spec.request.cwd for row in await store.started(0)} == {
+            os.getcwd() + "/project"
+        }
 
 
 @pytest.mark.parametrize("state", DELEGATE)
-def test_every_end_is_shown_as_the_table_of_states_says(state: End) -> None:
+def test_every_end_is_shown_as_the_table_of_states_says(state: EndState) -> None:
     class Fake:
         label, item, remark, ending = "a", 0, "", Ending(state=state, stop="x_y", text="T")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Ask, Caller, Retinue, tool
-from retinue.core.messages import Result, User
-from retinue.core.values import Capabilities
-from retinue.models.base import Request
+from retinue import Agent, Ask, Context, Retinue, tool
+from retinue.core.messages import ToolMessage, UserMessage
+from retinue.core.values import Permissions
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
@@ -60,18 +60,18 @@ class Play:
     ):
         self.name, self.lines = name, lines
         self.start = start or STARTS[name](0)
-        self.asked: list[Request] = []
+        self.asked: list[ModelRequest] = []
         model = Scripted(self.say, name="big")
         self.lead = Agent("lead", model=model, tools=tools, families=[family(name, **settings)])
 
         @tool(restart="pure")
-        async def hand_on(caller: Caller) -> Any:
+        async def hand_on(caller: Context) -> Any:
             """Hand it on."""
-            return caller.spawn("lead", "Go.")
+            return caller.spawn_actions("lead", "Go.")
 
         self.manager = Agent("manager", model=model, tools=[hand_on], staff=[self.lead])
 
-    def say(self, request: Request) -> Any:
+    def say(self, request: ModelRequest) -> Any:
         self.asked.append(request)
         if request.agent == "manager":
             return call("hand_on") if request.turn == 0 else "managed"
@@ -82,8 +82,8 @@ class Play:
             return self.lines[n] if n < len(self.lines) else "done"
         return self.start if request.turn == 0 else "led"
 
-    def is_child(self, request: Request) -> bool:
-        tasks = [m for m in request.messages if isinstance(m, User) and m.kind == "task"]
+    def is_child(self, request: ModelRequest) -> bool:
+        tasks = [m for m in request.messages if isinstance(m, UserMessage) and m.kind == "task"]
         return bool(tasks) and "work" in tasks[-1].text
 
     async def go(self, *, staffed: bool = False, **options: Any) -> None:
@@ -91,7 +91,7 @@ class Play:
             await retinue.run(self.manager if staffed else self.lead, "Go.", **options)
 
     @property
-    def children(self) -> list[Request]:
+    def children(self) -> list[ModelRequest]:
         return [q for q in self.asked if self.is_child(q)]
 
     @property
@@ -105,13 +105,13 @@ class Play:
             m.text
             for q in last.values()
             for m in q.messages
-            if isinstance(m, Result) and m.name == name
+            if isinstance(m, ToolMessage) and m.name == name
         ]
 
     def told(self) -> list[str]:
         """What the lead's own calls gave back."""
         leads = [q for q in self.asked if q.agent == "lead" and not self.is_child(q)]
-        return [m.text for m in leads[-1].messages if isinstance(m, Result)]
+        return [m.text for m in leads[-1].messages if isinstance(m, ToolMessage)]
 
 
 # asking
@@ -160,8 +160,8 @@ async def test_the_setting_lends_it(name: str) -> None:
 async def test_a_permission_is_still_asked_for() -> None:
     play = Play("fanout", call("look"))
     async with Retinue(clock=VirtualClock()) as retinue:
-        access = Capabilities(rules=("ask: look",))
-        run = await retinue.spawn(play.lead, "Go.", questions="ask", access=access)
+        access = Permissions(rules=("ask: look",))
+        run = await retinue.spawn(play.lead, "Go.", questions="ask", permissions=access)
         while not (asked := await retinue.questions()):
             await __import__("asyncio").sleep(1)
         assert asked[0].kind == "permission"
@@ -242,14 +242,14 @@ async def test_what_a_child_does_not_hold_is_refused_in_the_words_of_its_family(
     name: str, words: str
 ) -> None:
     play = Play(name, call("wonder"))
-    await play.go(access=Capabilities(deny=("wonder",)))
+    await play.go(permissions=Permissions(deny=("wonder",)))
     assert play.heard("wonder") == [words]
 
 
 @on_virtual_time
 async def test_what_was_taken_from_the_lead_is_not_called_a_matter_of_depth() -> None:
     play = Play("sessions", call("sessions_list"), max_spawn_depth=2)
-    await play.go(access=Capabilities(deny=("sessions_list",)))
+    await play.go(permissions=Permissions(deny=("sessions_list",)))
     assert "depth" not in play.heard("sessions_list")[0]
 
 
@@ -266,7 +266,7 @@ async def test_a_label_cannot_forge_a_line_of_a_notice(line: str) -> None:
         for q in play.asked
         if q.agent == "lead"
         for m in q.messages
-        if isinstance(m, User) and m.sender
+        if isinstance(m, UserMessage) and m.sender
     ]
     lines = told.splitlines()
     assert [row for row in lines if row.startswith("status:")] == ["status: error"]

@@ -9,9 +9,9 @@ import pytest
 
 from retinue import Agent, Retinue, Step, tool
 from retinue.core.events import CancelAsked, ChildEnded
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.errors import ConfigError, NotFound
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.fanout.fanout_family import FanoutFamily
 from retinue.tools.families.profiles import family
@@ -33,7 +33,7 @@ from tests.families.fanout_world import (
 def after(**seconds: float) -> Any:
     """A child that submits what its task is, so many seconds after its start."""
 
-    async def child(request: Request) -> Any:
+    async def child(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds.get(task_of(request), 0))
         return call("submit_result", result=f"did {task_of(request)}")
 
@@ -247,7 +247,7 @@ async def test_sub_agents_are_offered_no_spawn_tool_and_the_lead_no_submit_tool(
 async def test_a_sub_agent_that_calls_the_spawn_tool_is_told_that_there_is_none() -> None:
     heard: list[str] = []
 
-    def child(request: Request) -> Any:
+    def child(request: ModelRequest) -> Any:
         heard.append(request.messages[-1].text)
         return spawn("more") if request.turn == 0 else call("submit_result", result="alone")
 
@@ -271,7 +271,7 @@ async def test_a_sub_agent_starts_with_its_task_alone_and_our_instructions() -> 
     cast = Cast([spawn(" Review it. "), "thanks"])
     scene = await play(lead(cast))
     (request,) = cast.of_children
-    assert list(request.messages) == [User(text=" Review it. ")]
+    assert list(request.messages) == [UserMessage(text=" Review it. ")]
     assert "Lead them." not in request.instructions
     assert request.instructions.rstrip().endswith("it ends your run.")
     assert "submit_result" in request.instructions.split("\n\n")[-1]
@@ -287,7 +287,7 @@ async def test_sub_agents_are_hidden_from_the_list_found_below_their_lead_and_de
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead(Cast([spawn("look at the moon", "b"), "thanks"])), "Go.")
         scene = await played(retinue, run)
-        assert [s.id for s in await retinue.list()] == [run]
+        assert [s.id for s in await retinue.runs()] == [run]
         assert [c.label for c in (await retinue.tree(run)).children] == ["look at the moon", "b"]
         await retinue.forget(run)
         for child in scene.outcome.children:
@@ -297,7 +297,7 @@ async def test_sub_agents_are_hidden_from_the_list_found_below_their_lead_and_de
 
 @on_virtual_time
 async def test_what_is_too_long_for_one_message_is_kept_whole_elsewhere() -> None:
-    def child(request: Request) -> Any:
+    def child(request: ModelRequest) -> Any:
         return call("submit_result", result=f"{task_of(request)}é" * 20_000)
 
     async with Retinue(clock=VirtualClock()) as retinue:

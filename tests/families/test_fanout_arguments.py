@@ -3,7 +3,6 @@ with it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Capabilities, Retinue
-from retinue.core.messages import Call
-from retinue.models.base import Request
+from retinue import Agent, Context, Permissions
+from retinue.core.messages import ToolCall
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
-from retinue.tools.families.fanout.fanout_texts import EMPTY, TWO_WRITERS, WORK_ACTIVE
+from retinue.tools.families.fanout.fanout_texts import EMPTY
 from tests.api.house import on_virtual_time
 from tests.families.fanout_world import Cast, lead, play, reader, spawn, writer
 
 FIELDS = "Known fields: task, mode, cwd, model, max_turns, read_first"
 
 
-def written(args: Any) -> Call:
-    return Call(
+def written(args: Any) -> ToolCall:
+    return ToolCall(
         id="", name="spawn_agents", args=args if isinstance(args, str) else json.dumps(args)
     )
 
@@ -127,22 +126,22 @@ async def test_null_and_blank_are_the_same_as_absent() -> None:
         "read_first": None,
     }
     blank: dict[str, Any] = {"cwd": "", "model": "", "read_first": []}
-    seen: list[Caller] = []
+    seen: list[Context] = []
     cast = Cast([spawn({"task": "a", **nothing}, {"task": "b", **blank}), "thanks"], look_once)
     scene = await play(lead(cast, tools=[reader(seen), writer()]), cwd="/site")
     assert [list(r["outcome"]) for r in scene.json] == [["success"], ["success"]]
     for caller in seen:
-        order = caller.spec.order
-        assert (order.cwd, order.model, order.max_turns, order.context.text) == (
+        order = caller.spec.request
+        assert (order.cwd, order.model, order.max_turns, order.history.text) == (
             "/site",
             "",
             20,
             "",
         )
-        assert caller.spec.capabilities.write == ()
+        assert caller.spec.permissions.write == ()
 
 
-def look_once(request: Request) -> Any:
+def look_once(request: ModelRequest) -> Any:
     return call("look") if request.turn == 0 else call("submit_result", result="x")
 
 
@@ -176,9 +175,9 @@ async def test_one_bad_task_starts_nobody(bad: dict[str, Any]) -> None:
 @on_virtual_time
 async def test_a_limit_of_the_runtime_starts_nobody_either() -> None:
     cast = Cast([spawn("a", "b", "c"), "thanks"])
-    scene = await play(lead(cast), access=Capabilities(fanout=2))
+    scene = await play(lead(cast), permissions=Permissions(fanout=2))
     assert "Refused (children)" in scene.refusal
-    scene = await play(lead(cast), access=Capabilities(depth=0))
+    scene = await play(lead(cast), permissions=Permissions(depth=0))
     assert "Refused (depth)" in scene.refusal
 
 
@@ -191,7 +190,7 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
     site = real(tmp_path)
     for name in ("src", "docs", "lib"):
         (tmp_path / name).mkdir()
-    seen: list[Caller] = []
+    seen: list[Context] = []
     places: list[dict[str, Any]] = [
         {},
         {"cwd": "src"},
@@ -211,7 +210,7 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
 @on_virtual_time
 async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str) -> None:
     cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"])
-    scene = await play(lead(cast), cwd="/site", access=Capabilities(read=read))
+    scene = await play(lead(cast), cwd="/site", permissions=Permissions(read=read))
     assert scene.refusal.startswith(
         f"tasks[0].cwd {asked!r} is outside your working directory. Use one inside /site"
     )
@@ -219,7 +218,7 @@ async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str)
 
 @on_virtual_time
 async def test_a_directory_that_may_be_read_can_be_worked_in(tmp_path: Path) -> None:
-    seen: list[Caller] = []
+    seen: list[Context] = []
     site, data = (real(tmp_path / name) for name in ("site", "data"))
     for place in (f"{site}/sub", f"{data}/set"):
         os.makedirs(place)
@@ -229,11 +228,11 @@ async def test_a_directory_that_may_be_read_can_be_worked_in(tmp_path: Path) -> 
         ("", (data,), data),
     ]:
         cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"], look_once)
-        await play(lead(cast, tools=[reader(seen)]), cwd=cwd, access=Capabilities(read=read))
+        await play(lead(cast, tools=[reader(seen)]), cwd=cwd, permissions=Permissions(read=read))
     assert [c.cwd for c in seen] == [f"{data}/set", f"{site}/sub", data]
     for read in ((), None):
         cast = Cast([spawn({"task": "a", "cwd": "/anywhere"}), "thanks"])
-        scene = await play(lead(cast), access=Capabilities(read=read))
+        scene = await play(lead(cast), permissions=Permissions(read=read))
         assert "is outside your working directory" in scene.refusal
 
 
@@ -262,14 +261,14 @@ async def test_an_unknown_model_is_refused_with_a_list_of_those_there_are() -> N
     assert (
         await play(with_small(cast))
     ).refusal == "tasks[1]: unknown model 'huge'. Available models: big, small"
-    scene = await play(with_small(cast), access=Capabilities(models=("big",)))
+    scene = await play(with_small(cast), permissions=Permissions(models=("big",)))
     assert scene.refusal == "tasks[1]: unknown model 'huge'. Available models: big"
 
 
 @on_virtual_time
 async def test_a_model_that_the_parent_may_not_use_is_not_lent() -> None:
     cast = Cast([spawn({"task": "b", "model": "small"}), "thanks"])
-    scene = await play(with_small(cast), access=Capabilities(models=("big",)))
+    scene = await play(with_small(cast), permissions=Permissions(models=("big",)))
     assert scene.refusal == "tasks[0]: unknown model 'small'. Available models: big"
 
 
@@ -299,7 +298,6 @@ WORK = {"task": "a", "mode": "work"}
             {"write": ()},
             "tasks[0] has mode 'work', but you cannot write yourself",
         ),
-        ({"tasks": [WORK, {**WORK, "model": "huge"}]}, {}, TWO_WRITERS),
         (one(model="huge", cwd="/else"), {}, "unknown model"),
         (one(cwd="/else", read_first=["x"]), {}, "tasks[0].cwd"),
     ],
@@ -309,21 +307,6 @@ async def test_what_is_wrong_is_told_in_the_order_of_the_document(
     args: Any, access: Any, told: str
 ) -> None:
     scene = await play(
-        lead(Cast([written(args), "I see."])), cwd="/site", access=Capabilities(**access)
+        lead(Cast([written(args), "I see."])), cwd="/site", permissions=Permissions(**access)
     )
     assert told in scene.refusal
-
-
-@on_virtual_time
-async def test_an_active_writer_is_told_after_two_writers_and_before_an_unknown_model() -> None:
-    async def steer(retinue: Retinue, run: str) -> None:
-        await asyncio.sleep(1)
-        await retinue.send(run, "Go on.", steer=True)
-
-    async def child(request: Request) -> Any:
-        await asyncio.sleep(10)
-        return "done"
-
-    again = [spawn(WORK, WORK), spawn({**WORK, "model": "huge"})]
-    scene = await play(lead(Cast([spawn(WORK), *again, "thanks"], child)), steer)
-    assert [r.text for r in scene.told if r.error] == [TWO_WRITERS, WORK_ACTIVE]

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from retinue import Answer, Caller, Capabilities, Orders, Retinue, tool
+from retinue import Actions, Context, Permissions, Retinue, ToolResult, tool
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import ToolSchema
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import call
-from retinue.tools.families.fanout.fanout_texts import TWO_WRITERS, WORK_ACTIVE
 from retinue.tools.families.fanout.task_files import contents
 from tests.api.house import on_virtual_time
 from tests.families.fanout_world import (
@@ -41,10 +40,10 @@ class Undeclared:
     restart: Any = "unsafe"
     schema = ToolSchema(name="undeclared", description="?", parameters={"type": "object"})
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Answer:
-        return Answer(text="?")
+    async def run(self, caller: Context, args: dict[str, Any]) -> ToolResult:
+        return ToolResult(text="?")
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise NotImplementedError
 
 
@@ -60,7 +59,7 @@ async def shell() -> str:
     return "ran"
 
 
-def everything(seen: list[Caller] | None = None) -> list[Any]:
+def everything(seen: list[Context] | None = None) -> list[Any]:
     return [reader(seen), fetch, writer(), shell, Undeclared()]
 
 
@@ -95,7 +94,7 @@ async def test_the_settings_may_lend_explorers_more() -> None:
 async def test_an_explorer_that_calls_what_it_was_not_lent_is_refused_and_goes_on() -> None:
     heard: list[str] = []
 
-    def child(request: Request) -> Any:
+    def child(request: ModelRequest) -> Any:
         heard.append(request.messages[-1].text)
         return call("write") if request.turn == 0 else call("submit_result", result="only read")
 
@@ -104,16 +103,16 @@ async def test_an_explorer_that_calls_what_it_was_not_lent_is_refused_and_goes_o
     assert heard[1] == "The tool 'write' is not available to this sub-agent."
 
 
-def look_once(request: Request) -> Any:
+def look_once(request: ModelRequest) -> Any:
     return call("look") if request.turn == 0 else call("submit_result", result="x")
 
 
 @on_virtual_time
 async def test_an_explorer_may_write_nowhere_and_a_worker_where_its_parent_may() -> None:
-    seen: list[Caller] = []
+    seen: list[Context] = []
     cast = Cast([spawn("read", WORK), "thanks"], look_once)
-    await play(lead(cast, tools=everything(seen)), access=Capabilities(write=("/site",)))
-    assert [c.spec.capabilities.write for c in seen] == [(), ("/site",)]
+    await play(lead(cast, tools=everything(seen)), permissions=Permissions(write=("/site",)))
+    assert [c.spec.permissions.write for c in seen] == [(), ("/site",)]
     assert "change nothing" in cast.of_children[0].instructions
     assert "You may change files" in cast.of_children[1].instructions
 
@@ -121,13 +120,13 @@ async def test_an_explorer_may_write_nowhere_and_a_worker_where_its_parent_may()
 @on_virtual_time
 async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() -> None:
     @tool(risk="read")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire."""
-        return caller.spawn(caller.spec.order.agent, "more")
+        return caller.spawn_actions(caller.spec.request.agent, "more")
 
     heard: list[str] = []
 
-    def child(request: Request) -> Any:
+    def child(request: ModelRequest) -> Any:
         heard.append(request.messages[-1].text)
         return call("hire") if request.turn == 0 else "alone"
 
@@ -155,17 +154,19 @@ async def test_an_explorer_without_its_leads_tools_is_refused_with_reason_and_wa
 @on_virtual_time
 async def test_what_the_lead_may_not_use_it_does_not_lend() -> None:
     cast = Cast([spawn("read", WORK), "thanks"])
-    await play(lead(cast, tools=everything()), access=Capabilities(deny=("fetch", "shell")))
+    await play(lead(cast, tools=everything()), permissions=Permissions(deny=("fetch", "shell")))
     assert offered(cast) == {"read": {"look"}, "write": {"look", "write", "undeclared"}}
     cast = Cast([spawn("read"), "thanks"])
-    scene = await play(lead(cast, tools=everything()), access=Capabilities(deny=("fetch", "look")))
+    scene = await play(
+        lead(cast, tools=everything()), permissions=Permissions(deny=("fetch", "look"))
+    )
     assert "you have none (write, shell, undeclared)" in scene.refusal
 
 
 @on_virtual_time
 async def test_a_lead_that_may_lend_nothing_at_all_is_told_so() -> None:
     cast = Cast([spawn(WORK), "thanks"])
-    scene = await play(lead(cast), access=Capabilities(tools=("spawn_agents",)))
+    scene = await play(lead(cast), permissions=Permissions(tools=("spawn_agents",)))
     assert "you cannot give a sub-agent any of the tools" in scene.refusal
 
 
@@ -175,29 +176,24 @@ async def test_a_lead_with_listed_tools_lends_those_and_its_explorers_answer_in_
 ):
     cast = Cast([spawn("read"), "thanks"], lambda q: "seen it")
     scene = await play(
-        lead(cast, tools=everything()), access=Capabilities(tools=("spawn_agents", "look", "shell"))
+        lead(cast, tools=everything()),
+        permissions=Permissions(tools=("spawn_agents", "look", "shell")),
     )
     assert success(scene) == "seen it"
     assert [t.name for t in cast.of_children[0].tools] == ["look"]
 
 
 @on_virtual_time
-async def test_a_call_takes_one_writer_beside_its_explorers() -> None:
-    scene = await play(lead(Cast([spawn("a", WORK, "b"), "thanks"])))
-    assert len(scene.json) == 3
+async def test_a_call_takes_several_writers_beside_its_explorers() -> None:
     scene = await play(lead(Cast([spawn("a", WORK, WORK), "thanks"])))
-    assert scene.refusal == TWO_WRITERS
+    assert len(scene.json) == 3
 
 
 @on_virtual_time
-async def test_two_calls_of_a_turn_cannot_both_have_a_writer() -> None:
+async def test_two_calls_of_a_turn_can_both_have_a_writer() -> None:
     scene = await play(lead(Cast([[spawn(WORK, "a"), spawn("b", WORK)], "thanks"])))
-    first, second = sorted(scene.told, key=lambda r: r.error)
-    assert sorted(r["task"] for r in results(first)) == ["a", "write"]
-    assert (second.error, second.text) == (True, WORK_ACTIVE)
-    assert len(scene.outcome.children) == 2, (
-        "the explorer of the refused call is not started either"
-    )
+    assert not [r.text for r in scene.told if r.error]
+    assert len(scene.outcome.children) == 4
 
 
 @on_virtual_time
@@ -208,7 +204,7 @@ async def test_the_next_writer_may_start_when_the_last_has_ended() -> None:
 
 @on_virtual_time
 async def test_every_lead_has_its_own_writer() -> None:
-    async def child(request: Request) -> Any:
+    async def child(request: ModelRequest) -> Any:
         await asyncio.sleep(10)
         return "done"
 
@@ -225,7 +221,7 @@ async def test_every_lead_has_its_own_writer() -> None:
 async def test_who_may_not_write_cannot_have_it_done() -> None:
     told = "tasks[1] has mode 'work', but you cannot write yourself. Use mode 'explore'"
     cast = Cast([spawn("a", WORK), "thanks"])
-    assert (await play(lead(cast), access=Capabilities(write=()))).refusal == told
+    assert (await play(lead(cast), permissions=Permissions(write=()))).refusal == told
 
     @tool(risk="read")
     async def nap() -> str:
@@ -235,7 +231,7 @@ async def test_who_may_not_write_cannot_have_it_done() -> None:
 
     async def narrow(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(1)
-        await retinue.narrow(run, Capabilities(write=()))
+        await retinue.restrict(run, Permissions(write=()))
 
     scene = await play(lead(Cast([call("nap"), spawn("a", WORK), "thanks"]), tools=[nap]), narrow)
     assert [r.text for r in scene.told] == ["awake", told]
@@ -389,12 +385,14 @@ async def test_a_file_must_lie_where_the_lead_may_read(tmp_path: Path) -> None:
     for name in ("open", "shut"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "f").write_text(f"in {name}", encoding="utf-8")
-    may = Capabilities(read=(str(tmp_path / "open"),))
+    may = Permissions(read=(str(tmp_path / "open"),))
     cast = Cast([reading("open/f"), "thanks"])
-    await play(lead(cast, tools=["read"]), cwd=str(tmp_path), access=may)
+    await play(lead(cast, tools=["read"]), cwd=str(tmp_path), permissions=may)
     assert "in open" in cast.of_children[0].messages[0].text
     scene = await play(
-        lead(Cast([reading("shut/f"), "thanks"]), tools=["read"]), cwd=str(tmp_path), access=may
+        lead(Cast([reading("shut/f"), "thanks"]), tools=["read"]),
+        cwd=str(tmp_path),
+        permissions=may,
     )
     assert "cannot read 'shut/f': it is outside of what you can read" in scene.refusal
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Retinue, Rules, tool
-from retinue.core.messages import Assistant, Result
-from retinue.models.base import Request
+from retinue import Agent, Context, Limits, Retinue, tool
+from retinue.core.messages import AssistantMessage, ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
 from tests.families import agent_world, delegate_world, fanout_world, sessions_world, subagent_world
@@ -36,15 +36,15 @@ async def fetch(retinue: Retinue, text: str) -> str:
     return (await retinue.artifact(found[1])).decode()
 
 
-async def fan(texts: list[str], rules: Rules | None = None) -> tuple[str, list[Any], list[str]]:
+async def fan(texts: list[str], rules: Limits | None = None) -> tuple[str, list[Any], list[str]]:
     """The result of a call with a child for each text; its rows; and the artifacts that they name,
     read."""
 
-    def child(request: Request) -> Any:
+    def child(request: ModelRequest) -> Any:
         return call("submit_result", result=texts[int(fanout_world.task_of(request))])
 
     cast = fanout_world.Cast([fanout_world.spawn(*map(str, range(len(texts)))), "thanks"], child)
-    async with Retinue(clock=VirtualClock(), rules=rules) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=rules) as retinue:
         run = await retinue.spawn(fanout_world.lead(cast, max_tasks=200), "Go.")
         scene = await fanout_world.played(retinue, run)
         rows = scene.json
@@ -77,7 +77,7 @@ async def test_hostile_reports_of_a_fan_stay_valid_json_and_short_ones_whole() -
 @on_virtual_time
 async def test_a_fan_in_the_smallest_room_is_valid_json(cap: int) -> None:
     cast = fanout_world.Cast([fanout_world.spawn("a", "b", "c"), "thanks"])
-    async with Retinue(clock=VirtualClock(), rules=Rules(text_cap=cap)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(text_cap=cap)) as retinue:
         run = await retinue.spawn(fanout_world.lead(cast), "Go.")
         scene = await fanout_world.played(retinue, run)
     found = json.loads(scene.told[0].text)
@@ -198,7 +198,7 @@ async def test_a_session_that_was_waited_for_answers_in_valid_json() -> None:
 
 @on_virtual_time
 async def test_a_long_history_is_valid_json_with_its_newest_messages() -> None:
-    async def chatter(request: Request) -> Any:
+    async def chatter(request: ModelRequest) -> Any:
         return (
             call("bash", command=f"{request.turn} " + "y" * 3_000)
             if request.turn < 40
@@ -287,9 +287,9 @@ async def test_whoever_may_delegate_further_can_read_on_though_its_list_does_not
 
 @on_virtual_time
 async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
-    async def send(caller: Caller) -> Any:
+    async def send(caller: Context) -> Any:
         """Send them."""
-        return caller.spawn("worker", *(f"{n}" for n in range(10)))
+        return caller.spawn_actions("worker", *(f"{n}" for n in range(10)))
 
     worker = Agent("worker", model=Scripted(lambda q: REPORT, name="small"))
     lead = Agent(
@@ -301,25 +301,25 @@ async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead, "Go.")
         await retinue.wait(run)
-        (result,) = [m for m in await retinue.messages(run) if isinstance(m, Result)]
+        (result,) = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     assert len(re.findall(r"^## worker \(completed\)$", result.text, re.MULTILINE)) == 10
     assert len(WHOLE.findall(result.text)) == 10
 
 
 @on_virtual_time
 async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
-    def read_on(request: Request) -> Any:
+    def read_on(request: ModelRequest) -> Any:
         rows = json.loads(request.messages[-1].text)["sub_agent_results"]
         found = WHOLE.search(rows[-1]["outcome"]["success"]["result"])
         assert found is not None
         return call("artifact", id=found[1], offset=0, limit=20)
 
-    def say(request: Request) -> Any:
+    def say(request: ModelRequest) -> Any:
         if request.agent != "lead":
             return call("submit_result", result=REPORT)
         return (fanout_world.spawn(*map(str, range(10))), read_on, "done")[request.turn]
 
-    def talk(request: Request) -> Any:
+    def talk(request: ModelRequest) -> Any:
         line = say(request)
         return line(request) if callable(line) else line
 
@@ -345,7 +345,7 @@ async def test_a_second_cut_counts_what_the_first_has_left_out(cap: int) -> None
         agent_world.about("agent_status"),
         does={"long": said},
     )
-    await world.go(rules=Rules(text_cap=cap))
+    await world.go(rules=Limits(text_cap=cap))
     _, waited, status = world.results
     for told in (waited["agents"][0]["output"], status["output"]):
         shown, left, whole = _cut_in(told)
@@ -357,8 +357,8 @@ async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
     said = "x" * 70_000
     tasks = [delegate_world.task(name, name, ["look_up"]) for name in "ab"]
 
-    async def loop(request: Request) -> Any:
-        return Assistant(text=said, calls=(call("look_up", word="y"),))
+    async def loop(request: ModelRequest) -> Any:
+        return AssistantMessage(text=said, calls=(call("look_up", word="y"),))
 
     world = delegate_world.World(delegate_world.parallel(*tasks), does={"a": said, "b": loop})
     await world.go(seconds=1)

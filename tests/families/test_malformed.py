@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Retinue, Rules, family, tool
-from retinue.core.messages import Assistant, Call, Result
-from retinue.models.base import Request
+from retinue import Agent, Limits, Retinue, family, tool
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, run_virtual
 
 CASES, PER_TURN = 5_000, 50
@@ -105,37 +105,37 @@ def twisted(schema: dict[str, Any], r: random.Random) -> str:
 @pytest.mark.parametrize("families", [FAMILIES, OTHERS], ids=["families", "profiles"])
 def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]) -> None:
     r = random.Random(20261115)
-    made: list[Call] = []
+    made: list[ToolCall] = []
     nests = {"sessions_spawn"} if families is OTHERS else set()
     spawners = {"agent_spawn", "agent_fork", "delegate_tasks", "spawn_agents", "sessions_spawn"}
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         if request.path != "0":
             given = {t.name for t in request.tools} & spawners
             assert given <= nests, "a child was offered a tool to start others"
             return "done"
         if len(made) >= CASES:
             return "enough"
-        turn = sum(isinstance(m, Assistant) for m in request.messages)
+        turn = sum(isinstance(m, AssistantMessage) for m in request.messages)
         calls = []
         for n in range(PER_TURN):
             chosen = r.choice(
                 [t for t in request.tools if t.name not in ("lookup", "artifact", "sessions_yield")]
             )
             calls.append(
-                Call(id=f"t{turn}n{n}", name=chosen.name, args=twisted(chosen.parameters, r))
+                ToolCall(id=f"t{turn}n{n}", name=chosen.name, args=twisted(chosen.parameters, r))
             )
         made.extend(calls)
-        return Assistant(calls=tuple(calls))
+        return AssistantMessage(calls=tuple(calls))
 
-    async def work() -> list[Result]:
-        rules = Rules(max_turns=10_000, compact_at=1e9, breaker_after=10**9)
-        async with Retinue(MemoryStore(), rules=rules) as retinue:
+    async def work() -> list[ToolMessage]:
+        rules = Limits(max_turns=10_000, compact_at=1e9, breaker_after=10**9)
+        async with Retinue(MemoryStore(), limits=rules) as retinue:
             lead = Agent("lead", "lead", model=Scripted(script), tools=[lookup], families=families)
             outcome = await retinue.run(lead, "go")
             assert (outcome.state, outcome.text) == ("completed", "enough")
-            assert not retinue.trouble
-            return [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            assert not retinue.blocked_reason
+            return [m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)]
 
     results = run_virtual(work())
     assert len(results) == len(made) >= CASES

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Limits, Origin, Rules
+from retinue import Agent, Limits, Origin, SpawnLimits
 from retinue.config import read_config
-from retinue.core.messages import Result
+from retinue.core.messages import ToolMessage
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
@@ -64,7 +64,7 @@ async def test_a_sub_agent_that_spawns_beyond_the_depth_is_forbidden_to_with_the
         first = "dig" if depth == 1 else "lead"
         world = World(spawn(first), does=lines, profile=profile, max_spawn_depth=depth)
         await world.go()
-        told = [m for m in world.of("dig")[1].messages if isinstance(m, Result)]
+        told = [m for m in world.of("dig")[1].messages if isinstance(m, ToolMessage)]
         assert [m.error for m in told] == [True] * 2
         for message, name in zip(told, ("sessions_spawn", "sessions_list"), strict=True):
             answer = json.loads(message.text)
@@ -168,7 +168,7 @@ async def test_a_directory_that_is_refused_is_told_in_json(profile: str, tmp_pat
 async def test_whatever_the_machine_refuses_is_told_in_json() -> None:
     """A limit for which the family has no words of its own."""
     world = World([spawn("say a"), spawn("say b")])
-    await world.go(rules=Rules(limits=Limits(depth=8, total=1)))
+    await world.go(rules=Limits(spawn_limits=SpawnLimits(depth=8, total=1)))
     assert [r["status"] for r in world.results] == ["accepted", "error"]
     assert ("Cannot start 1 more children: 1 were started and the limit is 1.") in world.results[1][
         "error"

@@ -13,9 +13,9 @@ import pytest
 from retinue import Agent, Retinue, Step
 from retinue.config import read_config
 from retinue.core.events import ChildEnded
-from retinue.core.messages import Assistant, Result
+from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.errors import ConfigError, ModelRejected, Refused
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.profiles import family
@@ -45,7 +45,7 @@ def phoenix(cast: Cast, **settings: Any) -> Agent:
 
 
 def after(**seconds: float) -> Any:
-    async def child(request: Request) -> Any:
+    async def child(request: ModelRequest) -> Any:
         await asyncio.sleep(seconds.get(task_of(request), 0))
         return call("submit_result", result=f"did {task_of(request)}")
 
@@ -101,9 +101,9 @@ async def test_the_calls_of_a_turn_get_one_aggregate_of_all_results() -> None:
 
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(15)
-        assert [m.name for m in (await retinue.messages(run))[2:] if isinstance(m, Result)] == [
-            "look"
-        ]
+        assert [
+            m.name for m in (await retinue.messages(run))[2:] if isinstance(m, ToolMessage)
+        ] == ["look"]
 
     scene = await play(phoenix(cast), then)
     assert len(cast.of_lead) == 2, "the turn waits once"
@@ -115,8 +115,8 @@ async def test_the_calls_of_a_turn_get_one_aggregate_of_all_results() -> None:
     assert {r.call_id for r in scene.told} == {c.id for c in _calls(cast.of_lead[1])}
 
 
-def _calls(request: Request) -> list[Any]:
-    return [c for m in request.messages if isinstance(m, Assistant) for c in m.calls]
+def _calls(request: ModelRequest) -> list[Any]:
+    return [c for m in request.messages if isinstance(m, AssistantMessage) for c in m.calls]
 
 
 @on_virtual_time
@@ -191,7 +191,7 @@ async def test_a_message_is_kept_where_the_settings_say_so() -> None:
     assert any("hello?" in m.text for m in cast.of_lead[-1].messages)
 
 
-def mixed(request: Request) -> Any:
+def mixed(request: ModelRequest) -> Any:
     return [call("submit_result", result="x"), call("look")] if request.turn == 0 else "in the end"
 
 

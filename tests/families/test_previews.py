@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Call
+from retinue import Agent, ToolCall
 from retinue.tools.families.base import FamilyTool
 from retinue.tools.toolbox import Toolbox
 
@@ -39,8 +39,8 @@ def test_a_call_says_about_whom_it_would_start(
     tools = Agent("lead", families=[family]).own_tools
     assert any(tool.schema.name == name for tool in tools), [tool.schema.name for tool in tools]
     toolbox.add("lead", tools)
-    orders = toolbox.preview("lead", Call(id="c", name=name, args=json.dumps(args)))
-    assert [(order.agent, order.task, order.context.kind) for order in orders] == expected
+    orders = toolbox.preview("lead", ToolCall(id="c", name=name, args=json.dumps(args)))
+    assert [(order.agent, order.task, order.history.kind) for order in orders] == expected
 
 
 def test_every_tool_that_starts_somebody_has_a_preview() -> None:
@@ -58,5 +58,5 @@ def test_a_tool_of_the_program_itself_tells_nothing() -> None:
 
     toolbox = Toolbox()
     toolbox.add("lead", Agent("lead", tools=[hire]).own_tools)
-    assert toolbox.preview("lead", Call(id="c", name="hire", args='{"task": "a"}')) == ()
-    assert toolbox.preview("lead", Call(id="c", name="gone", args="not JSON")) == ()
+    assert toolbox.preview("lead", ToolCall(id="c", name="hire", args='{"task": "a"}')) == ()
+    assert toolbox.preview("lead", ToolCall(id="c", name="gone", args="not JSON")) == ()

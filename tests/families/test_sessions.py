@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.messages import Assistant, User
+from retinue.core.messages import AssistantMessage, UserMessage
 from retinue.core.spec import Retry
 from retinue.errors import ModelUnavailable
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
@@ -67,7 +67,7 @@ async def test_a_child_sees_its_task_and_nothing_of_the_conversation() -> None:
     await world.go()
     (first, *_) = [r for r in world.requests if r.path != "0"]
     (message,) = first.messages
-    assert isinstance(message, User)
+    assert isinstance(message, UserMessage)
     assert message.text.startswith("[Subagent context] You are a subagent at depth 1/1,")
     assert "You cannot start subagents." in message.text
     assert message.text.endswith("\n\n[Task] say {braces} and [Task]")
@@ -216,7 +216,7 @@ async def test_the_reply_to_a_wait_is_there_also_when_nothing_is_announced() -> 
 
 @on_virtual_time
 async def test_a_wait_for_a_child_that_fails_or_stops_early_tells_how() -> None:
-    def cut(request: Request) -> Any:
+    def cut(request: ModelRequest) -> Any:
         return [call("read", path="a")] if request.turn < 3 else "never"
 
     does = {"fail": [call("read", path="a"), RuntimeError("broken")], "turns": cut}
@@ -250,7 +250,7 @@ async def test_what_a_child_had_said_when_it_was_stopped_is_shown_as_partial() -
 
 @on_virtual_time
 async def test_a_wait_for_a_child_that_fails_does_not_show_partial_text() -> None:
-    said = Assistant(text="half of it", calls=(call("read", path="a"),))
+    said = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
     world = World(spawn("work", timeoutSeconds=9), does={"work": [said, RuntimeError("broken")]})
     await world.go()
     assert list(world.results[0]) == ["status", "childSessionKey", "runId", "mode", "error"]
@@ -317,7 +317,7 @@ async def test_a_child_is_in_the_lane_named_subagent() -> None:
     world = World(spawn("say a", cleanup="keep"), max_concurrent=3)
     outcome = await world.go()
     ((spec, _),) = await world.rows(outcome.id)
-    assert [(lane.name, lane.size, lane.on_full) for lane in spec.order.lanes] == [
+    assert [(lane.name, lane.size, lane.on_full) for lane in spec.request.lanes] == [
         ("subagent", 3, "queue")
     ]
 
@@ -326,7 +326,7 @@ async def test_a_child_is_in_the_lane_named_subagent() -> None:
 async def test_a_waiting_parent_holds_no_slot() -> None:
     """One slot, three levels, each waiting for the next."""
 
-    def passed_on(request: Request) -> str:
+    def passed_on(request: ModelRequest) -> str:
         return f"{task_of(request)}, {results(request.messages)[0]['reply']}"
 
     does = {
@@ -347,7 +347,7 @@ async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners(
     (here / "there").mkdir()
     world = World([spawn("say a", cwd="there", cleanup="keep"), spawn("say b", cleanup="keep")])
     outcome = await world.go(cwd=str(here))
-    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == [
+    assert [s.request.cwd for s, _ in await world.rows(outcome.id)] == [
         str(here / "there"),
         str(here),
     ]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from retinue import Origin, Refused, Rules
-from retinue.core.messages import Assistant, User
+from retinue import Limits, Origin, Refused
+from retinue.core.messages import AssistantMessage, UserMessage
 from retinue.testing import call
 from tests.api.house import on_virtual_time
 from tests.families.sessions_world import CHAT, Chat, World, event, news, pause, spawn
 
-THREE = Rules(delivery_tries=3)
+THREE = Limits(delivery_tries=3)
 DIG = "after 5 say found it"
 
 
@@ -32,8 +32,8 @@ async def test_the_announce_step_is_a_turn_of_the_child_in_its_own_session() -> 
     assert (last.purpose, last.run, last.tools) == ("announce", turns[0].run, ())
     *before, said, asked = last.messages
     assert [m.text for m in before] == [m.text for m in turns[1].messages]
-    assert isinstance(said, Assistant) and said.text == "it says a"
-    assert isinstance(asked, User) and "Reply with exactly ANNOUNCE_SKIP" in asked.text
+    assert isinstance(said, AssistantMessage) and said.text == "it says a"
+    assert isinstance(asked, UserMessage) and "Reply with exactly ANNOUNCE_SKIP" in asked.text
     assert len(world.of_lead) == 2, "the session that asked takes no turn for it"
 
 
@@ -203,7 +203,7 @@ async def test_a_skipped_session_is_deleted_too() -> None:
 async def test_a_chat_that_always_fails_leaves_a_dead_announcement_and_other_chats_alone() -> None:
     world, other = World(spawn("say a")), Chat()
     world.chat.refuses = True
-    async with world.open(rules=THREE, channels={"chat": world.chat, "other": other}) as retinue:
+    async with world.open(limits=THREE, channels={"chat": world.chat, "other": other}) as retinue:
         runs = [
             (await retinue.run(world.lead, "Go.", origin=Origin(channel=channel))).id
             for channel in ("chat", "other")
@@ -234,7 +234,7 @@ async def test_a_chat_that_always_fails_leaves_a_dead_announcement_and_other_cha
 async def test_a_dead_announcement_that_is_dropped_takes_its_session_along() -> None:
     world = World(spawn("say a"))
     world.chat.refuses = True
-    async with world.open(rules=THREE) as retinue:
+    async with world.open(limits=THREE) as retinue:
         run = (await retinue.run(world.lead, "Go.", origin=CHAT)).id
         await asyncio.sleep(3_600)
         (dead,) = await retinue.deliveries(["dead"])

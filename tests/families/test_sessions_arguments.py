@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.messages import Call, Result
+from retinue.core.messages import ToolCall, ToolMessage
 from retinue.testing import call
 from tests.api.house import agent, hiring, on_virtual_time
 from tests.families.sessions_world import World, read, refusal, results, spawn, value_of
@@ -21,8 +21,8 @@ PARAMETERS = (
 NOBODY = "subagent:00000000-0000-7000-8000-000000000000"
 
 
-def raw(name: str, text: str) -> Call:
-    return Call(id="", name=name, args=text)
+def raw(name: str, text: str) -> ToolCall:
+    return ToolCall(id="", name=name, args=text)
 
 
 BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
@@ -200,7 +200,7 @@ async def test_the_checks_come_in_their_order() -> None:
     async with world.open() as retinue:
         await retinue.run(boss, "Go.")
     told = [r for r in world.requests if r.agent == "lead"][-1].messages
-    found = [str(value_of(m.text)) for m in told if isinstance(m, Result)]
+    found = [str(value_of(m.text)) for m in told if isinstance(m, ToolMessage)]
     for text, (_, says) in zip(found, faults, strict=False):
         assert says in text
     assert "agentId 'cook' is not allowed" in found[-1], "the agent before the model"
@@ -338,6 +338,6 @@ async def test_what_is_allowed_at_the_limits_is_taken() -> None:
         call("sessions_send", label="y", message="é" * 4_000, steer=True),
     )
     await world.go()
-    told = [m for m in world.of_lead[-1].messages if isinstance(m, Result)]
+    told = [m for m in world.of_lead[-1].messages if isinstance(m, ToolMessage)]
     assert [m.error for m in told] == [False] * 6
     assert results(world.of_lead[-1].messages)[0]["status"] == "ok"

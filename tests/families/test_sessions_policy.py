@@ -10,8 +10,8 @@ import pytest
 
 from retinue import Agent, ConfigError
 from retinue.config import read_config
-from retinue.core.messages import Result
-from retinue.core.values import Budget, Capabilities
+from retinue.core.messages import ToolMessage
+from retinue.core.values import Budget, Permissions
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import PROFILES, family
 from tests.api.house import agent, hiring, on_virtual_time
@@ -74,7 +74,7 @@ async def test_a_child_cannot_call_what_is_denied_to_it() -> None:
     does = {"try": [[call("bash", command="rm"), call("read", path="a")], "tried"]}
     world = World(spawn("try"), does=does, tools_deny=["bash"])
     await world.go()
-    (denied, given) = [m for m in world.of("try")[1].messages if isinstance(m, Result)]
+    (denied, given) = [m for m in world.of("try")[1].messages if isinstance(m, ToolMessage)]
     assert (denied.error, given.error, given.text) == (True, False, "the text of a")
     assert value_of(denied.text) == {
         "status": "forbidden",
@@ -182,7 +182,7 @@ async def test_a_leaf_cannot_start_others_with_a_tool_of_its_own_either() -> Non
     does = {"hire one": [call("hire", tasks=["look"]), "I could not"]}
     world = World(spawn("hire one"), does=does, fields={"tools": [hiring(scout)], "staff": [scout]})
     await world.go()
-    (told,) = [m for m in world.of("hire one")[1].messages if isinstance(m, Result)]
+    (told,) = [m for m in world.of("hire one")[1].messages if isinstance(m, ToolMessage)]
     assert told.error and "cannot start children" in told.text
 
 
@@ -205,7 +205,7 @@ async def test_a_fork_knows_the_conversation_and_calls_nothing_that_spawns() -> 
 async def test_a_fork_takes_nothing_from_the_defaults_of_its_agent() -> None:
     """A budget that is set for the whole run is not asked for once more, and a fork of a host
     ends."""
-    fields = {"budget": Budget(tokens=100_000), "options": {"host": True, "label": "the host"}}
+    fields = {"budget": Budget(tokens=100_000), "options": {"stay_open": True, "label": "the host"}}
     world = World(spawn("say x", context="fork", timeoutSeconds=10), fields=fields)
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
@@ -223,7 +223,7 @@ async def test_a_run_at_the_depth_limit_is_told_the_numbers() -> None:
         does = {f"go {n}": [spawn(f"go {n + 1}"), "gone"] for n in (1, 2)}
         world = World(spawn("go 1"), does=does, max_spawn_depth=limit, max_concurrent=4)
         await world.go()
-        told = next(m for m in world.of(f"go {limit}")[1].messages if isinstance(m, Result))
+        told = next(m for m in world.of(f"go {limit}")[1].messages if isinstance(m, ToolMessage))
         assert told.error and told.text == (
             '{"status":"forbidden","error":"sessions_spawn is not allowed at this depth '
             f'(current depth: {limit}, max: {limit})"}}'
@@ -235,7 +235,7 @@ async def test_a_run_at_the_depth_limit_is_told_the_numbers() -> None:
 async def test_a_run_that_may_not_spawn_is_forbidden_to() -> None:
     """The machine refuses what the tool could not see."""
     world = World(spawn("say x"))
-    await world.go(access=Capabilities(spawn=False))
+    await world.go(permissions=Permissions(may_spawn=False))
     error = "sessions_spawn is not allowed: you cannot spawn (current depth: 0)"
     assert world.results == [{"status": "forbidden", "error": error}]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Origin, Outcome, Retinue, Rules, StoreError
+from retinue import Agent, Limits, Origin, Outcome, Retinue, StoreError
 from retinue.channels.webhook import Webhook
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, call
 from tests.api.house import STORES, ended, on_virtual_time
@@ -96,7 +96,7 @@ async def test_a_death_at_any_commit_leaves_each_session_announced_once_and_then
         world = World([spawn("after 5 say a"), spawn("after 5 say b", cleanup="keep")])
         run, died = await die_once(world, last, kept=kept)
         assert sorted(world.chat.texts) == ["I after 5 say a", "I after 5 say b"], last
-        assert [s.order.task[-1] for s, _ in await world.rows(run)] == ["b"], last
+        assert [s.request.task[-1] for s, _ in await world.rows(run)] == ["b"], last
     assert last > 10
 
 
@@ -188,7 +188,7 @@ async def test_a_limit_of_children_counts_those_of_an_earlier_process(
 async def test_a_session_of_an_earlier_process_can_be_listed_read_and_written_to(
     kind: str, tmp_path: Path
 ) -> None:
-    def later(request: Request) -> Any:
+    def later(request: ModelRequest) -> Any:
         return call("sessions_send", label="dig", message="say two")
 
     lines = spawn("say one", label="dig"), pause(50, later), pause(5, call("sessions_list"))
@@ -231,7 +231,7 @@ async def test_a_death_between_an_end_and_its_announcement_makes_one_delivery(
 def program() -> Agent:
     """Its child is announced to a webhook."""
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         if request.purpose == "announce":
             return "I have built it"
         if request.path != "0":
@@ -244,12 +244,12 @@ def program() -> Agent:
 async def main(store: str, url: str) -> None:
     hook, lead = Webhook(url, SECRET), program()
     async with Retinue(
-        Path(store), agents=[lead], channels={"hook": hook}, rules=Rules(delivery_base_ms=50)
+        Path(store), agents=[lead], channels={"hook": hook}, limits=Limits(delivery_base_ms=50)
     ) as retinue:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         for _ in range(2_000):
-            found = [r.id for r in await retinue.list(children=True)]
+            found = [r.id for r in await retinue.runs(children=True)]
             if found == [run]:
                 break
             await asyncio.sleep(0.01)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Origin
-from retinue.core.messages import Assistant
-from retinue.models.base import Request
+from retinue.core.messages import AssistantMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import call
 from retinue.tools.families import family_states as states
 from tests.api.house import on_virtual_time
@@ -133,7 +133,7 @@ async def test_a_session_that_was_deleted_is_not_listed() -> None:
 
 @on_virtual_time
 async def test_the_history_of_a_session_is_what_was_said_in_it() -> None:
-    said = Assistant(text="let me look", calls=(call("read", path="a"),))
+    said = AssistantMessage(text="let me look", calls=(call("read", path="a"),))
     asked = pause(
         5, lambda q: [history(0)(q), history(0, includeTools=True)(q), history(0, limit=2)(q)]
     )
@@ -208,7 +208,7 @@ async def test_sessions_of_others_are_not_found() -> None:
     await first.go()
     (child,), (leaf,) = keys(first.of_lead[-1].messages), keys(first.of("lead them")[-1].messages)
 
-    def pry(request: Request) -> Any:
+    def pry(request: ModelRequest) -> Any:
         return [
             *(call("sessions_history", sessionKey=key) for key in (child, leaf)),
             *(call("sessions_send", sessionKey=key, message="hello") for key in (child, leaf)),
@@ -264,7 +264,7 @@ async def test_a_message_that_steers_breaks_the_current_turn_off() -> None:
     assert world.ended_at == 5
 
 
-def _steered(request: Request, does: dict[str, Any]) -> Any:
+def _steered(request: ModelRequest, does: dict[str, Any]) -> Any:
     return does["work"][min(len(request.messages) - 1, 1)](request)
 
 
@@ -319,12 +319,12 @@ async def test_a_session_goes_on_with_the_tools_the_model_and_the_lane_it_had() 
     outcome = await world.go()
     (request,) = world.of("say two")
     assert ({t.name for t in request.tools}, request.model) == ({"read"}, "other")
-    old, new = [s.order for s, _ in await world.rows(outcome.id)]
-    assert (old.lanes, old.label, old.retention, old.access) == (
+    old, new = [s.request for s, _ in await world.rows(outcome.id)]
+    assert (old.lanes, old.label, old.retention, old.permissions) == (
         new.lanes,
         new.label,
         new.retention,
-        new.access,
+        new.permissions,
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Capabilities, ModelUnavailable, Retinue, Retry, family
-from retinue.core.messages import Assistant, Reply, User
+from retinue import Agent, ModelUnavailable, Permissions, Retinue, Retry, family
+from retinue.core.messages import AssistantMessage, ModelReply, UserMessage
 from retinue.core.values import Usage
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.subagent.helper_starter import SUMMARY
@@ -70,7 +70,12 @@ async def test_a_child_has_a_conversation_of_its_own_and_its_parent_gets_one_mes
         found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
         heard = await retinue.messages(found.outcome.id)
     assert found.outcome.text == "3 messages"
-    assert [type(m).__name__ for m in heard] == ["User", "Assistant", "Result", "Assistant"]
+    assert [type(m).__name__ for m in heard] == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+        "AssistantMessage",
+    ]
     assert not any("secret" in m.text for m in heard)
     assert not any("Go." in m.text for q in stage.of("look") for m in q.messages)
     assert stage.of("look")[0].instructions == "Lead.", "the guide is for those who delegate"
@@ -114,7 +119,7 @@ async def test_a_model_that_is_not_known_fails_the_start() -> None:
 async def test_a_model_that_the_lead_may_not_use_fails_the_start_too() -> None:
     small = Scripted(["x"], name="small")
     found = await Stage(one("a"), model="small").go(
-        agents=[Agent("x", model=small)], access=Capabilities(models=("big",))
+        agents=[Agent("x", model=small)], permissions=Permissions(models=("big",))
     )
     assert found.refusal.startswith("Subagent initialization failed: model 'small' cannot be used")
 
@@ -140,7 +145,10 @@ async def test_a_tool_that_is_not_there_is_an_error_result_for_the_child_too() -
 
 def working(turns: int, says: str = "") -> list[Any]:
     """So many turns with a call in each, and perhaps something said beside it."""
-    return [Assistant(text=f"{says} {n}" if says else "", calls=(_look(n),)) for n in range(turns)]
+    return [
+        AssistantMessage(text=f"{says} {n}" if says else "", calls=(_look(n),))
+        for n in range(turns)
+    ]
 
 
 def _look(n: int) -> Any:
@@ -240,7 +248,9 @@ async def test_a_child_that_ends_within_its_turns_is_complete_however_few_they_a
 async def test_a_child_whose_model_fails_is_reported_with_the_cause() -> None:
     stage = Stage(
         one("dig"),
-        does={"dig": [Assistant(text="a start", calls=(_look(0),)), RuntimeError("no more")]},
+        does={
+            "dig": [AssistantMessage(text="a start", calls=(_look(0),)), RuntimeError("no more")]
+        },
     )
     found = await stage.go()
     assert found.result["success"] is False
@@ -298,7 +308,7 @@ async def test_a_cancelled_child_is_reported_with_its_text_and_the_parent_goes_o
 
 @on_virtual_time
 async def test_tokens_are_told_when_they_are_known() -> None:
-    reply = Reply(message=Assistant(text="x"), usage=Usage(input=1_000, output=50))
+    reply = ModelReply(message=AssistantMessage(text="x"), usage=Usage(input=1_000, output=50))
     metadata = (await Stage(one("a"), does={"a": reply}, sums={"a": reply}).go()).result["metadata"]
     assert (metadata["tokens_used"], metadata["prompt_tokens"], metadata["completion_tokens"]) == (
         "2100",
@@ -339,4 +349,4 @@ async def test_the_helpers_of_a_lead_are_runs_of_its_helper_agent_and_labelled()
     found = await stage.go()
     assert [(c.label, c.state) for c in found.outcome.children] == [("first look", "completed")]
     assert {q.agent for q in stage.of("a")} == {HELPER}
-    assert isinstance(stage.of("a")[0].messages[0], User)
+    assert isinstance(stage.of("a")[0].messages[0], UserMessage)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retinue import Capabilities, Retinue
-from retinue.core.messages import Call
+from retinue import Permissions, Retinue
+from retinue.core.messages import ToolCall
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import NESTING, PLAIN, Stage, many, one, task
@@ -19,7 +19,7 @@ TASK_FIELDS = "label, task_prompt, summary_prompt, allowed_tools, max_turns"
 
 async def refused(args: dict[str, Any] | str, name: str = "subagent", **settings: Any) -> str:
     text = args if isinstance(args, str) else json.dumps(args)
-    return (await Stage(Call(id="c", name=name, args=text), **settings).go()).refusal
+    return (await Stage(ToolCall(id="c", name=name, args=text), **settings).go()).refusal
 
 
 def good(**more: Any) -> dict[str, Any]:
@@ -101,14 +101,16 @@ async def test_an_unknown_tool_is_an_error_result_that_names_it(name: str) -> No
 @on_virtual_time
 async def test_a_tool_that_was_taken_from_the_caller_is_unknown_to_it() -> None:
     stage = Stage(one("p", allowed_tools=["write_down"]))
-    access = Capabilities(deny=("write_down",))
-    assert (await stage.go(access=access)).refusal == "Unknown tool in allowed_tools: write_down"
+    access = Permissions(deny=("write_down",))
+    assert (
+        await stage.go(permissions=access)
+    ).refusal == "Unknown tool in allowed_tools: write_down"
 
 
 @on_virtual_time
 async def test_a_tool_that_was_taken_from_the_caller_while_it_ran_is_unknown_to_it() -> None:
     async def take(retinue: Retinue, run: str) -> None:
-        await retinue.narrow(run, Capabilities(deny=("write_down",)))
+        await retinue.restrict(run, Permissions(deny=("write_down",)))
 
     stage = Stage(one("p", allowed_tools=["write_down"]), seconds=1.0)
     assert (await stage.go(take)).refusal == "Unknown tool in allowed_tools: write_down"
@@ -202,7 +204,9 @@ async def test_a_list_that_was_written_as_a_string_is_read() -> None:
     assert stage.offered("p") == {"look_up", "artifact"} | NESTING
     batch = many(task("p", allowed_tools='["look_up"]'))
     assert (await Stage(batch).go()).result["successful"] == 1
-    text = Call(id="c", name="parallel_subagent", args=json.dumps({"tasks": json.dumps([good()])}))
+    text = ToolCall(
+        id="c", name="parallel_subagent", args=json.dumps({"tasks": json.dumps([good()])})
+    )
     assert (await Stage(text).go()).result["successful"] == 1
 
 

@@ -15,19 +15,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from retinue.core.messages import Assistant, Call, Message, Result, User
-from retinue.core.spec import Order, Slot, Spec
-from retinue.core.state import Calls, Ended, Run, Working
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from retinue.core.spec import ParentCall, RunRequest, RunSpec
+from retinue.core.state import Ended, OpenCalls, Run, RunRecord, Working
 from retinue.core.values import Budget, Ending, Usage
 from retinue.testing import run_virtual
-from retinue.tools.base import Caller, Kin
+from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
 from tests.api.house import on_virtual_time
 
 OURS = "subagent"
 T = TypeVar("T")
-Posted = tuple[Caller, int, dict[str, Any], asyncio.Future[list[str] | None]]
+Posted = tuple[Context, int, dict[str, Any], asyncio.Future[list[str] | None]]
 
 
 class Mill:
@@ -37,24 +37,29 @@ class Mill:
     def __init__(self, r: random.Random, quota: Quota) -> None:
         self.r, self.quota = r, quota
         self.quotas = Quotas(quota, (OURS,))
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, RunSpec] = {}
         self.runs: dict[str, Run] = {}
         self.said: dict[str, list[Message]] = {}
         self.queue: deque[Posted] = deque()
         self.epoch = self.at = 0
         self.refused = 0
         self.enlist(
-            Spec(id="root", order=Order(agent="lead", task="Go."), root="root", conversation="root")
+            RunSpec(
+                id="root",
+                request=RunRequest(agent="lead", task="Go."),
+                root="root",
+                conversation="root",
+            )
         )
 
     # what tools read
 
-    async def children(self, run: str) -> Sequence[Kin]:
+    async def children(self, run: str) -> Sequence[RunRecord]:
         return await self.late(
-            lambda: [(s, self.runs[s.id]) for s in self.specs.values() if s.parent == run]
+            lambda: [RunRecord(s, self.runs[s.id]) for s in self.specs.values() if s.parent == run]
         )
 
-    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+    async def messages(self, spec: RunSpec, run: Run) -> Sequence[Message]:
         return await self.late(lambda: self.said[spec.id][run.start : run.length])
 
     async def late(self, read: Callable[[], list[T]]) -> list[T]:
@@ -68,10 +73,10 @@ class Mill:
 
     # what the machine does
 
-    def enlist(self, spec: Spec) -> None:
-        self.specs[spec.id], self.said[spec.id] = spec, [User(text="x")]
+    def enlist(self, spec: RunSpec) -> None:
+        self.specs[spec.id], self.said[spec.id] = spec, [UserMessage(text="x")]
         self.runs[spec.id] = Run(
-            id=spec.id, state=Working(calls=Calls(message=0, count=0, open=0)), length=1
+            id=spec.id, state=Working(calls=OpenCalls(message=0, count=0, open=0)), length=1
         )
 
     async def engine(self) -> None:
@@ -92,7 +97,11 @@ class Mill:
             self.queue.popleft()[3].set_result(None)
 
     def take_order(
-        self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]
+        self,
+        caller: Context,
+        n: int,
+        fields: dict[str, Any],
+        done: asyncio.Future[list[str] | None],
     ) -> None:
         if self.r.random() < 0.2:
             self.refused += 1
@@ -101,31 +110,35 @@ class Mill:
             self.record(caller, n, fields, done)
 
     def record(
-        self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]
+        self,
+        caller: Context,
+        n: int,
+        fields: dict[str, Any],
+        done: asyncio.Future[list[str] | None],
     ) -> None:
         parent, ids = caller.spec, []
         self.runs[parent.id] = replace(
             self.runs[parent.id], n_children=self.runs[parent.id].n_children + n
         )
         for item in range(n):
-            slot = Slot(
+            slot = ParentCall(
                 turn=caller.run.turn,
                 index=caller.index,
                 item=item,
                 call_id=caller.call_id,
                 tool=OURS,
             )
-            order = Order(agent="helper", task="x", **fields)
+            order = RunRequest(agent="helper", task="x", **fields)
             id = caller.child_id(item)
             path = f"{parent.path}/{slot.turn}.{slot.index}.{item}"
-            spec = Spec(
+            spec = RunSpec(
                 id=id,
-                order=order,
+                request=order,
                 root="root",
                 parent=parent.id,
                 depth=parent.depth + 1,
                 path=path,
-                slot=slot,
+                parent_call=slot,
             )
             self.enlist(replace(spec, conversation=id, created_at=self.at))
             ids.append(id)
@@ -152,7 +165,7 @@ class Mill:
         for spec in self.specs.values():
             if spec.parent == "root":
                 ended = isinstance(self.runs[spec.id].state, Ended)
-                total += self.spent(spec.id) if ended else spec.order.budget.tokens or 0
+                total += self.spent(spec.id) if ended else spec.request.budget.tokens or 0
         return total
 
     @property
@@ -180,7 +193,7 @@ class Mill:
 
     def spend(self, id: str) -> None:
         top, run = self.top(id), self.runs[id]
-        granted = self.specs[top].order.budget.tokens
+        granted = self.specs[top].request.budget.tokens
         if granted is not None:
             used = self.r.randint(0, granted - self.spent(top))
             self.runs[id] = replace(run, usage=run.usage.plus(Usage(input=used)))
@@ -188,42 +201,42 @@ class Mill:
     async def turn(self, id: str, n: int) -> None:
         # Now and then two calls bear the same id.
         names = [self.r.choice([OURS, OURS, "look_up"]) for _ in range(n)]
-        calls = [Call(id=f"c{self.r.randint(0, 9)}", name=name) for name in names]
+        calls = [ToolCall(id=f"c{self.r.randint(0, 9)}", name=name) for name in names]
         said = self.said[id]
-        said.append(Assistant(calls=tuple(calls)))
+        said.append(AssistantMessage(calls=tuple(calls)))
         bits = (1 << n) - 1
-        state = Working(calls=Calls(message=len(said) - 1, count=n, open=bits, tools=bits))
+        state = Working(calls=OpenCalls(message=len(said) - 1, count=n, open=bits, tools=bits))
         run = self.runs[id] = replace(
             self.runs[id], turn=self.runs[id].turn + 1, length=len(said), state=state
         )
         await asyncio.gather(*(self.call(run, call, i) for i, call in enumerate(calls)))
 
-    def caller(self, run: Run, call: Call, index: int) -> Caller:
+    def caller(self, run: Run, call: ToolCall, index: int) -> Context:
         self.at += 1
         spec = self.specs[run.id]
         key = f"{run.id}/{run.turn}/{index}"
-        return Caller(
+        return Context(
             spec=spec,
             run=run,
             call_id=call.id,
             index=index,
             key=key,
-            at=self.at,
-            look=cast(Any, self),
+            called_at=self.at,
+            reader=cast(Any, self),
         )
 
-    async def call(self, run: Run, call: Call, index: int) -> None:
+    async def call(self, run: Run, call: ToolCall, index: int) -> None:
         children: list[str] | None = []
         if call.name == OURS:
             while (children := await self.ask(run, call, index)) is None:
                 await self.lag()
         children = children or []
         await asyncio.gather(*(self.live(child) for child in children))
-        self.said[run.id].append(Result(call_id=call.id, text="x", error=not children))
+        self.said[run.id].append(ToolMessage(call_id=call.id, text="x", error=not children))
         if self.r.random() < 0.5:
             self.quotas.settled(children)
 
-    async def ask(self, run: Run, call: Call, index: int) -> list[str] | None:
+    async def ask(self, run: Run, call: ToolCall, index: int) -> list[str] | None:
         """Those that were started; None when the process died before it was recorded."""
         await self.lag()
         epoch, quotas, n = self.epoch, self.quotas, self.r.randint(1, 3)
@@ -296,18 +309,18 @@ async def test_the_mill_grinds() -> None:
     assert max(s.depth for m in mills for s in m.specs.values()) == 3
 
 
-def asking(mill: Mill, id: str = "root", n: int = 1) -> list[Caller]:
+def asking(mill: Mill, id: str = "root", n: int = 1) -> list[Context]:
     """The next turn of a run, with so many calls."""
     said, run = mill.said[id], mill.runs[id]
-    calls = tuple(Call(id=f"c{i}", name=OURS) for i in range(n))
-    said.append(Assistant(calls=calls))
+    calls = tuple(ToolCall(id=f"c{i}", name=OURS) for i in range(n))
+    said.append(AssistantMessage(calls=calls))
     bits = (1 << n) - 1
-    state = Working(calls=Calls(message=len(said) - 1, count=n, open=bits, tools=bits))
+    state = Working(calls=OpenCalls(message=len(said) - 1, count=n, open=bits, tools=bits))
     run = mill.runs[id] = replace(run, turn=run.turn + 1, length=len(said), state=state)
     return [mill.caller(run, call, i) for i, call in enumerate(calls)]
 
 
-async def start(mill: Mill, caller: Caller, n: int = 1) -> list[str]:
+async def start(mill: Mill, caller: Context, n: int = 1) -> list[str]:
     """Children that were granted, and recorded at once."""
     done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
     mill.record(caller, n, await mill.quotas.take(caller, n), done)
@@ -320,8 +333,8 @@ async def test_what_a_grandchild_spends_is_part_of_what_its_parent_was_granted()
     first, second = asking(mill, n=2)
     (child,) = await start(mill, first)
     (grandchild,) = await start(mill, asking(mill, child)[0])
-    assert mill.specs[child].order.budget == Budget(tokens=100)
-    assert mill.specs[grandchild].order.budget == Budget(), "it lives on that"
+    assert mill.specs[child].request.budget == Budget(tokens=100)
+    assert mill.specs[grandchild].request.budget == Budget(), "it lives on that"
     mill.runs[grandchild] = replace(mill.runs[grandchild], usage=Usage(input=60))
     assert (await mill.quotas.take(second, 1))["budget"] == Budget(tokens=100)
 
@@ -332,7 +345,7 @@ async def test_a_grant_whose_call_was_broken_off_is_free_again() -> None:
     late."""
     mill = Mill(random.Random(1), Quota(executions=1, tokens=100))
     await mill.quotas.take(asking(mill)[0], 1)
-    mill.said["root"].append(User(text="Stop that."))
+    mill.said["root"].append(UserMessage(text="Stop that."))
     fields = await mill.quotas.take(asking(mill)[0], 1)
     assert fields["budget"] == Budget(tokens=100)
 
@@ -360,8 +373,8 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
     slow: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     class Slow:
-        async def children(self, run: str) -> Sequence[Kin]:
-            found = [(s, mill.runs[s.id]) for s in mill.specs.values() if s.parent == run]
+        async def children(self, run: str) -> Sequence[RunRecord]:
+            found = [RunRecord(s, mill.runs[s.id]) for s in mill.specs.values() if s.parent == run]
             await slow
             return found
 
@@ -377,8 +390,9 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
         await late
 
 
-def _seen_by(caller: Caller, look: Any) -> Caller:
+def _seen_by(caller: Context, look: Any) -> Context:
     fields = {
-        name: getattr(caller, name) for name in ("spec", "run", "call_id", "index", "key", "at")
+        name: getattr(caller, name)
+        for name in ("spec", "run", "call_id", "index", "key", "called_at")
     }
-    return Caller(**fields, look=look)
+    return Context(**fields, reader=look)

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import Agent, Caller, Capabilities, Orders, Retinue, Rules, tool
-from retinue.core.messages import Call
-from retinue.core.values import Limits
-from retinue.models.base import Request
+from retinue import Actions, Agent, Context, Limits, Permissions, Retinue, tool
+from retinue.core.messages import ToolCall
+from retinue.core.values import SpawnLimits
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import (
@@ -35,9 +35,9 @@ DEEP = (
 )
 
 
-def answers(request: Request) -> list[str]:
+def answers(request: ModelRequest) -> list[str]:
     """What the calls of a run were answered."""
-    return [m.text for m in request.messages if type(m).__name__ == "Result"]
+    return [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
 
 
 @on_virtual_time
@@ -61,7 +61,7 @@ async def test_the_main_agent_has_two_levels_of_subagents_below_it() -> None:
 async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(args: str) -> None:
     """Their tools are there, as in the document's diagram; with a list of tools and without
     executions left, too."""
-    calls = [Call(id=name, name=name, args=args) for name in ("subagent", "parallel_subagent")]
+    calls = [ToolCall(id=name, name=name, args=args) for name in ("subagent", "parallel_subagent")]
     inner = one("2", allowed_tools=["look_up"])
     stage = Stage(one("1"), does={"1": [inner], "2": [calls]}, max_executions=2)
     found = await stage.go()
@@ -76,7 +76,7 @@ async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(ar
 async def test_a_child_whose_depth_would_reach_the_limit_is_refused(depth: int) -> None:
     does = {str(n): [one(str(n + 1))] for n in range(1, 12)}
     stage = Stage(one("1"), does=does, max_depth=depth)
-    found = await stage.go(rules=Rules(limits=Limits(depth=100)))
+    found = await stage.go(rules=Limits(spawn_limits=SpawnLimits(depth=100)))
     assert len(found.below) == depth - 1
     if depth == 1:
         assert found.refusal == DEEP.format(1, 0)
@@ -91,17 +91,17 @@ async def test_the_depth_is_counted_from_the_lead_wherever_it_stands() -> None:
     stage = Stage(one("1"))
 
     @tool(restart="pure")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire the next one."""
-        return caller.spawn(middle if caller.spec.depth == 0 else stage.lead, "Go.")
+        return caller.spawn_actions(middle if caller.spec.depth == 0 else stage.lead, "Go.")
 
     lines = [call("hire"), lambda q: q.messages[-1].text]
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         line: Any = lines[min(request.turn, 1)]
         return line(request) if callable(line) else line
 
-    def inner(request: Request) -> Any:
+    def inner(request: ModelRequest) -> Any:
         return one("1") if request.turn == 0 else request.messages[-1].text
 
     stage.lead = Agent(
@@ -126,7 +126,7 @@ async def test_a_limit_of_the_machine_is_told_in_the_same_words() -> None:
         (one("1"), DEEP.format(3, 0)),
         (many("1"), "Maximum subagent depth 3 reached"),
     ):
-        assert (await Stage(lead_says).go(access=Capabilities(depth=0))).refusal == text
+        assert (await Stage(lead_says).go(permissions=Permissions(depth=0))).refusal == text
 
 
 @on_virtual_time
@@ -181,7 +181,7 @@ async def test_a_grandchild_does_not_regain_it_by_name_either(batch: bool) -> No
 @on_virtual_time
 async def test_what_is_taken_from_the_lead_is_taken_from_everybody_below_it() -> None:
     stage = Stage(one("a"), does={"a": [one("b")]})
-    await stage.go(access=Capabilities(deny=("write_down", "parallel_subagent")))
+    await stage.go(permissions=Permissions(deny=("write_down", "parallel_subagent")))
     assert stage.offered("a") == PLAIN - {"write_down"} | {"subagent"}
     assert stage.offered("b") == PLAIN - {"write_down"} | {"subagent"}
 
@@ -189,9 +189,9 @@ async def test_what_is_taken_from_the_lead_is_taken_from_everybody_below_it() ->
 @on_virtual_time
 async def test_a_list_brings_back_nothing_that_the_lead_lost() -> None:
     """Neither the second tool that delegates nor the one that reads on."""
-    access = Capabilities(tools=("look_up", "subagent", "write_down"))
+    access = Permissions(tools=("look_up", "subagent", "write_down"))
     stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [one("b", allowed_tools=[])]})
-    found = await stage.go(access=access)
+    found = await stage.go(permissions=access)
     assert stage.offered("a") == {"look_up", "subagent"}
     assert stage.offered("b") == {"subagent"}
     assert found.result["success"] is True
@@ -205,7 +205,7 @@ async def test_what_is_taken_while_a_child_works_is_gone_for_its_children_too() 
 
     async def take(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(15)
-        await retinue.narrow(run, Capabilities(deny=("write_down",)))
+        await retinue.restrict(run, Permissions(deny=("write_down",)))
 
     await stage.go(take)
     assert "write_down" not in stage.offered("b")
@@ -244,7 +244,7 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
     names = ["look_up", "write_down", "break_down", "artifact", "subagent", "nonsense"]
     made = iter(range(10_000))
 
-    def ask(n: int) -> Call:
+    def ask(n: int) -> ToolCall:
         tasks = []
         for _ in range(n):
             allowed = r.choice(
@@ -261,7 +261,7 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
     wanted: dict[str, set[str]] = {}
     wrong: list[Any] = []
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         if request.purpose != "turn":
             return "end"
         mine = {t.name for t in request.tools}
@@ -322,5 +322,5 @@ async def test_a_child_that_fails_below_a_child_is_a_result_for_that_child() -> 
     stage = Stage(one("a"), does={"a": [one("b"), "went on"], "b": RuntimeError("no")})
     found = await stage.go()
     assert found.result["success"] is True
-    (inner,) = [m for m in stage.of("a")[1].messages if type(m).__name__ == "Result"]
+    (inner,) = [m for m in stage.of("a")[1].messages if type(m).__name__ == "ToolMessage"]
     assert results([inner])[0]["error"] == "Subagent task execution failed: RuntimeError: no"  # type: ignore[list-item]

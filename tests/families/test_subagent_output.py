@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue import Retinue, Rules
+from retinue import Limits, Retinue
 from retinue.core.values import Artifact
 from retinue.testing import VirtualClock, call
 from retinue.tools.families.subagent.subagent_output import MARK, cut
@@ -22,11 +22,11 @@ WHOLE = re.compile(r"\n\(full text, (\d+) bytes, in artifact ([0-9a-f]{64})\)\Z"
 
 
 async def summary(
-    text: str, rules: Rules | None = None, **settings: Any
+    text: str, rules: Limits | None = None, **settings: Any
 ) -> tuple[dict[str, Any], bytes]:
     """The result of a child that says `text`, and the artifact that it names."""
     stage = Stage(one("a"), sums={"a": text}, **settings)
-    async with Retinue(clock=VirtualClock(), rules=rules) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=rules) as retinue:
         found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
         named = re.search("[0-9a-f]{64}", found.result["output"])
         return found.result, await retinue.artifact(named[0]) if named else b""
@@ -114,13 +114,13 @@ async def test_the_size_can_be_set() -> None:
 async def test_what_was_too_long_for_the_machine_is_told_as_cut_with_the_size_of_the_whole() -> (
     None
 ):
-    rules = Rules(text_cap=5_000)
+    rules = Limits(text_cap=5_000)
     result, whole = await summary("x" * 9_000, rules, output_max_size=1024)
     found = WHOLE.search(result["output"])
     assert found is not None and int(found[1]) == 9_000 and len(whole) == 9_000
     # A size above what any text may have: the machine has cut it, and said where the whole is.
     stage = Stage(one("a"), sums={"a": "x" * 9_000}, output_max_size=100_000)
-    async with Retinue(clock=VirtualClock(), rules=Rules(text_cap=8_000)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(text_cap=8_000)) as retinue:
         (told,) = (await played(retinue, await retinue.spawn(stage.lead, "Go."))).told
     told = msgspec.json.decode(told.text)
     found = WHOLE.search(told["output"])

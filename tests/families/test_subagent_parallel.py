@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Retinue, Rules
-from retinue.core.messages import Assistant, Call
-from retinue.core.values import Limits
+from retinue import Limits, Retinue
+from retinue.core.messages import AssistantMessage, ToolCall
+from retinue.core.values import SpawnLimits
 from retinue.testing import VirtualClock, call
 from tests.api.house import STORES, Home, ended, on_virtual_time
 from tests.families.subagent_world import Stage, many, one, pause, played, results, task
@@ -148,8 +148,8 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
 
 @on_virtual_time
 async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
-    start = Assistant(
-        text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),)
+    start = AssistantMessage(
+        text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
     )
     does = {"busy": [start, pause(1_000, "late")], "bad": pause(5, RuntimeError("broken"))}
     found = await Stage(many(*does, fail_fast=True), does=does).go()
@@ -235,7 +235,7 @@ async def test_a_batch_of_one_is_a_batch() -> None:
 @on_virtual_time
 async def test_a_batch_beyond_the_limits_of_the_runtime_starts_nobody_and_costs_nothing() -> None:
     stage = Stage(many(*"abcd"), many(*"abc"), max_executions=4)
-    found = await stage.go(rules=Rules(limits=Limits(per_call=3)))
+    found = await stage.go(rules=Limits(spawn_limits=SpawnLimits(per_call=3)))
     assert found.told[0].text == "Refused (per_call): Too many children in one call: 4 (limit 3)."
     assert results(found.told[1:])[0]["successful"] == 3
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import Agent, Budget, Caller, Capabilities, Orders, Retinue, tool
-from retinue.core.messages import Assistant, Call, Reply
+from retinue import Actions, Agent, Budget, Context, Permissions, Retinue, tool
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import ModelInfo, Usage
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import (
@@ -156,7 +156,7 @@ async def test_what_the_machine_refused_is_not_used() -> None:
     stage = Stage(
         [one("a"), one("b")], one("c"), one("d"), max_executions=2, max_total_tokens=10**6
     )
-    found = await stage.go(access=Capabilities(fanout=1))
+    found = await stage.go(permissions=Permissions(fanout=1))
     refused, *others = sorted(told(found), reverse=True)
     assert refused.startswith(SPENT) and others[0].startswith("Refused (children)")
     assert sorted(found.below) == ["a", "c"]
@@ -165,7 +165,7 @@ async def test_what_the_machine_refused_is_not_used() -> None:
 @on_virtual_time
 async def test_what_the_machine_refused_is_free_at_once_also_for_those_further_down() -> None:
     stage = Stage([one("a"), one("b")], does={"a": [one("deep")]}, max_executions=2)
-    found = await stage.go(access=Capabilities(fanout=1))
+    found = await stage.go(permissions=Permissions(fanout=1))
     assert sorted(found.below) == ["a", "deep"]
 
 
@@ -189,7 +189,7 @@ async def test_a_tree_that_was_started_by_key_is_counted_like_any_other() -> Non
 async def test_nothing_is_remembered_of_those_that_are_on_record(last: Any) -> None:
     stage = Stage([one("a"), many("b", "c")], last, max_executions=100, max_total_tokens=10**6)
     await stage.go()
-    (family,) = stage.lead.dialects
+    (family,) = stage.lead.family_list
     assert family.quotas._grants == {}  # type: ignore[attr-defined]
 
 
@@ -203,7 +203,7 @@ def spent(found: Played) -> int:
 def digger(turns: int) -> Any:
     """A helper that works for so many turns and writes as much as it may."""
 
-    def dig(request: Request) -> Any:
+    def dig(request: ModelRequest) -> Any:
         if request.turn >= turns or request.purpose != "turn":
             return "x" * 40
         return call("write_down", text="x" * 400)
@@ -271,7 +271,7 @@ async def test_too_few_tokens_for_so_many_are_refused() -> None:
 async def test_spent_tokens_are_told() -> None:
     """A provider that counts more than its bound: what it told is spent, and the next one is
     refused."""
-    reply = Reply(message=Assistant(text="x"), usage=Usage(input=70_000, output=10))
+    reply = ModelReply(message=AssistantMessage(text="x"), usage=Usage(input=70_000, output=10))
     found = await Stage(one("a"), one("b"), does={"a": reply}, max_total_tokens=60_000).go()
     assert told(found) == ["1", f"{SPENT}70010 of 60000 tokens are used or granted"]
 
@@ -297,9 +297,9 @@ async def test_other_amounts_of_the_tree_stay_one_pool() -> None:
 
 
 @tool(restart="pure")
-async def clone(caller: Caller, prompt: str) -> Orders:
+async def clone(caller: Context, prompt: str) -> Actions:
     """Let another one of your kind do it."""
-    return caller.spawn(caller.spec.order.agent, prompt, label=prompt)
+    return caller.spawn_actions(caller.spec.request.agent, prompt, label=prompt)
 
 
 @on_virtual_time
@@ -358,8 +358,8 @@ async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
 
 @on_virtual_time
 async def test_a_helper_out_of_time_returns_what_it_has_said() -> None:
-    start = Assistant(
-        text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),)
+    start = AssistantMessage(
+        text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
     )
     found = await Stage(one("a"), does={"a": [start, pause(100, "x")]}, max_total_time=10).go()
     assert (found.result["success"], found.result["output"]) == (False, "half of it")
@@ -372,7 +372,7 @@ async def test_without_quotas_nothing_is_read_or_limited() -> None:
     stage = Stage(many(*(f"t{n}" for n in range(50))), many(*(f"u{n}" for n in range(50))))
     found = await stage.go()
     assert len(found.below) == 100
-    (family,) = stage.lead.dialects
+    (family,) = stage.lead.family_list
     assert family.quotas._grants == {}  # type: ignore[attr-defined]
 
 
@@ -383,9 +383,9 @@ async def test_a_lead_on_the_staff_of_another_shares_the_quota_of_the_tree() -> 
     lead = Agent("lead", model=inner, tools=TOOLS, families=stage.lead.families)
 
     @tool(restart="pure")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire both."""
-        return caller.spawn(lead, "Go.", "Go.")
+        return caller.spawn_actions(lead, "Go.", "Go.")
 
     top = Agent(
         "top", model=Scripted([call("hire"), "end"], name="top"), tools=[hire], staff=[lead]

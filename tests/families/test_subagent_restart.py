@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Outcome, Retinue
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
 from tests.api.house import STORES, Home, on_virtual_time
@@ -214,7 +214,7 @@ class Family:
         families = [family("subagent", **self.settings)]
         return Agent("lead", model=Scripted(self.say, name="m"), tools=TOOLS, families=families)
 
-    async def say(self, request: Request) -> Any:
+    async def say(self, request: ModelRequest) -> Any:
         r = random.Random(f"{self.seed} {request.path} {request.turn} {request.purpose}")
         await asyncio.sleep(r.choice([0, 0, 1, 5]))
         if request.purpose != "turn" or request.turn >= 4 or r.random() < 0.15:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ConfigError, Origin, Retinue, family, tool
-from retinue.core.messages import Assistant, Result
+from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.values import Ending
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, call, run_virtual
 from retinue.tools.families import family_states as states
 from retinue.tools.families.profiles import FAMILIES, PROFILES
@@ -32,18 +32,18 @@ def lookup(q: str) -> str:
     return q
 
 
-def turn_of(request: Request) -> int:
-    return sum(isinstance(m, Assistant) for m in request.messages)
+def turn_of(request: ModelRequest) -> int:
+    return sum(isinstance(m, AssistantMessage) for m in request.messages)
 
 
 def results(messages: Any) -> list[Any]:
-    return [m for m in messages if isinstance(m, Result)]
+    return [m for m in messages if isinstance(m, ToolMessage)]
 
 
 def test_one_agent_can_use_all_five_families_in_one_turn() -> None:
     offered: dict[str, set[str]] = {}
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         if request.path != "0":
             offered[request.agent] = {t.name for t in request.tools}
             return f"result of {request.agent}"
@@ -107,7 +107,7 @@ def test_one_run_is_seen_alike_through_the_families_that_look() -> None:
     """A child of one family, looked at by the tools of two others, while it runs and after it has
     failed."""
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         if request.path != "0":
             return RuntimeError("broken") if turn_of(request) else call("lookup", q="x")
         n = turn_of(request)
@@ -147,7 +147,7 @@ def test_a_family_is_off_unless_the_agent_has_it_and_a_request_can_switch_it() -
     seen: list[set[str]] = []
     prompts: list[str] = []
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         seen.append({t.name for t in request.tools})
         prompts.append(request.instructions)
         return "ok"
@@ -193,8 +193,11 @@ def test_every_family_has_a_guide_and_can_go_without(name: str) -> None:
     assert 200 < len(made.guide) < 1_500
     assert any(t in made.guide for t in made.tool_names)
     lead = Agent("lead", "Short.", families=[made])
-    assert lead.instructed({}) == f"Short.\n\n{made.guide}"
-    assert Agent("lead", "Short.", families=[family(name, guide=False)]).instructed({}) == "Short."
+    assert lead.full_instructions({}) == f"Short.\n\n{made.guide}"
+    assert (
+        Agent("lead", "Short.", families=[family(name, guide=False)]).full_instructions({})
+        == "Short."
+    )
 
 
 def test_two_families_of_one_kind_cannot_be_on_one_agent() -> None:

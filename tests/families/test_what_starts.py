@@ -9,7 +9,7 @@ import pytest
 
 from retinue import Agent, Budget, Retinue, tool
 from retinue.core.values import ModelInfo
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
 from retinue.tools.families.profiles import FAMILIES, family
 
@@ -69,7 +69,7 @@ def test_every_family_is_asked() -> None:
 async def lead(spawns: str, budget: Budget) -> tuple[int, int]:
     answered: set[str] = set()
 
-    def say(request: Request) -> Any:
+    def say(request: ModelRequest) -> Any:
         if request.path == "0" and request.turn == 0 and request.purpose == "turn":
             return SPAWNS[spawns]
         if request.path != "0":

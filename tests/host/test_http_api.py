@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retinue import Agent, tool
+from retinue.core.values import Delivery, Origin
+from retinue.errors import NotFound
+from retinue.host.identity import OWNER, Identity
 from retinue.host.openapi import description
+from retinue.host.visibility import Visibility
 from retinue.testing import Scripted, call
-from tests.host.served import ALICE, BOB, READER, events_of, served
+from tests.host.served import ADMIN, ALICE, BOB, READER, events_of, served
 from tests.waiting import SECONDS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
@@ -204,6 +212,77 @@ def test_the_runs_of_another_user_look_like_unknown_ones() -> None:
         assert {r["id"] for r in api.get("/runs").json["runs"]} == {hers, ours}
         forked = api.post(f"/runs/{hers}/fork", {"task": "x"}, token=ALICE).json["run"]
         assert api.get(f"/runs/{forked}", token=ALICE).status == 200
+
+
+LONG = "a long line of what only alice may read\n" * 4_000
+
+
+@tool(restart="pure")
+def long_page() -> str:
+    """A page that is too long to be shown whole."""
+    return LONG
+
+
+def test_an_artifact_of_another_user_looks_like_an_unknown_one(tmp_path: Path) -> None:
+    """Whether the store is a file or in memory; who sees all runs sees all artifacts."""
+    for store in (None, tmp_path / "store.db"):
+        agent = Agent("main", model=Scripted([call("long_page"), "Done."]), tools=[long_page])
+        with served(agents=[agent], store=store) as api:
+            run = api.finished(token=ALICE)
+            shown = api.get(f"/runs/{run}/transcript", token=ALICE).body.decode()
+            (sha256,) = set(re.findall(r"artifact ([0-9a-f]{64})", shown))
+            hers = api.get(f"/artifacts/{sha256}", token=ALICE)
+            assert (hers.status, hers.body.decode()) == (200, LONG)
+            assert api.get(f"/artifacts/{sha256}").body == hers.body
+            assert api.get(f"/artifacts/{sha256}", token=READER).body == hers.body
+            theirs = api.get(f"/artifacts/{sha256}", token=BOB)
+            unknown = api.get("/artifacts/" + "0" * 64, token=BOB)
+            assert theirs.status == unknown.status == 404
+            assert theirs.json["detail"] == unknown.json["detail"].replace("0" * 64, sha256)
+
+
+def test_an_announcement_that_is_not_there_is_not_sent_again() -> None:
+    with served() as api:
+        reply = api.post("/deliveries/nothing", {})
+        assert reply.status == 404 and reply.json["detail"] == "Announcement 'nothing' not found."
+
+
+def test_an_announcement_of_another_user_looks_like_an_unknown_one() -> None:
+    class Announced:
+        """A runtime in which one announcement, of bob's, waits."""
+
+        async def deliveries(self, states: object = ()) -> list[Delivery]:
+            return [Delivery(key="k", run="r", origin=Origin(user="bob"), text="done")]
+
+    seen = Visibility(Announced())
+    alice, bob = (Identity(name, frozenset({"admin"}), user=name) for name in ("alice", "bob"))
+    asyncio.run(seen.check_delivery("k", bob))
+    asyncio.run(seen.check_delivery("k", OWNER))
+    with pytest.raises(NotFound, match="Announcement 'k' not found"):
+        asyncio.run(seen.check_delivery("k", alice))
+
+
+def test_figures_for_a_user_count_what_that_user_sees() -> None:
+    go = threading.Event()
+
+    @tool(restart="pure")
+    def hold() -> str:
+        """Wait until the test has looked."""
+        assert go.wait(SECONDS)
+        return "held"
+
+    agent = Agent("main", model=Scripted([call("hold"), "Done."]), tools=[hold])
+    with served(agents=[agent]) as api:
+        run = api.start(token=ALICE)
+        figures = {who: api.get("/metrics", token=who).body.decode() for who in (ALICE, BOB, ADMIN)}
+        health = {who: api.get("/health", token=who).json["open"] for who in (ALICE, BOB, ADMIN)}
+        go.set()
+        assert api.post("/wait", {"runs": [run]}, token=ALICE).json["states"] == {run: "completed"}
+    started = 'retinue_requests_total{operation="start",status="201"}'
+    for who, n in ((ALICE, 1), (ADMIN, 1), (BOB, 0)):
+        assert f"retinue_open_runs {n}\n" in figures[who]
+        assert (f"{started} 1\n" in figures[who]) == bool(n)
+        assert health[who] == n
 
 
 def test_the_description_that_is_checked_in_is_the_one_that_is_served() -> None:

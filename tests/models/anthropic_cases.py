@@ -11,7 +11,14 @@ from typing import Any
 
 from anthropic import types
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.models.codec import Options, keep_opaque, units
 
@@ -92,16 +99,16 @@ def images(rng: random.Random) -> tuple[Image, ...]:
     return tuple(image(rng) for _ in range(rng.randint(1, 2))) if rng.random() < 0.2 else ()
 
 
-def calls(rng: random.Random, turn: int) -> tuple[Call, ...]:
+def calls(rng: random.Random, turn: int) -> tuple[ToolCall, ...]:
     made = []
     for n in range(rng.choice([0, 1, 1, 2, 4])):
         name = rng.choice(STRANGE_NAMES if rng.random() < 0.1 else NAMES)
         id = rng.choice(STRANGE_IDS) + f".{turn}.{n}" if rng.random() < 0.1 else f"toolu_{turn}_{n}"
-        made.append(Call(id=id, name=name, args=arguments(rng)))
+        made.append(ToolCall(id=id, name=name, args=arguments(rng)))
     return tuple(made)
 
 
-def kept(rng: random.Random, made: tuple[Call, ...]) -> str:
+def kept(rng: random.Random, made: tuple[ToolCall, ...]) -> str:
     """The content of a reply that began with thoughts, written in a way that no encoder of ours
     writes."""
     blocks: list[dict[str, Any]] = [
@@ -123,19 +130,19 @@ def turn(rng: random.Random, n: int) -> list[Message]:
     thinks = rng.random()
     if thinks < 0.3:
         made = tuple(
-            Call(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(made))
+            ToolCall(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(made))
         )
-        said = Assistant(
+        said = AssistantMessage(
             text="ignored", calls=made, opaque=keep_opaque("anthropic", kept(rng, made))
         )
     elif thinks < 0.4:
-        said = Assistant(
+        said = AssistantMessage(
             text=maybe(rng), calls=made, opaque=keep_opaque("gemini", '{"of": "another"}')
         )
     else:
-        said = Assistant(text=maybe(rng), calls=made)
+        said = AssistantMessage(text=maybe(rng), calls=made)
     results = [
-        Result(
+        ToolMessage(
             call_id=c.id,
             name=c.name,
             text=maybe(rng),
@@ -180,12 +187,13 @@ def options(rng: random.Random) -> Options:
 
 
 def case(rng: random.Random) -> Case:
-    messages: list[Message] = [User(text=maybe(rng), images=images(rng))]
+    messages: list[Message] = [UserMessage(text=maybe(rng), images=images(rng))]
     for n in range(rng.randint(0, 4)):
         messages += turn(rng, n)
-        if not isinstance(messages[-1], Result) or rng.random() < 0.3:
+        if not isinstance(messages[-1], ToolMessage) or rng.random() < 0.3:
             messages += [
-                User(text=maybe(rng), sender="x", kind="mail") for _ in range(rng.randint(1, 2))
+                UserMessage(text=maybe(rng), sender="x", kind="mail")
+                for _ in range(rng.randint(1, 2))
             ]
     tools = [
         ToolSchema(
@@ -322,7 +330,7 @@ def shown(image: Image) -> Any:
     return types.ImageBlockParam(type="image", source=source)
 
 
-def called(call: Call) -> types.ToolUseBlockParam:
+def called(call: ToolCall) -> types.ToolUseBlockParam:
     try:
         given = json.loads(call.args or "{}")
     except ValueError:
@@ -333,7 +341,7 @@ def called(call: Call) -> types.ToolUseBlockParam:
     return types.ToolUseBlockParam(type="tool_use", id=call.id, name=name, input=given)
 
 
-def returned(result: Result) -> types.ToolResultBlockParam:
+def returned(result: ToolMessage) -> types.ToolResultBlockParam:
     block = types.ToolResultBlockParam(type="tool_result", tool_use_id=result.call_id)
     content = [shown(image) for image in result.images if not result.error]
     if result.error:
@@ -352,12 +360,12 @@ def param(part: list[Message]) -> list[types.MessageParam]:
     """One unit as the SDK's documentation writes it."""
     first, *results = part
     content: Any
-    if isinstance(first, User):
+    if isinstance(first, UserMessage):
         content = [shown(image) for image in first.images]
         if first.text.strip() or not content:
             content.append(spoken(first.text))
         return [types.UserMessageParam(role="user", content=content)]
-    assert isinstance(first, Assistant)
+    assert isinstance(first, AssistantMessage)
     owner, _, kept = first.opaque.partition("\n")
     content = [spoken(first.text)] if first.text.strip() or not first.calls else []
     content += [called(call) for call in first.calls]
@@ -367,11 +375,11 @@ def param(part: list[Message]) -> list[types.MessageParam]:
         )
     ]
     if results:
-        content = [returned(result) for result in results if isinstance(result, Result)]
+        content = [returned(result) for result in results if isinstance(result, ToolMessage)]
         content += [
             shown(i)
             for result in results
-            if isinstance(result, Result) and result.error
+            if isinstance(result, ToolMessage) and result.error
             for i in result.images
         ]
         out.append(types.UserMessageParam(role="user", content=content))

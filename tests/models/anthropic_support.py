@@ -9,7 +9,7 @@ from typing import Any
 from anthropic.types.message_create_params import MessageCreateParamsBase
 from pydantic import TypeAdapter
 
-from retinue.core.messages import Assistant, Call, Reply, Result
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage
 from retinue.core.values import Usage
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Codec, Options
@@ -50,13 +50,13 @@ def assert_acceptable(messages: Any) -> None:
     assert not open_ids
 
 
-def decoded(data: bytes, at: int, options: Options = STREAMED) -> tuple[Reply, str]:
+def decoded(data: bytes, at: int, options: Options = STREAMED) -> tuple[ModelReply, str]:
     decoder = CODEC.decoder(options)
     said = decoder.feed(data[:at]) + decoder.feed(data[at:])
     return decoder.finish(), "".join(said)
 
 
-def in_pieces(data: bytes, first: int, size: int) -> tuple[Reply, str]:
+def in_pieces(data: bytes, first: int, size: int) -> tuple[ModelReply, str]:
     decoder = CODEC.decoder(STREAMED)
     said = decoder.feed(data[:first])
     for at in range(first, len(data), size):
@@ -64,19 +64,21 @@ def in_pieces(data: bytes, first: int, size: int) -> tuple[Reply, str]:
     return decoder.finish(), "".join(said)
 
 
-def assert_can_be_answered(reply: Reply) -> None:
+def assert_can_be_answered(reply: ModelReply) -> None:
     """The next request, with this reply in it, is one that the API takes."""
-    results = [Result(call_id=call.id, text="ok") for call in reply.message.calls]
+    results = [ToolMessage(call_id=call.id, text="ok") for call in reply.message.calls]
     part = CODEC.unit([reply.message, *results], mark=True)
     messages = json.loads(b'[{"role":"user","content":[{"type":"text","text":"?"}]},%b]' % part)
     PARAMS.validate_python({"model": "m", "max_tokens": 1, "messages": messages})
     assert_acceptable(messages)
 
 
-def said(text: str = "", *calls: Call, stop: Any = "end", model: str = "claude-one") -> Reply:
+def said(
+    text: str = "", *calls: ToolCall, stop: Any = "end", model: str = "claude-one"
+) -> ModelReply:
     used = Usage(input=3, output=5)
-    return Reply(
-        message=Assistant(text=text, calls=calls),
+    return ModelReply(
+        message=AssistantMessage(text=text, calls=calls),
         stop="calls" if calls and stop == "end" else stop,
         model=model,
         usage=used,

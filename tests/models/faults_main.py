@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
-from retinue.core.messages import Assistant, Message, Result
+from retinue import Actions, Agent, Context, Outcome, Retinue, tool
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import ModelInfo
@@ -137,7 +137,7 @@ class Story:
     always: bool = False
 
     def script(self, heard: ParsedRequest) -> Any:
-        known = "\n".join(m.text for m in heard.messages if not isinstance(m, Assistant))
+        known = "\n".join(m.text for m in heard.messages if not isinstance(m, AssistantMessage))
         if heard.messages[-1].text.startswith(SUMMARIZE):
             return "Known: " + " ".join(
                 f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in known
@@ -151,11 +151,11 @@ class Story:
         hired = {
             c.id
             for m in heard.messages
-            if isinstance(m, Assistant)
+            if isinstance(m, AssistantMessage)
             for c in m.calls
             if c.name == "hire"
         }
-        told = [m.text for m in heard.messages if isinstance(m, Result) and m.call_id in hired]
+        told = [m.text for m in heard.messages if isinstance(m, ToolMessage) and m.call_id in hired]
         news = [
             text
             for text in told
@@ -191,10 +191,10 @@ class Story:
         )
 
         @tool(restart="keyed")
-        async def hire(caller: Caller, task: str) -> Orders:
+        async def hire(caller: Context, task: str) -> Actions:
             """Hires the helper for a task."""
             self.done.append(("lead", task))
-            return caller.spawn(helper, task, retry=RETRY)
+            return caller.spawn_actions(helper, task, retry=RETRY)
 
         return Agent(
             "lead", "You are the lead.", model=model, tools=[reader("lead"), hire], staff=[helper]
@@ -433,7 +433,7 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             if extra:
                 yield f"{extra} more requests than without the fault"
         case "M" if not any(
-            (isinstance(m, Result) and m.error) or getattr(m, "kind", "") == "nudge"
+            (isinstance(m, ToolMessage) and m.error) or getattr(m, "kind", "") == "nudge"
             for m in told.messages
         ):
             if case.fault != "F32" and (case.fault, case.dialect) not in CUT_TEXT:

@@ -15,7 +15,14 @@ from typing import Any
 
 from google.genai import types
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.models.codec import Options
 from retinue.models.gemini import GeminiCodec
@@ -190,7 +197,7 @@ def sse(chunks: list[dict[str, Any]], rng: random.Random | None = None) -> bytes
     return out
 
 
-def answered(made: list[Piece]) -> Assistant:
+def answered(made: list[Piece]) -> AssistantMessage:
     chunks: list[dict[str, Any]] = [
         {"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in made
     ]
@@ -240,8 +247,8 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
             for n in range(rng.randint(0, 3))
         ]
         text = words(rng) if rng.random() < 0.7 or not chosen else ""
-        calls = tuple(Call(id=i, name=name, args=raw) for i, name, raw, _ in chosen)
-        said = Assistant(
+        calls = tuple(ToolCall(id=i, name=name, args=raw) for i, name, raw, _ in chosen)
+        said = AssistantMessage(
             text=text,
             calls=calls,
             opaque=rng.choice(["", 'anthropic\n[{"type":"thinking"}]', "gemini\n[99]"]),
@@ -259,7 +266,7 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
         text, is_error = words(rng), rng.random() < 0.3
         shown = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         messages.append(
-            Result(
+            ToolMessage(
                 call_id=call.id,
                 text=text,
                 name=name,
@@ -330,7 +337,7 @@ def case(rng: random.Random) -> Case:
         if n == 0 or rng.random() < 0.4:
             shown = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
             text = words(rng) if rng.random() < 0.9 or not shown else ""
-            messages.append(User(text=text, images=tuple(i for i, _ in shown)))
+            messages.append(UserMessage(text=text, images=tuple(i for i, _ in shown)))
             parts = [*([types.Part(text=text)] if text else []), *(part for _, part in shown)]
             contents.append(types.Content(role="user", parts=parts))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.models.codec import Options
 from retinue.models.gemini import GeminiCodec
 
@@ -13,7 +13,7 @@ STREAM, WHOLE = Options(), Options(stream=False)
 KEY = "AIza" + "SyD3adB33f_not-a-real-key_0123456789"
 
 
-def decoded(*pieces: bytes, options: Options = STREAM) -> tuple[str, Reply]:
+def decoded(*pieces: bytes, options: Options = STREAM) -> tuple[str, ModelReply]:
     decoder = GEMINI.decoder(options)
     text = "".join(t for piece in pieces for t in decoder.feed(piece))
     return text, decoder.finish()

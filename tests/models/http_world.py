@@ -10,12 +10,12 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
-from retinue.core.history import Conversation, History
-from retinue.core.messages import Assistant, Call, Message, Reply, User
+from retinue.core.history import Conversation, ShownMessages
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolCall, UserMessage
 from retinue.core.values import ModelInfo, ToolSchema, Usage
 from retinue.errors import ModelError
 from retinue.models.anthropic import AnthropicCodec
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Codec, Options
 from retinue.models.gemini import GeminiCodec
 from retinue.models.governor import Governor
@@ -96,9 +96,9 @@ class Together:
         return self._text
 
 
-def asking(text: str = "Hello?", *, run: str = "r1", root: str = "", **fields: Any) -> Request:
+def asking(text: str = "Hello?", *, run: str = "r1", root: str = "", **fields: Any) -> ModelRequest:
     """A request as the runtime makes them."""
-    messages: Sequence[Message] = fields.pop("messages", None) or history(User(text=text))
+    messages: Sequence[Message] = fields.pop("messages", None) or history(UserMessage(text=text))
     values: dict[str, Any] = {
         "path": "0",
         "agent": "one",
@@ -113,19 +113,19 @@ def asking(text: str = "Hello?", *, run: str = "r1", root: str = "", **fields: A
         "key": f"{run}/1",
         **fields,
     }
-    return Request(run=run, root=root or run, messages=messages, **values)
+    return ModelRequest(run=run, root=root or run, messages=messages, **values)
 
 
-def history(*messages: Message, base: Conversation | None = None) -> History:
+def history(*messages: Message, base: Conversation | None = None) -> ShownMessages:
     conversation = Conversation(base, len(base)) if base is not None else Conversation()
     for message in messages:
         conversation.append(message)
-    return History(conversation, 0, len(conversation))
+    return ShownMessages(conversation, 0, len(conversation))
 
 
 async def complete(
-    model: Any, request: Request | None = None, said: list[str] | None = None
-) -> Reply:
+    model: Any, request: ModelRequest | None = None, said: list[str] | None = None
+) -> ModelReply:
     return await model.complete(request or asking(), (said if said is not None else []).append)  # type: ignore[no-any-return]
 
 
@@ -177,7 +177,10 @@ async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:
-            writer.transport.abort()  # what nobody reads is not waited for
+            # What nobody reads is not waited for. A transport that has sent its last bytes and
+            # closed has no loop any more, and Python 3.11 asks for it.
+            with contextlib.suppress(AttributeError):
+                writer.transport.abort()
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
@@ -229,8 +232,8 @@ class InProcess(HttpModel):
         self._fails, self._calls, self._seconds = fails, calls, seconds
 
     async def _attempt(
-        self, request: Request, body: list[bytes], size: int, turn: Any, emit: Any, came: Any
-    ) -> Reply:
+        self, request: ModelRequest, body: list[bytes], size: int, turn: Any, emit: Any, came: Any
+    ) -> ModelReply:
         request.progress.leave()
         self.starts.append(asyncio.get_running_loop().time())
         error = self._fails(self.starts[-1])
@@ -242,9 +245,11 @@ class InProcess(HttpModel):
         came()
         n = sum(part.count(b'"tool_result"') for part in body)
         if n >= self._calls:
-            return Reply(message=Assistant(text="Done."), usage=Usage(input=10, output=1))
-        said = Assistant(calls=(Call(id=f"c{n}", name="read", args='{"path":"a"}'),))
-        return Reply(message=said, usage=Usage(input=10, output=1), stop="calls")
+            return ModelReply(
+                message=AssistantMessage(text="Done."), usage=Usage(input=10, output=1)
+            )
+        said = AssistantMessage(calls=(ToolCall(id=f"c{n}", name="read", args='{"path":"a"}'),))
+        return ModelReply(message=said, usage=Usage(input=10, output=1), stop="calls")
 
     def peak(self, begin: float, end: float, window: float = 5.0) -> float:
         """The most calls a second that began within a window of so many seconds."""

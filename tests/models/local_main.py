@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.core.values import ToolSchema
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Options
 from retinue.models.local import LocalModel, local_model
 
@@ -94,7 +94,7 @@ REQUESTS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
 
 def request(
     text: str, *, tools: tuple[ToolSchema, ...] = (), max_output: int = 96, **fields: Any
-) -> Request:
+) -> ModelRequest:
     values: dict[str, Any] = {
         "run": "r",
         "root": "r",
@@ -105,13 +105,13 @@ def request(
         "attempt": 1,
         "purpose": "turn",
         "instructions": "",
-        "messages": [User(text=text)],
+        "messages": [UserMessage(text=text)],
         "tools": tools,
         "declared": tools,
         "max_output": max_output,
         "key": "r/1",
     }
-    return Request(**{**values, **fields})
+    return ModelRequest(**{**values, **fields})
 
 
 async def measure(model: LocalModel) -> Score:

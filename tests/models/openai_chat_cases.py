@@ -10,7 +10,14 @@ import string
 from dataclasses import dataclass, field
 from typing import Any
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChatCodec
@@ -128,12 +135,12 @@ def codec(r: random.Random) -> OpenAIChatCodec:
 def conversation(seed: int) -> Conversation:
     r = random.Random(seed)
     server = codec(r)
-    messages: list[Message] = [User(text=text(r))]
+    messages: list[Message] = [UserMessage(text=text(r))]
     thoughts: dict[int, Any] = {}
     for _ in range(r.randrange(4)):
         if r.random() < 0.4:
             messages.append(
-                User(
+                UserMessage(
                     text=text(r) if r.random() < 0.9 else "",
                     images=tuple(image(r) for _ in range(2)),
                 )
@@ -143,7 +150,7 @@ def conversation(seed: int) -> Conversation:
             "".join(r.choices(string.ascii_letters + string.digits, k=9))
             for _ in range(r.randrange(4))
         ]
-        calls = tuple(Call(id=i, name=r.choice(NAMES), args=_args(r)) for i in ids)
+        calls = tuple(ToolCall(id=i, name=r.choice(NAMES), args=_args(r)) for i in ids)
         opaque = ""
         if server.reasoning and r.random() < 0.7:
             thought: Any = text(r)
@@ -158,15 +165,17 @@ def conversation(seed: int) -> Conversation:
         elif r.random() < 0.2:
             opaque = keep_opaque("anthropic", '[{"type":"thinking"}]')
         said = text(r) if not calls or r.random() < 0.5 else ""
-        messages.append(Assistant(text=said, calls=calls, opaque=opaque))
+        messages.append(AssistantMessage(text=said, calls=calls, opaque=opaque))
         for call in calls:
             pictures = (image(r),) if r.random() < 0.2 else ()
             failed = r.random() < 0.3
             messages.append(
-                Result(call_id=call.id, name=call.name, text=text(r), error=failed, images=pictures)
+                ToolMessage(
+                    call_id=call.id, name=call.name, text=text(r), error=failed, images=pictures
+                )
             )
-    if not isinstance(messages[-1], Result):
-        messages.append(User(text=text(r), kind="nudge"))
+    if not isinstance(messages[-1], ToolMessage):
+        messages.append(UserMessage(text=text(r), kind="nudge"))
     tools = [
         ToolSchema(name=name, description=text(r), parameters=schema(r))
         for name in r.sample(NAMES, r.randrange(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.models.codec import Options
 from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.models.openai_chat_stream import FILTERED
@@ -14,7 +14,7 @@ from retinue.models.openai_chat_stream import FILTERED
 RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error"}
 
 
-def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> Reply:
+def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> ModelReply:
     decoder = (codec or OpenAIChatCodec()).decoder(Options())
     shown: list[str] = []
     for a, b in zip((0, *cuts), (*cuts, len(data)), strict=True):

@@ -21,7 +21,15 @@ from openai.types.responses import response_create_params, response_input_item_p
 from openai.types.shared_params.reasoning import Reasoning
 from pydantic import TypeAdapter
 
-from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.models.codec import Options
 
@@ -133,18 +141,18 @@ def output_items(rng: random.Random, n: int, *, bad_args: bool = False) -> list[
     return items
 
 
-def said_by(items: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Call, ...]]:
+def said_by(items: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ...]]:
     items = list(items)
     words = [
         part["text"] for item in items if item["type"] == "message" for part in item["content"]
     ]
     calls = [item for item in items if item["type"] == "function_call"]
     return "".join(words), tuple(
-        Call(id=c["call_id"], name=c["name"], args=c["arguments"]) for c in calls
+        ToolCall(id=c["call_id"], name=c["name"], args=c["arguments"]) for c in calls
     )
 
 
-def assistant(rng: random.Random, case: Case) -> Assistant:
+def assistant(rng: random.Random, case: Case) -> AssistantMessage:
     n = len(case.messages)
     match rng.choice(["kept", "kept", "plain", "plain", "plain", "foreign", "empty"]):
         case "kept":
@@ -152,9 +160,9 @@ def assistant(rng: random.Random, case: Case) -> Assistant:
             case.items[n] = items
             kept = json.dumps(items, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 1]))
             words, calls = said_by(items)
-            return Assistant(text=words, calls=calls, opaque="openai_responses\n" + kept)
+            return AssistantMessage(text=words, calls=calls, opaque="openai_responses\n" + kept)
         case "empty":
-            return Assistant()
+            return AssistantMessage()
         case kind:
             ids = [
                 rng.choice([f"toolu_{n}_{k}", f"{k}" * 65 + str(n)])
@@ -162,10 +170,11 @@ def assistant(rng: random.Random, case: Case) -> Assistant:
             ]
             names = ["read", "wait-for_2", "functions.read", "", "n" * 70]
             calls = tuple(
-                Call(id=id, name=rng.choice(names), args=rng.choice(ARGS + BAD_ARGS)) for id in ids
+                ToolCall(id=id, name=rng.choice(names), args=rng.choice(ARGS + BAD_ARGS))
+                for id in ids
             )
             opaque = 'anthropic\n[{"type":"thinking"}]' if kind == "foreign" else ""
-            return Assistant(
+            return AssistantMessage(
                 text=text(rng) if not calls or rng.random() < 0.5 else "",
                 calls=calls,
                 opaque=opaque,
@@ -191,7 +200,7 @@ def conversation(rng: random.Random) -> Case:
         options,
         rng.choice([1, 16, 4096]),
     )
-    case.messages.append(User(text=text(rng), images=pictures(rng)))
+    case.messages.append(UserMessage(text=text(rng), images=pictures(rng)))
     for _ in range(rng.choice([0, 1, 1, 2])):
         reply = assistant(rng, case)
         case.messages.append(reply)
@@ -199,12 +208,12 @@ def conversation(rng: random.Random) -> Case:
             images = pictures(rng) if rng.random() < 0.3 else ()
             words = rng.choice(["", text(rng)])
             case.messages.append(
-                Result(call_id=call.id, text=words, error=rng.random() < 0.3, images=images)
+                ToolMessage(call_id=call.id, text=words, error=rng.random() < 0.3, images=images)
             )
         for _ in range(rng.choice([0, 0, 1, 2])):
             images = pictures(rng)
             case.messages.append(
-                User(text="" if images and rng.random() < 0.3 else text(rng), images=images)
+                UserMessage(text="" if images and rng.random() < 0.3 else text(rng), images=images)
             )
     return case
 
@@ -261,10 +270,10 @@ def sdk_tool(tool: ToolSchema) -> sdk.FunctionToolParam:
 
 
 def sdk_items(message: Message) -> list[Any]:
-    if isinstance(message, User):
+    if isinstance(message, UserMessage):
         content = sdk_content(message.text, message.images)
         return [response_input_item_param.Message(type="message", role="user", content=content)]
-    if isinstance(message, Result):
+    if isinstance(message, ToolMessage):
         words = ("Error: " if message.error else "") + message.text
         output = sdk_content(words, message.images) if message.images else words
         id = sdk_id(message.call_id)
@@ -543,7 +552,7 @@ def read_by_sdk(wire: Wire, data: bytes) -> dict[str, Any]:
     return {"text": words, "calls": calls, "stop": stop, "usage": usage, "model": response.model}
 
 
-def read(reply: Reply) -> dict[str, Any]:
+def read(reply: ModelReply) -> dict[str, Any]:
     """The same, from a reply of ours."""
     usage = reply.usage
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.models.codec import Codec, Options
 from retinue.models.openai_responses import OpenAIResponsesCodec
 
@@ -13,7 +13,7 @@ STREAM = Options()
 WHOLE = Options(stream=False)
 
 
-def decoded(data: bytes, options: Options = STREAM) -> Reply:
+def decoded(data: bytes, options: Options = STREAM) -> ModelReply:
     decoder = CODEC.decoder(options)
     decoder.feed(data)
     return decoder.finish()

@@ -13,7 +13,7 @@ import jiter
 import msgspec
 import pytest
 
-from retinue.core.messages import Assistant, Call, Reply, Result, User
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models.codec import Options, encode, keep_opaque, opaque_for, units
@@ -142,7 +142,7 @@ def test_thoughts_go_back_byte_for_byte() -> None:
         '[ {"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"} '
         ',{"type":"text","text":"hi"}]'
     )
-    said = Assistant(text="hi", opaque=keep_opaque("anthropic", kept))
+    said = AssistantMessage(text="hi", opaque=keep_opaque("anthropic", kept))
     assert (
         b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}'
         in CODEC.unit([said])
@@ -167,7 +167,7 @@ def test_what_the_runtime_decides_is_not_changed_by_extras() -> None:
         stream=False,
         extra={"model": "x", "stream": True, "max_tokens": 1, "messages": [], "speed": "fast"},
     )
-    body = json.loads(encode(CODEC, "m", "", [User(text="hi")], [], options, max_output=7))
+    body = json.loads(encode(CODEC, "m", "", [UserMessage(text="hi")], [], options, max_output=7))
     assert body["model"] == "m"
     assert body["max_tokens"] == 7
     assert body["speed"] == "fast"
@@ -177,15 +177,16 @@ def test_what_the_runtime_decides_is_not_changed_by_extras() -> None:
 
 def test_thinking_that_is_asked_for_in_other_words_is_asked_for_once() -> None:
     options = Options(thinking_tokens=4096, extra={"thinking": {"type": "adaptive"}})
-    body = encode(CODEC, "m", "", [User(text="hi")], [], options, max_output=9000)
+    body = encode(CODEC, "m", "", [UserMessage(text="hi")], [], options, max_output=9000)
     assert body.count(b'"thinking"') == 1
     assert json.loads(body)["thinking"] == {"type": "adaptive"}
 
 
 def test_arguments_that_are_nested_absurdly_deep_can_be_sent() -> None:
-    call = Call(id="toolu_1", name="read", args='{"a":' * 5000 + "1" + "}" * 5000)
+    call = ToolCall(id="toolu_1", name="read", args='{"a":' * 5000 + "1" + "}" * 5000)
     sent = json.loads(
-        b"[%b]" % CODEC.unit([Assistant(calls=(call,)), Result(call_id="toolu_1", text="ok")])
+        b"[%b]"
+        % CODEC.unit([AssistantMessage(calls=(call,)), ToolMessage(call_id="toolu_1", text="ok")])
     )
     assert sent[0]["content"][0]["input"] == {"invalid_json": call.args}
 
@@ -193,7 +194,7 @@ def test_arguments_that_are_nested_absurdly_deep_can_be_sent() -> None:
 def test_half_a_surrogate_pair_in_a_prompt_or_a_tool_can_be_sent() -> None:
     tool = ToolSchema(name="t", description="\ud800", parameters={"properties": {"\udfff": {}}})
     body = json.loads(
-        encode(CODEC, "m", "a\ud800", [User(text="\ud800b")], [tool], STREAMED, max_output=1)
+        encode(CODEC, "m", "a\ud800", [UserMessage(text="\ud800b")], [tool], STREAMED, max_output=1)
     )
     assert body["system"][0]["text"] == "a\ufffd"
     assert body["tools"][0]["description"] == "\ufffd"
@@ -217,7 +218,7 @@ def content_to_send_back(message: Any) -> list[dict[str, Any]]:
     return content
 
 
-def assert_same(reply: Reply, said: str, message: Any) -> None:
+def assert_same(reply: ModelReply, said: str, message: Any) -> None:
     """The reply says what the SDK's message says."""
     text = "".join(block.text for block in message.content if block.type == "text")
     tools = [block for block in message.content if block.type == "tool_use"]
@@ -239,7 +240,7 @@ def assert_same(reply: Reply, said: str, message: Any) -> None:
         why = message.stop_details.explanation if message.stop_details else ""
         assert reply.message.text.startswith(text.rstrip())
         assert (why or "refused") in reply.message.text
-        assert reply.message == Assistant(text=reply.message.text)
+        assert reply.message == AssistantMessage(text=reply.message.text)
         return
     assert reply.message.text == text
     assert [(call.id, call.name) for call in reply.message.calls] == [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import opaque_for
 from tests.models.anthropic_cases import START, content, end, error, failed, sse, text, tool
@@ -243,7 +243,7 @@ def test_a_broken_stream_is_an_error_and_never_half_a_reply(
         assert caught.value.kind == kind
 
 
-READ = Call(id="toolu_1", name="read", args='{"a":1}')
+READ = ToolCall(id="toolu_1", name="read", args='{"a":1}')
 ODD_LINES = (
     "\ufeff: comment\r"
     + sse([START]).decode().replace("data: ", "data:").replace("\n", "\r")
@@ -264,7 +264,7 @@ PIECE = '{"path": "a", '
 REFUSED = end(
     "refusal", stop_details={"type": "refusal", "category": "bio", "explanation": "Not this."}
 )
-ODD: list[tuple[str, bytes, Reply]] = [
+ODD: list[tuple[str, bytes, ModelReply]] = [
     ("F26", sse([START, *text("größe 👩‍👩‍👧"), *end()], "\r\n", ascii=False), said("größe 👩‍👩‍👧")),
     ("F27", ODD_LINES, said("hello")),
     ("F27-last-line", HELLO[:-1], said("hello")),
@@ -274,7 +274,7 @@ ODD: list[tuple[str, bytes, Reply]] = [
     (
         "F32-args",
         sse([START, *tool("{}")[:2], *tool("{}")[1:], *end("tool_use")]),
-        said("", Call(id="toolu_1", name="read", args="{}{}")),
+        said("", ToolCall(id="toolu_1", name="read", args="{}{}")),
     ),
     (
         "F34",
@@ -290,7 +290,7 @@ ODD: list[tuple[str, bytes, Reply]] = [
     (
         "F39",
         sse([START, *tool(PIECE)[:2], *LENGTH]),
-        said("", Call(id="toolu_1", name="read", args=PIECE), stop="length"),
+        said("", ToolCall(id="toolu_1", name="read", args=PIECE), stop="length"),
     ),
     ("F39-text", sse([START, *text("a"), *LENGTH]), said("a", stop="length")),
     ("F40", sse([START, *REFUSED]), said("The model refused (bio): Not this.", stop="refusal")),
@@ -307,7 +307,7 @@ ODD: list[tuple[str, bytes, Reply]] = [
     (
         "F41",
         sse([START, *tool(PIECE), *end("tool_use")]),
-        said("", Call(id="toolu_1", name="read", args=PIECE)),
+        said("", ToolCall(id="toolu_1", name="read", args=PIECE)),
     ),
     (
         "F42",
@@ -320,22 +320,22 @@ ODD: list[tuple[str, bytes, Reply]] = [
                 *end(),
             ]
         ),
-        said("", Call(id="toolu_1", name="read", args='"{\\"a\\":1}"')),
+        said("", ToolCall(id="toolu_1", name="read", args='"{\\"a\\":1}"')),
     ),
     (
         "F44",
         sse([START, *tool("{}", name="default_api.read"), *end()]),
-        said("", Call(id="toolu_1", name="default_api.read")),
+        said("", ToolCall(id="toolu_1", name="default_api.read")),
     ),
     (
         "F44-none",
         sse([START, *tool("{}", name=None), *end()]),
-        said("", Call(id="toolu_1", name="")),
+        said("", ToolCall(id="toolu_1", name="")),
     ),
     (
         "F46",
         sse([START, *STORM, *end()]),
-        said("", *(Call(id=f"toolu_{n}", name="read") for n in range(200))),
+        said("", *(ToolCall(id=f"toolu_{n}", name="read") for n in range(200))),
     ),
     ("F50", sse([START, *text("a\ud800b\x00\u202e"), *end()]), said("a\ufffdb\x00\u202e")),
     ("F50-bytes", HELLO.replace(b"hello", b"h\xffllo"), said("h\ufffdllo")),
@@ -353,10 +353,11 @@ ODD: list[tuple[str, bytes, Reply]] = [
             ]
         ),
         said(
-            "", *(Call(id=id, name="read") for id in ("toolu_1", "msg_1_1", "msg_1_2", "msg_1_3"))
+            "",
+            *(ToolCall(id=id, name="read") for id in ("toolu_1", "msg_1_1", "msg_1_2", "msg_1_3")),
         ),
     ),
-    ("no-deltas", sse([START, tool("")[0], *end()]), said("", Call(id="toolu_1", name="read"))),
+    ("no-deltas", sse([START, tool("")[0], *end()]), said("", ToolCall(id="toolu_1", name="read"))),
     (
         "whole-input",
         sse(
@@ -374,7 +375,7 @@ ODD: list[tuple[str, bytes, Reply]] = [
 
 
 @pytest.mark.parametrize(("data", "reply"), [pytest.param(*o[1:], id=o[0]) for o in ODD])
-def test_an_odd_stream_is_read_for_what_it_means(data: bytes, reply: Reply) -> None:
+def test_an_odd_stream_is_read_for_what_it_means(data: bytes, reply: ModelReply) -> None:
     for size in (len(data) + 1, 7, 1):
         assert in_pieces(data, 0, size)[0] == reply
     assert_can_be_answered(reply)
@@ -392,7 +393,7 @@ def test_usage_that_is_missing_or_mad_counts_nothing() -> None:
         "message": {"model": None, "usage": {"input_tokens": -1, "output_tokens": "x"}},
     }
     reply, _ = decoded(sse([start, *text("a"), {**end()[0], "usage": None}, end()[1]]), 0)
-    assert reply == Reply(message=Assistant(text="a"))
+    assert reply == ModelReply(message=AssistantMessage(text="a"))
 
 
 def test_a_body_is_not_taken_beyond_its_cap() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Orders, Retinue, tool
+from retinue import Actions, Agent, Context, Retinue, tool
 from retinue.core.history import Conversation
-from retinue.core.messages import Assistant, User
+from retinue.core.messages import AssistantMessage, UserMessage
 from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options
@@ -211,13 +211,15 @@ def test_forks_share_the_conversation_they_came_from() -> None:
     async def story() -> None:
         base = Conversation()
         for i in range(40):
-            base.append(User(text=f"Question {i}. " + "why " * 50))
-            base.append(Assistant(text=f"Answer {i}. " + "so " * 50))
+            base.append(UserMessage(text=f"Question {i}. " + "why " * 50))
+            base.append(AssistantMessage(text=f"Answer {i}. " + "so " * 50))
         async with talking(seconds=0.1, **PAYS) as (_, model):
             tools = asking().declared
             ask = [
                 asking(
-                    run=f"r{i}", messages=history(User(text=f"Task {i}"), base=base), declared=tools
+                    run=f"r{i}",
+                    messages=history(UserMessage(text=f"Task {i}"), base=base),
+                    declared=tools,
                 )
                 for i in range(10)
             ]
@@ -258,9 +260,9 @@ def test_a_family_of_siblings_warms_once() -> None:
             helper = Agent("helper", f"You are a helper. {LONG}", model=model)
 
             @tool
-            async def hire(caller: Caller) -> Orders:
+            async def hire(caller: Context) -> Actions:
                 """Hires ten helpers."""
-                return caller.spawn(helper, *(f"Task {i}" for i in range(10)))
+                return caller.spawn_actions(helper, *(f"Task {i}" for i in range(10)))
 
             lead = Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
             outcome = await retinue.run(lead, "Go.")

@@ -14,8 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinue import Agent, Retinue, tool
-from retinue.core.history import ID, Conversation, History, view
-from retinue.core.messages import Assistant, Call, Message, Reply, Result, User
+from retinue.core.history import ID, Conversation, ShownMessages, view
+from retinue.core.messages import (
+    AssistantMessage,
+    Message,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.models.fallback import Fallback
 from retinue.models.http import ConnectionPool
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
@@ -25,11 +32,11 @@ ODD = ("call_0", "", "a b", "ü", "x" * 200, "call_0\n", 'q"')
 
 
 def turns(n: int, id: str = "call_0") -> list[Message]:
-    out: list[Message] = [User(text="Go.")]
+    out: list[Message] = [UserMessage(text="Go.")]
     for k in range(n):
         out += [
-            Assistant(calls=(Call(id=id, name="read", args='{"path":"a"}'),)),
-            Result(call_id=id, text=f"r{k}"),
+            AssistantMessage(calls=(ToolCall(id=id, name="read", args='{"path":"a"}'),)),
+            ToolMessage(call_id=id, text=f"r{k}"),
         ]
     return out
 
@@ -42,7 +49,7 @@ def of(messages: list[Message], base: Conversation | None = None, length: int = 
 
 
 def ids_in(messages: list[Message]) -> list[str]:
-    return [c.id for m in messages if isinstance(m, Assistant) for c in m.calls]
+    return [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
 
 
 @pytest.mark.parametrize("id", ODD)
@@ -54,14 +61,14 @@ def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialec
         async with FakeLLM(["Done."], settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             conversation = of(turns(5, id))
-            request = asking(messages=History(conversation, 0, len(conversation)))
+            request = asking(messages=ShownMessages(conversation, 0, len(conversation)))
             reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(
                 request, lambda text: None
             )
             await client.close()
             assert llm.violations == [] and reply.message.text == "Done."
             (heard,) = llm.requests
-            results = [m for m in heard.messages if isinstance(m, Result)]
+            results = [m for m in heard.messages if isinstance(m, ToolMessage)]
             assert [m.text for m in results] == [f"r{k}" for k in range(5)]
             called = ids_in(list(heard.messages))
             if dialect != "gemini":  # there ids are left out and results are found by their place
@@ -77,25 +84,25 @@ def test_what_was_sent_before_is_sent_again_to_the_byte(dialect: str) -> None:
     conversation = Conversation()
     for n, message in enumerate(messages):
         conversation.append(message)
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             continue
-        now = b",".join(History(conversation, 0, n + 1).encode("k", codec.unit))
-        again = b",".join(History(of(messages[: n + 1]), 0, n + 1).encode("k", codec.unit))
+        now = b",".join(ShownMessages(conversation, 0, n + 1).encode("k", codec.unit))
+        again = b",".join(ShownMessages(of(messages[: n + 1]), 0, n + 1).encode("k", codec.unit))
         assert now.startswith(sent) and now == again
         sent = now
-    fork = of([User(text="fork"), *turns(2)[1:]], conversation, 9)
-    whole = b",".join(History(fork, 0, len(fork)).encode("k", codec.unit))
-    start = b",".join(History(of(messages[:9]), 0, 9).encode("k", codec.unit))
+    fork = of([UserMessage(text="fork"), *turns(2)[1:]], conversation, 9)
+    whole = b",".join(ShownMessages(fork, 0, len(fork)).encode("k", codec.unit))
+    start = b",".join(ShownMessages(of(messages[:9]), 0, 9).encode("k", codec.unit))
     assert whole.startswith(start)
     # Cut, as after a summary: what is left has the names that it had.
     assert sent.endswith(
-        b",".join(History(conversation, 9, len(conversation)).encode("k", codec.unit)[1:])
+        b",".join(ShownMessages(conversation, 9, len(conversation)).encode("k", codec.unit)[1:])
     )
 
 
 MESSAGES = st.lists(
     st.builds(
-        lambda ids: Assistant(calls=tuple(Call(id=i, name="t") for i in ids)),
+        lambda ids: AssistantMessage(calls=tuple(ToolCall(id=i, name="t") for i in ids)),
         st.lists(
             st.sampled_from(["call_0", "call_1", "", "a b", "x" * 50]), min_size=1, max_size=3
         ),
@@ -115,7 +122,7 @@ def test_ids_are_unique_and_valid_also_across_forks(
         shown = view(conversation, 0, len(conversation))
         ids = ids_in(shown)
         assert len(set(ids)) == len(ids) and all(map(ID.fullmatch, ids))
-        assert [m.call_id for m in shown if isinstance(m, Result)] == ids
+        assert [m.call_id for m in shown if isinstance(m, ToolMessage)] == ids
     apart, joined = of([*first[:cut], *more]), fork
     assert ids_in(view(apart, 0, len(apart))) == ids_in(view(joined, 0, len(joined)))
 
@@ -125,7 +132,7 @@ def test_an_id_that_looks_like_one_of_ours_does_not_collide() -> None:
     (_, ours) = ids_in(view(conversation, 0, 5))
     for n in (1, 3, 5):
         forged = turns(2)
-        forged.insert(n, Assistant(calls=(Call(id=ours, name="read"),)))
+        forged.insert(n, AssistantMessage(calls=(ToolCall(id=ours, name="read"),)))
         ids = ids_in(view(of(forged), 0, len(forged)))
         assert len(set(ids)) == 3
 
@@ -136,14 +143,16 @@ class Copying:
     def __init__(self, model: Any) -> None:
         self.model, self.info, self.n = model, model.info, 0
 
-    async def complete(self, request: Any, emit: Any) -> Reply:
+    async def complete(self, request: Any, emit: Any) -> ModelReply:
         from retinue.errors import ModelRejected
 
         self.n += 1
         if self.n > 3:
             raise ModelRejected("gone", "not_found")
-        return Reply(
-            message=Assistant(calls=(Call(id="call_0", name="read", args='{"path":"a"}'),)),
+        return ModelReply(
+            message=AssistantMessage(
+                calls=(ToolCall(id="call_0", name="read", args='{"path":"a"}'),)
+            ),
             stop="calls",
         )
 
@@ -158,7 +167,9 @@ def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restar
         return f"contents of {path}"
 
     def script(heard: ParsedRequest) -> Any:
-        assert [m.text for m in heard.messages if isinstance(m, Result)] == ["contents of a"] * 3
+        assert [m.text for m in heard.messages if isinstance(m, ToolMessage)] == [
+            "contents of a"
+        ] * 3
         return "All read."
 
     async def story() -> None:
@@ -205,20 +216,22 @@ def test_a_reply_that_is_kept_whole_goes_back_under_its_new_ids(dialect: str) ->
             }
         ],
     }[dialect]
-    said = Assistant(
-        calls=(Call(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(kept)}"
+    said = AssistantMessage(
+        calls=(ToolCall(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(kept)}"
     )
     conversation = of(
         [
-            User(text="Go."),
+            UserMessage(text="Go."),
             said,
-            Result(call_id="call_0", text="1"),
+            ToolMessage(call_id="call_0", text="1"),
             said,
-            Result(call_id="call_0", text="2"),
+            ToolMessage(call_id="call_0", text="2"),
         ]
     )
     codec = CODECS[dialect]()
-    sent = json.loads(b"[%b]" % b",".join(History(conversation, 0, 5).encode("k", codec.unit)))
+    sent = json.loads(
+        b"[%b]" % b",".join(ShownMessages(conversation, 0, 5).encode("k", codec.unit))
+    )
     text = json.dumps(sent)
     assert (
         text.count(

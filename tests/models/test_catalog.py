@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Budget, Refused, Retinue
-from retinue.core.messages import Assistant, Reply
+from retinue.core.messages import AssistantMessage, ModelReply
 from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.catalog import Catalog
 from retinue.models.fallback import Fallback
 from retinue.models.gguf import read_facts
@@ -357,12 +357,12 @@ class Link:
         self.provider, self.is_shut, self.asked = name, is_shut, 0
         self._ends = ends or ("ok",)
 
-    async def complete(self, request: Request, emit: Any) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Any) -> ModelReply:
         end = self._ends[min(self.asked, len(self._ends) - 1)]
         self.asked += 1
         if isinstance(end, ModelError):
             raise end
-        return Reply(message=Assistant(text=end), usage=Usage(input=1), model="m")
+        return ModelReply(message=AssistantMessage(text=end), usage=Usage(input=1), model="m")
 
 
 def chained(*links: Link) -> str:

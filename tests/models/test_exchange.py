@@ -310,6 +310,31 @@ def test_a_peer_that_says_no_more_ends_the_answer_or_breaks_it(rest: int) -> Non
     assert with_peer(serve, story) == ("network" if rest else "Hi")
 
 
+def test_a_connection_that_has_closed_by_itself_can_be_dropped() -> None:
+    """The peer says that it will not answer, and reads what was still to be sent only then."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write_eof()
+        await is_closing.wait()
+        while await reader.read(1 << 20):
+            pass
+
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
+        ours, _ = client.pool()
+        connection = await ours.connect(where(model))
+        size = 32 << 20
+        connection.send(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+        await until(connection.transport.is_closing)
+        is_closing.set()
+        await until(lambda: connection._is_lost)
+        connection.drop()
+        ours.give(connection)
+        assert connection not in ours._open
+
+    is_closing = asyncio.Event()
+    with_peer(serve, story)
+
+
 def test_what_nobody_reads_is_not_taken_in() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

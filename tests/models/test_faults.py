@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import Agent, Caller, Orders, Retinue, tool
-from retinue.core.messages import Assistant, Message, Reply, Result
+from retinue import Actions, Agent, Context, Retinue, tool
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolMessage
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.models.anthropic import AnthropicCodec
@@ -188,9 +188,9 @@ def hiring(model: Any, n: int) -> Agent:
     helper = Agent("helper", "You help.", model=model)
 
     @tool
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hires helpers."""
-        return caller.spawn(helper, *(f"Task {i}." for i in range(n)), retry=RETRY)
+        return caller.spawn_actions(helper, *(f"Task {i}." for i in range(n)), retry=RETRY)
 
     return Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
 
@@ -298,7 +298,7 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
 def without_results(
     codec: AnthropicCodec, messages: Sequence[Message], *, mark: bool = False
 ) -> bytes:
-    return ORIGINAL(codec, [m for m in messages if not isinstance(m, Result)], mark=mark)
+    return ORIGINAL(codec, [m for m in messages if not isinstance(m, ToolMessage)], mark=mark)
 
 
 class Half(AnthropicCodec):
@@ -307,7 +307,9 @@ class Half(AnthropicCodec):
     def decoder(self, options: Any) -> Any:
         decoder = super().decoder(options)
         finish = decoder.finish
-        decoder.finish = lambda: finish() if decoder.done else Reply(message=Assistant(text="half"))  # type: ignore[method-assign]
+        decoder.finish = lambda: (
+            finish() if decoder.done else ModelReply(message=AssistantMessage(text="half"))
+        )  # type: ignore[method-assign]
         return decoder
 
 

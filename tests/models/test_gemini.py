@@ -14,7 +14,14 @@ import pytest
 from google import genai
 from google.genai import types
 
-from retinue.core.messages import Assistant, Call, Image, Reply, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
@@ -95,7 +102,7 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
             assert GEMINI.headers(KEY)[name] == theirs.headers[name]
 
 
-def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
+def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> ModelReply:
     """A reply from the SDK's objects, by the rules that the codec has to keep."""
     text, calls, usage, model, reason = (
         "",
@@ -124,7 +131,7 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
                     text += part.text
     assert reason is not None
     named = [
-        Call(
+        ToolCall(
             id=c.id or f"call_{n}", name=c.name or "", args=json.dumps(c.args or {}, sort_keys=True)
         )
         for n, c in enumerate(calls)
@@ -142,18 +149,20 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
         text, named = f"The provider refused to answer ({reason.value}).", []
     if reason.value == "MALFORMED_FUNCTION_CALL":
         text, named = "", []
-    return Reply(
-        message=Assistant(text=text, calls=tuple(named)), usage=spent, stop=stop, model=model
+    return ModelReply(
+        message=AssistantMessage(text=text, calls=tuple(named)), usage=spent, stop=stop, model=model
     )  # type: ignore[arg-type]
 
 
-def comparable(reply: Reply) -> Reply:
+def comparable(reply: ModelReply) -> ModelReply:
     """Without what the SDK's objects do not have, and with sorted arguments."""
     calls = tuple(
-        Call(id=c.id, name=c.name, args=json.dumps(json.loads(c.args), sort_keys=True))
+        ToolCall(id=c.id, name=c.name, args=json.dumps(json.loads(c.args), sort_keys=True))
         for c in reply.message.calls
     )
-    return msgspec.structs.replace(reply, message=Assistant(text=reply.message.text, calls=calls))
+    return msgspec.structs.replace(
+        reply, message=AssistantMessage(text=reply.message.text, calls=calls)
+    )
 
 
 def test_a_stream_is_read_as_the_official_sdk_reads_it_wherever_it_is_cut() -> None:
@@ -222,7 +231,7 @@ def test_half_a_body_without_streaming_is_a_network_fault() -> None:
     assert decoded(body, options=WHOLE)[1].message.text == "x"
 
 
-def reply_to(*chunks: dict[str, Any]) -> Reply:
+def reply_to(*chunks: dict[str, Any]) -> ModelReply:
     return decoded(sse(list(chunks)))[1]
 
 
@@ -239,7 +248,7 @@ def test_signed_parts_go_back_byte_for_byte() -> None:
     )
     body += b',{"text":"",' + signature + b'}]},"finishReason":"STOP"}]}\n\n'
     message = decoded(body)[1].message
-    results = [Result(call_id=c.id, text=c.name) for c in message.calls]
+    results = [ToolMessage(call_id=c.id, text=c.name) for c in message.calls]
     unit = GEMINI.unit([message, *results])
     assert signed in unit
     assert b'{"text":"",' + signature + b"}" in unit
@@ -262,7 +271,7 @@ def test_a_reply_without_signatures_keeps_nothing() -> None:
             [{"text": "thinking", "thought": True}, {"text": "hi"}, call_part("f", {}, "i")]
         )
     )
-    assert reply.message == Assistant(text="hi", calls=(Call(id="i", name="f"),))
+    assert reply.message == AssistantMessage(text="hi", calls=(ToolCall(id="i", name="f"),))
 
 
 def test_what_was_kept_for_other_words_is_not_used() -> None:
@@ -301,8 +310,10 @@ def test_thoughts_are_not_text() -> None:
 
 def test_a_signed_call_that_cannot_go_back_keeps_its_signature() -> None:
     message = reply_to(reply_chunk([call_part("", "text", "i", thoughtSignature="QQ==")])).message
-    assert message.calls == (Call(id="i", name="", args='"text"'),)
-    model, user = json.loads(b"[" + GEMINI.unit([message, Result(call_id="i", text="?")]) + b"]")
+    assert message.calls == (ToolCall(id="i", name="", args='"text"'),)
+    model, user = json.loads(
+        b"[" + GEMINI.unit([message, ToolMessage(call_id="i", text="?")]) + b"]"
+    )
     assert model["parts"] == [
         {
             "functionCall": {"id": "i", "name": "_", "args": {"invalid_json": '"text"'}},
@@ -320,7 +331,7 @@ def test_calls_without_ids_get_ids_that_are_not_sent_back() -> None:
         reply_chunk([call_part("f", {}), call_part("f", {}), call_part("g", {}, "own")])
     ).message
     assert [c.id for c in message.calls] == ["call_0", "call_1", "own"]
-    sent = GEMINI.unit([message, *(Result(call_id=c.id, text="r") for c in message.calls)])
+    sent = GEMINI.unit([message, *(ToolMessage(call_id=c.id, text="r") for c in message.calls)])
     assert b"call_" not in sent
     assert sent.count(b'"id":"own"') == 2
 
@@ -347,7 +358,7 @@ def test_a_signed_call_is_answered_under_the_id_that_it_came_with() -> None:
     assert [c.id for c in message.calls] == ["a", "call_1"]
     sent = json.loads(
         b"["
-        + GEMINI.unit([message, *(Result(call_id=c.id, text=c.id) for c in message.calls)])
+        + GEMINI.unit([message, *(ToolMessage(call_id=c.id, text=c.id) for c in message.calls)])
         + b"]"
     )
     assert sent[0]["parts"][0] == parts[0]
@@ -363,10 +374,12 @@ def test_two_hundred_calls_are_read() -> None:
 
 
 def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
-    message = Assistant(calls=(Call(id="x", name="9 lives!"), Call(id="y", name="")))
+    message = AssistantMessage(calls=(ToolCall(id="x", name="9 lives!"), ToolCall(id="y", name="")))
     sent = json.loads(
         b"["
-        + GEMINI.unit([message, Result(call_id="x", text="1"), Result(call_id="y", text="2")])
+        + GEMINI.unit(
+            [message, ToolMessage(call_id="x", text="1"), ToolMessage(call_id="y", text="2")]
+        )
         + b"]"
     )
     assert [p["functionCall"]["name"] for p in sent[0]["parts"]] == ["_9_lives_", "_"]
@@ -375,9 +388,9 @@ def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
 
 def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
-    assert json.loads(GEMINI.unit([Assistant(calls=(Call(id="x", name="f", args=deep),))]))[
-        "parts"
-    ] == [{"functionCall": {"id": "x", "name": "f", "args": {"invalid_json": deep}}}]
+    assert json.loads(
+        GEMINI.unit([AssistantMessage(calls=(ToolCall(id="x", name="f", args=deep),))])
+    )["parts"] == [{"functionCall": {"id": "x", "name": "f", "args": {"invalid_json": deep}}}]
 
 
 # Texts and odd values.
@@ -386,10 +399,14 @@ def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b", "\u202e", "\udfff\ud800x", "\U0010ffff"])
 def test_odd_text_is_sent_without_an_exception(text: str) -> None:
     image = Image(media_type="image/png", data="AA==")
-    said = Assistant(
-        text=text, calls=(Call(id=text, name=text, args=text),), opaque=f"gemini\n{text}"
+    said = AssistantMessage(
+        text=text, calls=(ToolCall(id=text, name=text, args=text),), opaque=f"gemini\n{text}"
     )
-    sent = [User(text=text, images=(image,)), said, Result(call_id=text, text=text, error=True)]
+    sent = [
+        UserMessage(text=text, images=(image,)),
+        said,
+        ToolMessage(call_id=text, text=text, error=True),
+    ]
     tools = [ToolSchema(name="t", description=text, parameters={"title": text, text: [text]})]
     body = encode(GEMINI, "m", text, sent, tools, STREAM, 5)
     assert json.loads(body)["contents"][0]["parts"][0]["text"] in (
@@ -399,12 +416,12 @@ def test_odd_text_is_sent_without_an_exception(text: str) -> None:
 
 
 def test_empty_messages_are_still_contents() -> None:
-    contents = body_of([User(text=""), Assistant(), User(text="")])["contents"]
+    contents = body_of([UserMessage(text=""), AssistantMessage(), UserMessage(text="")])["contents"]
     assert [c["parts"] for c in contents] == [[{"text": "(empty)"}]] * 3
 
 
 def test_encoding_is_stateless_and_joins_like_the_port_says() -> None:
-    messages = [User(text="a"), User(text="b"), Assistant(text="c")]
+    messages = [UserMessage(text="a"), UserMessage(text="b"), AssistantMessage(text="c")]
     body = encode(GEMINI, "m", "sys", messages, [], STREAM, 5)
     assert body == encode(GeminiCodec(), "m", "sys", messages, [], STREAM, 5)
     assert json.loads(body) == {
@@ -430,7 +447,7 @@ def test_what_a_caller_adds_joins_what_is_there() -> None:
     )
     sent = (
         GEMINI.head("m", "", [tool], options)
-        + GEMINI.unit([User(text="x")])
+        + GEMINI.unit([UserMessage(text="x")])
         + GEMINI.tail(1, options)
     )
     assert [

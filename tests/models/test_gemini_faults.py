@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
@@ -344,12 +344,14 @@ def test_a_body_has_a_size_limit(options: Options) -> None:
 
 END = Usage(input=7, output=2)
 USED = {"promptTokenCount": 7, "candidatesTokenCount": 2}
-PLAIN = Reply(message=Assistant(text="ab", calls=(Call(id="call_0", name="f"),)), stop="calls")
-READ: list[tuple[str, bytes, Reply]] = [
+PLAIN = ModelReply(
+    message=AssistantMessage(text="ab", calls=(ToolCall(id="call_0", name="f"),)), stop="calls"
+)
+READ: list[tuple[str, bytes, ModelReply]] = [
     (
         "F32 call",
         sse([c := reply_chunk([call_part("f", {}, "i")], None), c, reply_chunk([])]),
-        Reply(message=Assistant(calls=(Call(id="i", name="f"),)), stop="calls"),
+        ModelReply(message=AssistantMessage(calls=(ToolCall(id="i", name="f"),)), stop="calls"),
     ),
     ("F34 twice", sse([*DELTAS, reply_chunk([]), reply_chunk([{"text": "late"}], "OTHER")]), PLAIN),
     (
@@ -362,18 +364,18 @@ READ: list[tuple[str, bytes, Reply]] = [
     (
         "F38 none",
         sse([{"usageMetadata": USED, "modelVersion": "m"}]),
-        Reply(message=Assistant(), usage=END, model="m"),
+        ModelReply(message=AssistantMessage(), usage=END, model="m"),
     ),
-    ("F38 list", sse([{"candidates": []}]), Reply(message=Assistant())),
+    ("F38 list", sse([{"candidates": []}]), ModelReply(message=AssistantMessage())),
     (
         "F38 content",
         sse([{"candidates": [{"content": {}, "finishReason": "STOP"}]}]),
-        Reply(message=Assistant()),
+        ModelReply(message=AssistantMessage()),
     ),
     (
         "F38 null",
         sse([{"candidates": [{"content": None, "finishReason": "STOP"}]}]),
-        Reply(message=Assistant()),
+        ModelReply(message=AssistantMessage()),
     ),
     (
         "F39",
@@ -388,34 +390,42 @@ READ: list[tuple[str, bytes, Reply]] = [
     (
         "F41",
         sse([reply_chunk([], "MALFORMED_FUNCTION_CALL", usageMetadata=USED)]),
-        Reply(message=Assistant(), usage=END),
+        ModelReply(message=AssistantMessage(), usage=END),
     ),
     (
         "F41 text",
         sse([*DELTAS, reply_chunk([], "UNEXPECTED_TOOL_CALL")]),
-        Reply(message=Assistant()),
+        ModelReply(message=AssistantMessage()),
     ),
     (
         "F42",
         sse([reply_chunk([call_part("f", "{}")])]),
-        Reply(message=Assistant(calls=(Call(id="call_0", name="f", args='"{}"'),)), stop="calls"),
+        ModelReply(
+            message=AssistantMessage(calls=(ToolCall(id="call_0", name="f", args='"{}"'),)),
+            stop="calls",
+        ),
     ),
     (
         "F44",
         sse([reply_chunk([call_part("default_api.read", None)])]),
-        Reply(message=Assistant(calls=(Call(id="call_0", name="default_api.read"),)), stop="calls"),
+        ModelReply(
+            message=AssistantMessage(calls=(ToolCall(id="call_0", name="default_api.read"),)),
+            stop="calls",
+        ),
     ),
     (
         "F44 none",
         sse([reply_chunk([{"functionCall": {}}])]),
-        Reply(message=Assistant(calls=(Call(id="call_0", name=""),)), stop="calls"),
+        ModelReply(message=AssistantMessage(calls=(ToolCall(id="call_0", name=""),)), stop="calls"),
     ),
     (
         "F50",
         b'data: {"candidates":[{"content":{"parts":[{"text":"'
         b"\\ud800\\u0000\\\\ud800\xff\xe2\x80\xa8\xf0\x9f\x99\x82\\ud83d\\ude42"
         b'"}]},"finishReason":"STOP"}]}\n\n',
-        Reply(message=Assistant(text="\ufffd\x00\\ud800\ufffd\u2028\U0001f642\U0001f642")),
+        ModelReply(
+            message=AssistantMessage(text="\ufffd\x00\\ud800\ufffd\u2028\U0001f642\U0001f642")
+        ),
     ),
     (
         "F51",
@@ -425,13 +435,13 @@ READ: list[tuple[str, bytes, Reply]] = [
                 reply_chunk([], modelVersion="y", responseId="old"),
             ]
         ),
-        Reply(message=Assistant(text="a"), model="y"),
+        ModelReply(message=AssistantMessage(text="a"), model="y"),
     ),
 ]
 
 
 @pytest.mark.parametrize(("body", "reply"), [f[1:] for f in READ], ids=[f[0] for f in READ])
-def test_an_odd_stream_is_read(body: bytes, reply: Reply) -> None:
+def test_an_odd_stream_is_read(body: bytes, reply: ModelReply) -> None:
     assert decoded(body)[1] == reply
     for cut in range(1, len(body)):
         assert decoded(body[:cut], body[cut:])[1] == reply
@@ -487,6 +497,6 @@ def test_odd_framing_is_read() -> None:
         odd = b"\xef\xbb\xbf" + end.join(lines).encode()
         for cut in range(1, len(odd)):
             reply = decoded(odd[:cut], odd[cut:])[1]
-            assert reply.message == Assistant(
-                text="a", calls=(Call(id="call_0", name="f", args='{"x":1}'),)
+            assert reply.message == AssistantMessage(
+                text="a", calls=(ToolCall(id="call_0", name="f", args='{"x":1}'),)
             )

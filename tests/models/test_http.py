@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.core.history import Conversation, History
-from retinue.core.messages import Assistant, Call, Message, Result, User
+from retinue.core.history import Conversation, ShownMessages
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ModelInfo
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.anthropic import AnthropicCodec
@@ -107,11 +107,14 @@ def long_talk(n: int, size: int) -> list[Message]:
     talk: list[Message] = []
     for i in range(n):
         talk += [
-            User(text=f"{i} " + "q" * size),
-            Assistant(text="", calls=(Call(id=f"c{i}", name="read"),)),
+            UserMessage(text=f"{i} " + "q" * size),
+            AssistantMessage(text="", calls=(ToolCall(id=f"c{i}", name="read"),)),
         ]
-        talk += [Result(call_id=f"c{i}", name="read", text="r" * size), Assistant(text="a" * size)]
-    return [*talk, User(text="And now?")]
+        talk += [
+            ToolMessage(call_id=f"c{i}", name="read", text="r" * size),
+            AssistantMessage(text="a" * size),
+        ]
+    return [*talk, UserMessage(text="And now?")]
 
 
 @every_dialect
@@ -126,8 +129,10 @@ def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(
     conversation = Conversation()
     for message in talk:
         conversation.append(message)
-        if isinstance(message, User):
-            request = asking(messages=History(conversation, 0, len(conversation)), declared=tools)
+        if isinstance(message, UserMessage):
+            request = asking(
+                messages=ShownMessages(conversation, 0, len(conversation)), declared=tools
+            )
             parts = model.body(request, model._head(request)[0])
             shown = list(request.messages)
             assert b"".join(parts) == encode(
@@ -140,7 +145,7 @@ def test_a_forks_body_has_one_breakpoint_more_at_the_end_of_what_it_shares() -> 
     base = Conversation()
     for message in long_talk(12, 3_000)[:-1]:
         base.append(message)
-    request = asking(messages=history(User(text="Fork."), base=base))
+    request = asking(messages=history(UserMessage(text="Fork."), base=base))
     body = b"".join(model.body(request, model._head(request)[0]))
     plain = encode(
         model.codec,
@@ -168,7 +173,7 @@ def test_a_conversation_that_lost_its_beginning_is_still_taken(dialect: str) -> 
                 conversation.append(message)
             for start in range(len(conversation)):
                 await complete(
-                    model, asking(messages=History(conversation, start, len(conversation)))
+                    model, asking(messages=ShownMessages(conversation, start, len(conversation)))
                 )
             assert llm.violations == []
 
@@ -180,7 +185,7 @@ def test_a_body_of_many_mebibytes_is_sent(dialect: str) -> None:
     async def story() -> None:
         async with talking(dialect=dialect, times=Times()) as (llm, model):
             for text in ("x" * (3 << 20), "short"):
-                await complete(model, asking(messages=history(User(text=text))))
+                await complete(model, asking(messages=history(UserMessage(text=text))))
                 assert llm.requests[-1].messages[-1].text == text
             assert len(llm.requests) == 2 and llm.violations == []
 

@@ -15,12 +15,12 @@ import pytest
 from retinue import Agent, Retinue, tool
 from retinue.core.history import MOST_WAYS, SMALL, Conversation
 from retinue.core.image_checks import MOST_SHOWN, taken_in
-from retinue.core.messages import Assistant, Image, Message, Result, User
+from retinue.core.messages import AssistantMessage, Image, Message, ToolMessage, UserMessage
 from retinue.errors import ModelError
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.runtime import tool_events
 from retinue.testing import Scripted, call
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from tests.models.http_world import asking, complete, history, talking
 from tests.pictures import encoded, png
 
@@ -43,8 +43,8 @@ def picture(n: int, size: int = 0) -> Image:
 def test_the_body_of_a_request_that_failed_is_let_go_at_once(fault: str) -> None:
     async def story() -> None:
         async with talking(faults=[fault] * 8) as (_, model):
-            shown = history(User(text="Look.", images=(picture(1),)))
-            request: Request | None = asking(messages=shown)
+            shown = history(UserMessage(text="Look.", images=(picture(1),)))
+            request: ModelRequest | None = asking(messages=shown)
             conversation = weakref.ref(shown.conversation)
             del shown
             with contextlib.suppress(ModelError):
@@ -56,7 +56,7 @@ def test_the_body_of_a_request_that_failed_is_let_go_at_once(fault: str) -> None
 
 
 def test_a_conversation_is_let_go_with_what_was_written_of_it() -> None:
-    shown = history(User(text="Look."), Assistant(text="I see."))
+    shown = history(UserMessage(text="Look."), AssistantMessage(text="I see."))
     shown.encode("one", lambda unit: b"x" * len(unit))
     conversation = weakref.ref(shown.conversation)
     del shown
@@ -65,7 +65,9 @@ def test_a_conversation_is_let_go_with_what_was_written_of_it() -> None:
 
 def written(unit: object) -> bytes:
     assert isinstance(unit, list | tuple)
-    return b"".join(i.data.encode() for m in unit if not isinstance(m, Assistant) for i in m.images)
+    return b"".join(
+        i.data.encode() for m in unit if not isinstance(m, AssistantMessage) for i in m.images
+    )
 
 
 def kept(conversation: Conversation) -> int:
@@ -76,7 +78,7 @@ def test_a_large_conversation_is_kept_as_it_was_written_last() -> None:
     """Each picture that is refused makes another way to write the rest."""
     conversation = Conversation()
     for n in range(4):
-        conversation.append(User(text="", images=(picture(n, SMALL // 2),)))
+        conversation.append(UserMessage(text="", images=(picture(n, SMALL // 2),)))
     size = conversation.picture_bytes(0)
     pieces = [
         b"".join(conversation.encode(f"without {n}", 0, len(conversation), written))
@@ -89,7 +91,7 @@ def test_a_large_conversation_is_kept_as_it_was_written_last() -> None:
 def test_the_forks_of_a_large_conversation_share_one_prefix() -> None:
     conversation = Conversation()
     for n in range(4):
-        conversation.append(User(text="", images=(picture(n, SMALL // 2),)))
+        conversation.append(UserMessage(text="", images=(picture(n, SMALL // 2),)))
     for stop in (2, 3, 4):
         conversation.prefix("one", 0, stop, written)
     assert len(conversation.of_dialect("one").shared) == 1
@@ -97,7 +99,7 @@ def test_the_forks_of_a_large_conversation_share_one_prefix() -> None:
 
 def test_a_small_conversation_is_kept_in_several_ways() -> None:
     conversation = Conversation()
-    conversation.append(User(text="Hello."))
+    conversation.append(UserMessage(text="Hello."))
     for n in range(MOST_WAYS):
         conversation.encode(f"way {n}", 0, 1, written)
     assert len(conversation.encoded or {}) == MOST_WAYS
@@ -122,12 +124,12 @@ def test_a_model_is_shown_no_more_pictures_than_a_request_can_carry(
     monkeypatch.setattr(tool_events, "MOST_SHOWN", 3 * size)
 
     @tool
-    def show() -> Answer:
+    def show() -> ToolResult:
         """Show a picture."""
-        return Answer(text="Here.", images=(picture(1),))
+        return ToolResult(text="Here.", images=(picture(1),))
 
-    def script(request: Request) -> object:
-        n = sum(isinstance(m, Assistant) for m in request.messages)
+    def script(request: ModelRequest) -> object:
+        n = sum(isinstance(m, AssistantMessage) for m in request.messages)
         return [call("show"), call("show")] if n < 3 else "done"
 
     async def story() -> list[Message]:
@@ -136,6 +138,6 @@ def test_a_model_is_shown_no_more_pictures_than_a_request_can_carry(
             outcome = await retinue.run(agent, "Look.")
             return list(await retinue.messages(outcome.id))
 
-    results = [m for m in asyncio.run(story()) if isinstance(m, Result)]
+    results = [m for m in asyncio.run(story()) if isinstance(m, ToolMessage)]
     assert [len(m.images) for m in results] == [1, 1, 1, 0, 0, 0]
     assert all("is not shown" in m.text for m in results[3:])

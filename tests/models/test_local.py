@@ -17,9 +17,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from retinue.core.messages import Assistant, Call, Reply, Result, User
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.errors import ConfigError, ModelRejected
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts
 from retinue.models.known_weights import KNOWN
@@ -70,7 +70,7 @@ def model(weights: Path) -> Iterator[LocalModel]:
     asyncio.run(model.close())
 
 
-def ask(model: LocalModel, asked: Request) -> Reply:
+def ask(model: LocalModel, asked: ModelRequest) -> ModelReply:
     return asyncio.run(model.complete(asked, lambda delta: None))
 
 
@@ -91,7 +91,7 @@ def test_text_comes_as_it_is_decoded_and_is_counted_while_the_loop_goes_on(
             await asyncio.sleep(0.005)
             gaps.append(time.monotonic() - last)
 
-    async def scene() -> tuple[Reply, Reply]:
+    async def scene() -> tuple[ModelReply, ModelReply]:
         beating = asyncio.create_task(beat())
         asked = request(STORY, max_output=40)
         first = await model.complete(asked, lambda delta: deltas.append((time.monotonic(), delta)))
@@ -209,8 +209,8 @@ def test_a_schema_that_makes_no_sense_is_refused(model: LocalModel) -> None:
 
 def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
     nudge = [
-        User(text="What is 2 + 3?"),
-        User(text="Submit your result by calling add.", kind="nudge"),
+        UserMessage(text="What is 2 + 3?"),
+        UserMessage(text="Submit your result by calling add.", kind="nudge"),
     ]
     shown: list[str] = []
     asked = request("", tools=TOOLS[1:2], messages=nudge)
@@ -233,9 +233,9 @@ def test_without_tools_to_call_no_call_is_begun(model: LocalModel) -> None:
 
 def test_a_conversation_with_calls_and_results_goes_on(model: LocalModel) -> None:
     told = [
-        User(text="What is 2 + 3?"),
-        Assistant(calls=(Call(id="a", name="add", args='{"a":2,"b":3}'),)),
-        Result(call_id="a", name="add", text="5"),
+        UserMessage(text="What is 2 + 3?"),
+        AssistantMessage(calls=(ToolCall(id="a", name="add", args='{"a":2,"b":3}'),)),
+        ToolMessage(call_id="a", name="add", text="5"),
     ]
     assert ask(model, request("", tools=TOOLS[1:2], messages=told, max_output=8)).usage.output > 0
 
@@ -269,7 +269,7 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
         weights, window=1_024, template=KNOWS_TOOLS, options=Options(temperature=0.0)
     )
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 4, "b": 5}}\n</tool_call>'
-    told = [User(text=f"Repeat exactly:\n{call}")]
+    told = [UserMessage(text=f"Repeat exactly:\n{call}")]
     free = ask(model, request("", tools=(TOOLS[1],), messages=told))
     assert model._engine is not None
     assert model._engine[1].native
@@ -278,8 +278,8 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
     assert made.name == "add"
     jsonschema.validate(msgspec.json.decode(made.args), TOOLS[1].parameters)
 
-    result = Result(call_id=made.id, name="add", text="9")
-    nudge = User(text="Submit your result by calling add.", kind="nudge")
+    result = ToolMessage(call_id=made.id, name="add", text="9")
+    nudge = UserMessage(text="Submit your result by calling add.", kind="nudge")
     forced = ask(
         model, request("", tools=(TOOLS[1],), messages=[*told, free.message, result, nudge])
     )

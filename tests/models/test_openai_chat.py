@@ -16,7 +16,15 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import completion_create_params as params
 
-from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema, Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
@@ -98,7 +106,7 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
         out.append({"role": case.codec.system_role, "content": case.instructions})
     seen: list[dict[str, Any]] = []  # pictures of the results of one reply
     for at, message in enumerate(case.messages):
-        if isinstance(message, User):
+        if isinstance(message, UserMessage):
             content: Any = message.text
             if message.images:
                 content = [{"type": "text", "text": message.text}] if message.text else []
@@ -107,7 +115,7 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
                     for image in message.images
                 ]
             out += sdk_user(case, content)
-        elif isinstance(message, Assistant):
+        elif isinstance(message, AssistantMessage):
             said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             if message.calls:
                 said["tool_calls"] = [sdk_tool_call(call) for call in message.calls]
@@ -129,7 +137,9 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
                     {"type": "image_url", "image_url": {"url": url(image)}}
                     for image in message.images
                 ]
-        if seen and (at + 1 == len(case.messages) or not isinstance(case.messages[at + 1], Result)):
+        if seen and (
+            at + 1 == len(case.messages) or not isinstance(case.messages[at + 1], ToolMessage)
+        ):
             out += sdk_user(case, seen)
             seen = []
     return out
@@ -140,7 +150,7 @@ def sdk_user(case: cases.Conversation, content: Any) -> list[dict[str, Any]]:
     return [*before, {"role": "user", "content": content}]
 
 
-def sdk_tool_call(call: Call) -> dict[str, Any]:
+def sdk_tool_call(call: ToolCall) -> dict[str, Any]:
     args = call.args
     try:
         is_object = isinstance(json.loads(args), dict)
@@ -215,7 +225,7 @@ def test_a_unit_is_encoded_the_same_every_time_and_apart_from_the_others() -> No
     for seed in range(100):
         case = cases.conversation(seed)
         assert ours(case) == ours(cases.conversation(seed))
-        longer = [*case.messages, User(text="and now?")]
+        longer = [*case.messages, UserMessage(text="and now?")]
         cut = len(case.codec.tail(case.max_output))
         case.messages, before = longer, ours(case)
         assert ours(case).startswith(before[:-cut])
@@ -231,7 +241,7 @@ async def sdk_reply(sdk: openai.AsyncOpenAI) -> Any:
 STOPS = {"stop": "end", "tool_calls": "calls", "length": "length", "content_filter": "refusal"}
 
 
-def same(reply: Reply, told: Any, case: cases.Stream) -> None:
+def same(reply: ModelReply, told: Any, case: cases.Stream) -> None:
     """Our reply and the SDK's, of the same bytes."""
     choice = told.choices[0]
     said, used = choice.message, told.usage
@@ -352,11 +362,15 @@ def test_a_cut_body_is_never_a_reply() -> None:
 def test_ids_fit_the_server_and_match_their_results() -> None:
     long = "call_" + "x" * 60
     unit: list[Message] = [
-        Assistant(
-            calls=(Call(id=long, name="a"), Call(id="k" * 41, name="a"), Call(id="ok", name="a"))
+        AssistantMessage(
+            calls=(
+                ToolCall(id=long, name="a"),
+                ToolCall(id="k" * 41, name="a"),
+                ToolCall(id="ok", name="a"),
+            )
         )
     ]
-    unit += [Result(call_id=call, text="") for call in (long, "k" * 41, "ok")]
+    unit += [ToolMessage(call_id=call, text="") for call in (long, "k" * 41, "ok")]
     for codec, shape in [
         (OpenAIChatCodec(), ".{1,40}"),
         (OpenAIChatCodec(strict_ids=True), "[A-Za-z0-9]{9}"),
@@ -367,7 +381,7 @@ def test_ids_fit_the_server_and_match_their_results() -> None:
         assert len(set(ids)) == 3
         assert all(re.fullmatch(shape, i) for i in ids)
     kept = OpenAIChatCodec(strict_ids=True).unit(
-        [Assistant(calls=(Call(id="aB3dE6gH9", name="a"),))]
+        [AssistantMessage(calls=(ToolCall(id="aB3dE6gH9", name="a"),))]
     )
     assert b'"aB3dE6gH9"' in kept
 
@@ -376,7 +390,9 @@ def test_ids_fit_the_server_and_match_their_results() -> None:
     "name", ["", "default_api.read", "functions read", "é" * 80, "a" * 80, "\ud800"]
 )
 def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str) -> None:
-    said = json.loads(OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name=name),))]))
+    said = json.loads(
+        OpenAIChatCodec().unit([AssistantMessage(calls=(ToolCall(id="a", name=name),))])
+    )
     assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", said["tool_calls"][0]["function"]["name"])
 
 
@@ -386,7 +402,7 @@ def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str
 )
 def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
     said = json.loads(
-        OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name="x", args=args),))])
+        OpenAIChatCodec().unit([AssistantMessage(calls=(ToolCall(id="a", name="x", args=args),))])
     )
     sent = json.loads(said["tool_calls"][0]["function"]["arguments"])
     assert isinstance(sent, dict)
@@ -394,7 +410,7 @@ def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
 
 
 def test_a_reply_without_words_is_sent_with_some() -> None:
-    assert json.loads(OpenAIChatCodec().unit([Assistant()])) == {
+    assert json.loads(OpenAIChatCodec().unit([AssistantMessage()])) == {
         "role": "assistant",
         "content": NOTHING_SAID,
     }
@@ -403,13 +419,13 @@ def test_a_reply_without_words_is_sent_with_some() -> None:
 def test_half_a_character_does_not_stop_a_request() -> None:
     bad = "a\ud800b\x00"
     messages: list[Message] = [
-        User(text=bad, images=(Image(media_type="image/png", data="AA=="),)),
-        Assistant(
+        UserMessage(text=bad, images=(Image(media_type="image/png", data="AA=="),)),
+        AssistantMessage(
             text=bad,
-            calls=(Call(id=bad, name=bad, args=bad),),
+            calls=(ToolCall(id=bad, name=bad, args=bad),),
             opaque=keep_opaque("openai_chat", f'{{"reasoning":"{bad[:2]}"}}'),
         ),
-        Result(
+        ToolMessage(
             call_id=bad, text=bad, name=bad, images=(Image(media_type="image/png", data="AA=="),)
         ),
     ]
@@ -446,7 +462,7 @@ def test_extra_may_not_take_the_place_of_what_the_codec_writes() -> None:
             "n": 1,
         }
     )
-    body = encode(OpenAIChatCodec(), "m", "", [User(text="hi")], [], options, 5)
+    body = encode(OpenAIChatCodec(), "m", "", [UserMessage(text="hi")], [], options, 5)
     assert body.count(b'"messages"') == body.count(b'"max_completion_tokens"') == 1
     told = json.loads(body)
     assert told["messages"] == [{"role": "user", "content": "hi"}]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant, Call
+from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
 from retinue.models.openai_chat import OpenAIChatCodec
@@ -251,7 +251,7 @@ def test_f34_what_comes_after_the_end_is_ignored() -> None:
 )
 def test_f38_an_empty_answer_is_an_empty_reply(data: bytes) -> None:
     reply = decoded(data)
-    assert (reply.message, reply.stop) == (Assistant(), "end")
+    assert (reply.message, reply.stop) == (AssistantMessage(), "end")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_f39_a_call_that_was_cut_off_is_not_called_whole(reason: str) -> None:
         sse(delta(tool_calls=[tool("x", '{"a": [1, ', index=0, id="c")]), delta(reason))
     )
     assert reply.stop == "length"
-    assert reply.message.calls == (Call(id="c", name="x", args='{"a": [1, '),)
+    assert reply.message.calls == (ToolCall(id="c", name="x", args='{"a": [1, '),)
 
 
 def test_f40_a_refusal_ends_the_reply_and_says_why() -> None:
@@ -317,7 +317,7 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
     reply = decoder.finish()
     assert "".join(shown).encode()
     assert reply.message.text == "a\ufffdb\x00\u202e😀"
-    assert reply.message.calls == (Call(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
+    assert reply.message.calls == (ToolCall(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
     assert (
         decoded(
             b'data: {"choices":[{"delta":{"content":"\xff"},"finish_reason":"stop"}]}\n\ndata: '

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant
+from retinue.core.messages import AssistantMessage
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import openai_chat_calls, openai_chat_stream
@@ -130,9 +130,9 @@ def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.Monk
 
 def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> None:
     thinking = [delta(reasoning_content="hm "), delta(reasoning="so"), delta("stop", content="yes")]
-    assert decoded(sse(*thinking)).message == Assistant(text="yes")
+    assert decoded(sse(*thinking)).message == AssistantMessage(text="yes")
     kept = decoded(sse(*thinking), OpenAIChatCodec(reasoning="reasoning_content")).message
-    assert kept == Assistant(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
+    assert kept == AssistantMessage(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
     both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
     assert (
         decoded(sse(both), OpenAIChatCodec(reasoning="reasoning")).message.opaque
@@ -142,7 +142,7 @@ def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> 
 
 def test_reasoning_goes_back_byte_for_byte_and_to_its_own_kind_of_server_only() -> None:
     kept = '{"reasoning_content":"h\\u006d  <é>"}'
-    said = Assistant(text="yes", opaque=keep_opaque("openai_chat", kept))
+    said = AssistantMessage(text="yes", opaque=keep_opaque("openai_chat", kept))
     sent = OpenAIChatCodec(reasoning="reasoning_content").unit([said])
     assert kept[1:].encode() in sent
     assert json.loads(sent)["reasoning_content"] == "hm  <é>"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant, Call, Result, User
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
@@ -81,10 +81,10 @@ def test_what_was_kept_goes_back_byte_for_byte_in_its_order() -> None:
     reply = decoded(
         b"".join(done) + b'data: {"type":"response.completed","response":{"model":"gpt"}}\n\n'
     )
-    unit = CODEC.unit([reply.message, Result(call_id="c1", text="ok")])
+    unit = CODEC.unit([reply.message, ToolMessage(call_id="c1", text="ok")])
     assert unit.startswith(",".join(raw).encode() + b',{"type":"function_call_output"')
     assert reply.message.text == "1" and reply.message.calls == (
-        Call(id="c1", name="read", args='{ "a":1.0}'),
+        ToolCall(id="c1", name="read", args='{ "a":1.0}'),
     )
 
 
@@ -110,7 +110,7 @@ def test_a_kept_message_whose_calls_were_changed_is_written_anew() -> None:
     assert '"phase"' in decoded(sse(ended(message("a", phase="commentary")))).message.opaque
     said = decoded(sse(ended(reasoning(), call(id="c1"), call(id="c2")))).message
     assert b"gAAAA=" in CODEC.unit([said])
-    fewer = Assistant(text="", calls=said.calls[:1], opaque=said.opaque)
+    fewer = AssistantMessage(text="", calls=said.calls[:1], opaque=said.opaque)
     assert b"gAAAA=" not in CODEC.unit([fewer]) and b"c2" not in CODEC.unit([fewer])
 
 
@@ -139,8 +139,8 @@ def test_the_same_unit_is_the_same_bytes_marked_or_not() -> None:
     "text", ["\ud800", "a\udc00b", "\x00", "\U0001f600\ud83d", '\\ud800 "\ud800"']
 )
 def test_odd_text_never_stops_a_request(text: str) -> None:
-    said = Assistant(text=text, calls=(Call(id=text, name=text, args=text),))
-    odd = [User(text=text), said, Result(call_id=text, text=text, error=True)]
+    said = AssistantMessage(text=text, calls=(ToolCall(id=text, name=text, args=text),))
+    odd = [UserMessage(text=text), said, ToolMessage(call_id=text, text=text, error=True)]
     tools = [ToolSchema(name="t", description=text, parameters={"description": text})]
     body = encode(
         CODEC,
@@ -157,7 +157,7 @@ def test_odd_text_never_stops_a_request(text: str) -> None:
 
 def test_arguments_nested_without_end_do_not_stop_a_request() -> None:
     args = '{"a":' + "[" * 100_000
-    unit = CODEC.unit([Assistant(calls=(Call(id="c", name="n", args=args),))])
+    unit = CODEC.unit([AssistantMessage(calls=(ToolCall(id="c", name="n", args=args),))])
     assert json.loads(json.loads(unit)["arguments"]) == {"invalid_json": args}
 
 
@@ -257,7 +257,7 @@ def test_calls_without_ids_of_their_own_get_some() -> None:
     ]
     calls = decoded(sse(ended(*items))).message.calls
     assert [c.id for c in calls] == ["x", "x_1", "fc_", "call_3"]
-    assert calls[3] == Call(id="call_3", name="", args='{"a":1}')
+    assert calls[3] == ToolCall(id="call_3", name="", args='{"a":1}')
 
 
 def test_what_the_last_event_leaves_out_is_taken_from_those_before() -> None:

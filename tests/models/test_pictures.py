@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Answer, Retinue, tool
-from retinue.core.history import Conversation, History
+from retinue import Agent, Retinue, ToolResult, tool
+from retinue.core.history import Conversation, ShownMessages
 from retinue.core.image_checks import look_at, taken_in
-from retinue.core.messages import Assistant, Image, Result, User
+from retinue.core.messages import AssistantMessage, Image, ToolMessage, UserMessage
 from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
@@ -82,9 +82,9 @@ def test_a_picture_under_a_wrong_name_gets_its_own() -> None:
 def bad_history(*images: Image) -> Conversation:
     """A conversation of an earlier version, in which nobody looked."""
     conversation = Conversation()
-    conversation.append(User(text="Look.", images=images[:1]))
-    conversation.append(Assistant(calls=(call("read", path="a"),)))
-    conversation.append(Result(call_id="", text="", name="read", images=images))
+    conversation.append(UserMessage(text="Look.", images=images[:1]))
+    conversation.append(AssistantMessage(calls=(call("read", path="a"),)))
+    conversation.append(ToolMessage(call_id="", text="", name="read", images=images))
     return conversation
 
 
@@ -98,7 +98,7 @@ def test_a_bad_picture_that_is_on_record_is_sent_as_words(dialect: str) -> None:
                 Image(media_type="image/png", data=encoded(png())),
             )
             conversation = bad_history(bad, good)
-            request = asking(messages=History(conversation, 0, 3))
+            request = asking(messages=ShownMessages(conversation, 0, 3))
             try:
                 reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(
                     request, lambda t: None
@@ -151,13 +151,13 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
 
             monkeypatch.setattr(http.HttpModel, "_attempt", attempt)
             conversation = Conversation()
-            conversation.append(User(text="Look.", images=(old,)))
+            conversation.append(UserMessage(text="Look.", images=(old,)))
             try:
                 for n, images in enumerate(((), (new,), ())):
                     if n:
-                        conversation.append(Assistant(text="I see."))
-                        conversation.append(User(text="And now?", images=images))
-                    request = asking(messages=History(conversation, 0, len(conversation)))
+                        conversation.append(AssistantMessage(text="I see."))
+                        conversation.append(UserMessage(text="And now?", images=images))
+                    request = asking(messages=ShownMessages(conversation, 0, len(conversation)))
                     assert (await model.complete(request, lambda t: None)).message.text == "I see."
                     assert old.data.encode() in llm.requests[-1].raw
                 assert n_refused == 1 and b"rejected it" in llm.requests[-1].raw
@@ -169,13 +169,17 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
 
 def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Path) -> None:
     @tool
-    async def draw() -> Answer:
+    async def draw() -> ToolResult:
         """Draws."""
-        return Answer(text="Drawn.", images=(Image(media_type="image/png", data=encoded(STUB)),))
+        return ToolResult(
+            text="Drawn.", images=(Image(media_type="image/png", data=encoded(STUB)),)
+        )
 
     def script(heard: ParsedRequest) -> Any:
         return (
-            "I see nothing." if any(isinstance(m, Result) for m in heard.messages) else call("draw")
+            "I see nothing."
+            if any(isinstance(m, ToolMessage) for m in heard.messages)
+            else call("draw")
         )
 
     async def story() -> None:
@@ -185,7 +189,9 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
             outcome = await retinue.run(agent, "Go.")
             await client.close()
             assert outcome.text == "I see nothing.", outcome.error
-            (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            (result,) = [
+                m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)
+            ]
             assert (
                 result.images == ()
                 and "damaged or truncated" in result.text
@@ -202,7 +208,7 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
     def script(heard: ParsedRequest) -> Any:
         return (
             "It is broken."
-            if any(isinstance(m, Result) for m in heard.messages)
+            if any(isinstance(m, ToolMessage) for m in heard.messages)
             else call("read", path="a.png")
         )
 
@@ -237,10 +243,12 @@ def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_pro
         async with FakeLLM(["I see."], settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             conversation = Conversation()
-            conversation.append(User(text="Look.", images=images))
+            conversation.append(UserMessage(text="Look.", images=images))
             try:
                 model = http_model(url_of(llm, dialect), dialect, client=client)
-                await model.complete(asking(messages=History(conversation, 0, 1)), lambda t: None)
+                await model.complete(
+                    asking(messages=ShownMessages(conversation, 0, 1)), lambda t: None
+                )
             finally:
                 await client.close()
             assert llm.violations == []
@@ -292,16 +300,18 @@ def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(
             client = ConnectionPool(FAST)
             model = http_model(url_of(llm, "openai_chat"), "openai_chat", client=client)
             conversation = Conversation()
-            conversation.append(User(text="Look.", images=(picture(1),)))
+            conversation.append(UserMessage(text="Look.", images=(picture(1),)))
             try:
-                await model.complete(asking(messages=History(conversation, 0, 1)), lambda t: None)
+                await model.complete(
+                    asking(messages=ShownMessages(conversation, 0, 1)), lambda t: None
+                )
                 refused = refusing(model, lambda raw: b"image_url" in raw, words)
-                conversation.append(Assistant(text="I see."))
+                conversation.append(AssistantMessage(text="I see."))
                 conversation.append(
-                    User(text="And now?", images=tuple(picture(2) for _ in range(n_new)))
+                    UserMessage(text="And now?", images=tuple(picture(2) for _ in range(n_new)))
                 )
                 for _ in range(2):
-                    request = asking(messages=History(conversation, 0, 3))
+                    request = asking(messages=ShownMessages(conversation, 0, 3))
                     assert (await model.complete(request, lambda t: None)).message.text == "I see."
                 assert len(refused) == 1 + n_new
             finally:
@@ -318,8 +328,8 @@ def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(diale
             model = http_model(url_of(llm, dialect), dialect, client=client)
             bad, good = picture(1), picture(2)
             base = Conversation()
-            base.append(User(text="Look.", images=(bad,)))
-            base.append(Assistant(text="I see."))
+            base.append(UserMessage(text="Look.", images=(bad,)))
+            base.append(AssistantMessage(text="I see."))
             kept, gate, n = model._attempt, asyncio.Event(), 0
 
             async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
@@ -336,8 +346,8 @@ def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(diale
 
             async def fork(n: int) -> str:
                 one = Conversation(base, 2)
-                one.append(User(text=f"Fork {n}."))
-                request = asking(messages=History(one, 0, 3), run=f"r{n}")
+                one.append(UserMessage(text=f"Fork {n}."))
+                request = asking(messages=ShownMessages(one, 0, 3), run=f"r{n}")
                 return (await model.complete(request, lambda t: None)).message.text
 
             try:
@@ -366,11 +376,11 @@ def test_where_there_are_too_many_pictures_the_last_one_is_still_seen(
             conversation = Conversation()
             try:
                 for n in range(6):
-                    conversation.append(User(text="Look.", images=(picture(n),)))
-                    request = asking(messages=History(conversation, 0, len(conversation)))
+                    conversation.append(UserMessage(text="Look.", images=(picture(n),)))
+                    request = asking(messages=ShownMessages(conversation, 0, len(conversation)))
                     assert (await model.complete(request, lambda t: None)).message.text == "I see."
                     assert picture(n).data.encode() in llm.requests[-1].raw
-                    conversation.append(Assistant(text="I see."))
+                    conversation.append(AssistantMessage(text="I see."))
             finally:
                 await client.close()
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelError, ModelUnavailable
-from retinue.models.base import Progress, Request
+from retinue.models.base import ModelRequest, Progress
 from retinue.models.explorer import ExplorerModel
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
@@ -36,7 +36,7 @@ PRICED = ModelInfo(name="m", max_output=1_024, price_in=3_000, price_out=15_000)
 LONG = "You know all of this. " * 500
 
 
-async def cancelled(model: Any, request: Request, is_so: Any) -> Progress:
+async def cancelled(model: Any, request: ModelRequest, is_so: Any) -> Progress:
     task = asyncio.create_task(complete(model, request))
     await until(is_so)
     task.cancel()
@@ -195,7 +195,7 @@ def test_what_the_first_of_a_chain_has_cost_is_in_the_reply_of_the_second() -> N
     """An overload in the middle of a stream makes the chain go on: what came until then is
     charged."""
 
-    async def story() -> tuple[Reply, Reply]:
+    async def story() -> tuple[ModelReply, ModelReply]:
         async with FakeLLM(["word " * 100], faults=["F4", None, None], settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             one = http_model(url_of(llm, "anthropic"), client=client, info=PRICED)

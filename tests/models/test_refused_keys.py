@@ -14,7 +14,7 @@ from retinue import Agent, Retinue
 from retinue.core.events import Woke
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 from retinue.errors import ConfigError
 from retinue.models.catalog import Catalog
 from retinue.testing.fake_llm.fake_provider import FakeLLM
@@ -118,7 +118,7 @@ def test_a_chain_goes_on_to_its_next_link_and_one_who_wants_to_fail_does_so_at_o
 
 
 def test_a_refused_key_is_not_asked_again_until_somebody_says_so_and_patience_has_an_end() -> None:
-    story = Story(Rules(wait_ms=10_000))
+    story = Story(Limits(wait_ms=10_000))
     story.start(retry=Retry(attempts=6, base_ms=10, cap_ms=50))
     story.fail("root", "auth", "key of x refused", retry=True)
     state = story.state("root")
@@ -144,7 +144,7 @@ def test_early_news_to_a_run_that_does_not_wait_changes_nothing() -> None:
 
 
 def test_who_has_a_refusal_from_others_asks_again_itself_and_at_once_when_told() -> None:
-    story = Story(Rules(wait_ms=10_000))
+    story = Story(Limits(wait_ms=10_000))
     story.start(retry=Retry(attempts=6, base_ms=10, cap_ms=50))
     story.fail("root", "auth", "key of x refused", retry=True, after_ms=100)
     state = story.state("root")
@@ -159,7 +159,7 @@ def test_who_has_a_refusal_from_others_asks_again_itself_and_at_once_when_told()
 
 
 def test_what_is_refused_without_a_reason_is_tried_a_few_times_and_not_waited_for() -> None:
-    story = Story(Rules(wait_ms=10_000))
+    story = Story(Limits(wait_ms=10_000))
     story.start(retry=Retry(attempts=2, base_ms=10, cap_ms=50))
     story.fail("root", "forbidden", "a page", retry=True)
     story.wake("root")

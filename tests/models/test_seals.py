@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from retinue.core.history import Conversation, History
-from retinue.core.messages import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.core.history import Conversation, ShownMessages
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.errors import ModelRejected
 from retinue.models.codec import Options
 from retinue.models.http import ConnectionPool
@@ -32,18 +40,18 @@ MARKS = {
 }
 
 
-def talk(*replies: Reply) -> Conversation:
+def talk(*replies: ModelReply) -> Conversation:
     conversation = Conversation()
-    conversation.append(User(text="Go."))
+    conversation.append(UserMessage(text="Go."))
     for reply in replies:
         conversation.append(reply.message)
         for c in reply.message.calls:
-            conversation.append(Result(call_id=c.id, text="contents", name=c.name))
+            conversation.append(ToolMessage(call_id=c.id, text="contents", name=c.name))
     return conversation
 
 
 def script(heard: ParsedRequest) -> Any:
-    n = sum(isinstance(m, Result) for m in heard.messages)
+    n = sum(isinstance(m, ToolMessage) for m in heard.messages)
     return call("read", path=f"{n}") if n < 2 else "Done."
 
 
@@ -62,10 +70,10 @@ async def story(dialect: str, then: Any) -> None:
                 provider=provider,
             )
 
-        async def ask(one: Any, conversation: Conversation) -> Reply:
-            history = History(conversation, 0, len(conversation))
+        async def ask(one: Any, conversation: Conversation) -> ModelReply:
+            history = ShownMessages(conversation, 0, len(conversation))
             request = asking(messages=history, tools=(READ,), declared=(READ,), max_output=8_000)
-            reply: Reply = await one.complete(request, lambda text: None)
+            reply: ModelReply = await one.complete(request, lambda text: None)
             return reply
 
         try:
@@ -169,7 +177,7 @@ def test_a_seal_of_an_earlier_version_still_goes_back(dialect: str, maker: str) 
     asyncio.run(story(dialect, then))
 
 
-def spoiled(reply: Reply) -> Reply:
+def spoiled(reply: ModelReply) -> ModelReply:
     """The same reply, its seal damaged: half of it is lost."""
     opaque = reply.message.opaque
     for mark in ('"signature":"', '"encrypted_content":"', '"thoughtSignature":"'):
@@ -197,7 +205,7 @@ def test_a_seal_that_is_refused_is_left_out_and_the_conversation_goes_on(dialect
         # It is remembered: the next turn is not refused first.
         conversation.append(second.message)
         conversation.append(
-            Result(call_id=second.message.calls[0].id, text="contents", name="read")
+            ToolMessage(call_id=second.message.calls[0].id, text="contents", name="read")
         )
         third = await ask(mine, conversation)
         assert third.message.text == "Done." and llm.n_requests == 4
@@ -234,8 +242,8 @@ def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
         mine = model()
         first = await ask(mine, talk())
         conversation = talk(first)
-        conversation.append(Assistant(text="I see."))
-        conversation.append(User(text="And this?", images=(picture,)))
+        conversation.append(AssistantMessage(text="I see."))
+        conversation.append(UserMessage(text="And this?", images=(picture,)))
         kept, n = mine._attempt, 0
 
         async def refuse(*args: Any) -> Any:
@@ -301,8 +309,8 @@ def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str 
 )
 def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: str) -> None:
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
-        first = Reply(
-            message=Assistant(
+        first = ModelReply(
+            message=AssistantMessage(
                 text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{kept}"
             )
         )
@@ -315,12 +323,14 @@ def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: st
 
 def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> None:
     """Gemini 3 wants a signature on each call, Anthropic's thinking models a thought before it."""
-    said: list[Message] = [Assistant(calls=(Call(id="x", name="read", args='{"path":"a"}'),))]
+    said: list[Message] = [
+        AssistantMessage(calls=(ToolCall(id="x", name="read", args='{"path":"a"}'),))
+    ]
 
     async def one(dialect: str) -> None:
         async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
             conversation = talk()
-            for message in (*said, Result(call_id="x", text="contents", name="read")):
+            for message in (*said, ToolMessage(call_id="x", text="contents", name="read")):
                 conversation.append(message)
             assert (await ask(model(), conversation)).message.calls
             assert llm.n_requests <= 2
@@ -338,7 +348,7 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
     """Gemini's models seal without being asked."""
 
     def answer(heard: ParsedRequest) -> Any:
-        return "Done." if isinstance(heard.messages[-1], Result) else call("list", path=".")
+        return "Done." if isinstance(heard.messages[-1], ToolMessage) else call("list", path=".")
 
     with Llm(answer) as one, Llm(answer) as other:
         house = House(tmp_path, GEMINI_API_KEY="a-key", GOOGLE_GEMINI_BASE_URL=one.llm.url)

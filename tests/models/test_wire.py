@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.connection_pool import ConnectionPool
 from retinue.models.exchange import TOGETHER, RequestSender
@@ -59,7 +59,7 @@ def with_server(
 
 
 def large() -> Any:
-    return asking(messages=history(*(User(text="x" * (1 << 20)) for _ in range(24))))
+    return asking(messages=history(*(UserMessage(text="x" * (1 << 20)) for _ in range(24))))
 
 
 def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:

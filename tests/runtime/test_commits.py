@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Defect, Retinue, RetinueError, Rules, StoreError, StoreFull, tool
+from retinue import Agent, Defect, Limits, Retinue, RetinueError, StoreError, StoreFull, tool
 from retinue.core import machine
-from retinue.core.events import Posted, Replied, Requested, Woke
+from retinue.core.events import MailReceived, Replied, Requested, Woke
 from retinue.core.state import Ended
 from retinue.runtime import engine as engine_module
 from retinue.runtime.perform import Performer
@@ -113,7 +113,7 @@ async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the
         for run in runs:
             assert (await ended(retinue, run)).text == "done"
         requested = [
-            [e.order.task for e in batch if isinstance(e, Requested)] for batch in gate.written
+            [e.request.task for e in batch if isinstance(e, Requested)] for batch in gate.written
         ]
         assert requested[:2] == [["first"], ["next 0", "next 1", "next 2"]]
         assert await retinue.verify() == []
@@ -181,7 +181,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
     real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
-        if isinstance(event, Posted) and event.mail.text == "planted":
+        if isinstance(event, MailReceived) and event.mail.text == "planted":
             raise KeyError("planted")
         return real(run, event, desk)
 
@@ -212,7 +212,9 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
                 row is not None and row.run.defect == "KeyError: 'planted'" and row.run.version == 1
             )
             texts = [
-                e.event.mail.text for _, e in await gate.entries() if isinstance(e.event, Posted)
+                e.event.mail.text
+                for _, e in await gate.entries()
+                if isinstance(e.event, MailReceived)
             ]
             assert texts == [], "what was stepped after it is not written"
             assert root not in retinue._engine.on_record and await retinue.verify() == []
@@ -228,7 +230,7 @@ async def test_whoever_ended_in_a_step_that_is_dropped_is_not_waited_for_in_vain
     real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
-        if isinstance(event, Posted) and event.mail.text == "planted":
+        if isinstance(event, MailReceived) and event.mail.text == "planted":
             raise KeyError("planted")
         return real(run, event, desk)
 
@@ -412,7 +414,7 @@ async def test_no_event_keeps_the_loop_longer_than_a_bounded_number_of_steps(
     monkeypatch.setattr(engine_module, "MAX_STEPS", 50)
     child = agent("child", ["never"], seconds=3600)
     lead = lead_of(child, n)
-    async with Retinue(clock=VirtualClock(), rules=Rules(calls_per_turn=10_000)) as retinue:
+    async with Retinue(clock=VirtualClock(), limits=Limits(calls_per_turn=10_000)) as retinue:
         counter = Counter(monkeypatch)
         watching = asyncio.ensure_future(counter.watch())
         run = await retinue.spawn(lead, "Go.")
@@ -469,3 +471,72 @@ async def test_what_belongs_to_one_event_is_one_transaction_however_many_turns_i
         ]
         assert len(with_cancel) == 1 and len(with_cancel[0]) > 60
         assert not any(isinstance(e, Replied) for e in with_cancel[0])
+
+
+class HurriedClock(VirtualClock):
+    """Each look at it takes 15 ms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def now(self) -> int:
+        self.looks += 1
+        return super().now() + 15 * self.looks
+
+
+@on_virtual_time
+async def test_steps_that_take_long_keep_the_loop_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n = 400
+    one = agent("one", ["never"], seconds=3600)
+    async with Retinue(agents=[one], clock=HurriedClock()) as retinue:
+        counter = Counter(monkeypatch)
+        watching = asyncio.ensure_future(counter.watch())
+        runs = await asyncio.gather(*(retinue.spawn(one, f"{i}") for i in range(n)))
+        assert counter.total >= n and counter.most <= 4 * engine_module.LOOK_EVERY
+        counter.total = counter.most = 0
+        await asyncio.gather(*(retinue.cancel(run) for run in runs))
+        assert counter.total >= n and counter.most <= 4 * engine_module.LOOK_EVERY
+        watching.cancel()
+
+
+@on_virtual_time
+async def test_of_many_who_wait_for_one_commit_only_some_go_on_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n, most, told = 300, 20, 0
+    monkeypatch.setattr(engine_module, "MAX_STEPS", most)
+    one, gate = agent("one", ["never"], seconds=3600), Gate(MemoryStore())
+
+    async def start(retinue: Retinue, i: int) -> None:
+        nonlocal told
+        await retinue.spawn(one, f"{i}")
+        told += 1
+
+    async with Retinue(gate, agents=[one], clock=VirtualClock()) as retinue:
+        await gate.closed(retinue)
+        starting = [asyncio.ensure_future(start(retinue, i)) for i in range(n)]
+        await turns(2 * n)
+        gate.is_open.set()
+        largest = 0
+        while told < n:
+            before = told
+            await asyncio.sleep(0)
+            largest = max(largest, told - before)
+        assert 0 < largest <= 2 * most
+        await asyncio.gather(*starting)
+
+
+@on_virtual_time
+async def test_who_asks_again_and_again_whether_a_run_has_ended_leaves_nothing_behind() -> None:
+    one = agent("one", ["x"], seconds=5_000)
+    async with Retinue(agents=[one], clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(one, "go")
+        waiting = [asyncio.ensure_future(retinue.wait(run)) for _ in range(3)]
+        for _ in range(50):
+            assert await retinue.wait(run, timeout_seconds=1) == {run: None}
+        assert len(list(retinue._engine.end_waiters)) <= len(waiting) + 1
+        assert all(outcome[run].ok for outcome in await asyncio.gather(*waiting))  # type: ignore[union-attr]
+        assert list(retinue._engine.end_waiters) == []

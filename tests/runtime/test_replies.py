@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from retinue import Agent, Retinue, tool
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 
 
@@ -26,7 +26,7 @@ def test_odd_characters_anywhere_in_a_reply_cost_no_run(
         return "seen"
 
     class Odd(Scripted):
-        async def complete(self, request: Request, emit: Any) -> Any:
+        async def complete(self, request: ModelRequest, emit: Any) -> Any:
             reply = await super().complete(request, emit)
             if not reply.message.calls:
                 return reply

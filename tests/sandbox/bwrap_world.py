@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.sandbox.base import Command, CommandExit, CommandLimits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.tools.base import Answer, Caller
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellOutputTool, ShellStopTool, ShellTool
@@ -37,23 +37,23 @@ class House:
         self.stop = ShellStopTool(self.processes)
         self.git = GitTool(self.processes)
 
-    def caller(self, key: str = "", **fields: Any) -> Caller:
+    def caller(self, key: str = "", **fields: Any) -> Context:
         run = fields.pop("run", "run-1")
-        spec = Spec(id=run, root=run, order=Order(agent="a", task="t"), created_at=0)
+        spec = RunSpec(id=run, root=run, request=RunRequest(agent="a", task="t"), created_at=0)
         known = {
             "root": str(self.workspace),
-            "held": Capabilities(),
-            "at": int(time.time() * 1000),
+            "permissions": Permissions(),
+            "called_at": int(time.time() * 1000),
             **fields,
         }
         key = key or uuid.uuid4().hex
-        return Caller(
+        return Context(
             spec=spec, run=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
         )
 
-    async def sh(self, command: str, caller: Caller | None = None, **args: Any) -> Answer:
+    async def sh(self, command: str, caller: Context | None = None, **args: Any) -> ToolResult:
         answer = await self.shell.run(caller or self.caller(), {"command": command, **args})
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
 

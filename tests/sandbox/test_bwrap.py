@@ -424,7 +424,7 @@ def test_bare_must_be_said_aloud_and_still_ends_what_it_started(workspace: Path)
     with pytest.raises(ConfigError):
         Unsandboxed()
     tag = uuid.uuid4().hex
-    sandbox = Unsandboxed(unsafe_bare=True)
+    sandbox = Unsandboxed(unsafe_no_sandbox=True)
     ended, output = run_in(
         workspace, "setsid sleep 500 & nohup sleep 500 & echo hi; exit 4", sandbox=sandbox, tag=tag
     )

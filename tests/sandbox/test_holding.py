@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox.base import Command
@@ -103,8 +103,8 @@ def test_no_descriptor_is_left_open(top: Path) -> None:
 
 def test_directories_are_recorded_without_links(top: Path) -> None:
     os.symlink(top, top.parent / "alias")
-    held = real_paths(Capabilities(read=(str(top.parent / "alias"), "relative"), write=()))
-    assert held == Capabilities(read=(str(top), "relative"), write=())
+    held = real_paths(Permissions(read=(str(top.parent / "alias"), "relative"), write=()))
+    assert held == Permissions(read=(str(top), "relative"), write=())
 
 
 def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> None:
@@ -117,7 +117,7 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
             command = Command(
                 argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd}
             )
-            running = await Unsandboxed(unsafe_bare=True).start(command, said.extend)
+            running = await Unsandboxed(unsafe_no_sandbox=True).start(command, said.extend)
             os.close(fd)
             await running.wait(SECONDS)
 

@@ -10,31 +10,34 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from retinue import Agent, Caller, Capabilities, Orders, Retinue, tool
+from retinue import Actions, Agent, Context, Permissions, Retinue, tool
 from retinue.core import permissions as permits
-from retinue.core.messages import Call, Result
-from retinue.core.values import Grant, Guard
-from retinue.models.base import Request
+from retinue.core.messages import ToolCall, ToolMessage
+from retinue.core.values import PermissionGrant, ToolRisk
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 
-WRITE = Guard(risk="write", subject="path", guarded=True)
-SHELL = Guard(risk="execute", subject="command", guarded=True)
-FETCH = Guard(risk="network", subject="url", guarded=True)
-FREE = Capabilities(mode="bypassPermissions")
+WRITE = ToolRisk(risk="write", subject="path", guarded=True)
+SHELL = ToolRisk(risk="execute", subject="command", guarded=True)
+FETCH = ToolRisk(risk="network", subject="url", guarded=True)
+FREE = Permissions(mode="bypassPermissions")
 SECRET = "s3cr3t-Value-12345"
 
 
 def verdict(
-    name: str, args: Any, guard: Guard, *rules: str, mode: str = "", grants: tuple[str, ...] = ()
+    name: str, args: Any, guard: ToolRisk, *rules: str, mode: str = "", grants: tuple[str, ...] = ()
 ) -> str:
     text = args if isinstance(args, str) else json.dumps(args)
-    chain = [("run", Capabilities(rules=rules, mode=mode))]
+    chain = [("run", Permissions(rules=rules, mode=mode))]
     return permits.rule_on(
-        chain, Call(id="c", name=name, args=text), guard, [Grant(rule=g) for g in grants]
+        chain,
+        ToolCall(id="c", name=name, args=text),
+        guard,
+        [PermissionGrant(rule=g) for g in grants],
     ).verdict
 
 
-def talk(*turns: Any) -> Callable[[Request], object]:
+def talk(*turns: Any) -> Callable[[ModelRequest], object]:
     return lambda request: turns[request.turn] if request.turn < len(turns) else "done"
 
 
@@ -44,15 +47,15 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 def hire(child: Agent, **options: Any) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire."""
-        return caller.spawn(child, "task", **options)
+        return caller.spawn_actions(child, "task", **options)
 
     return hire
 
 
 async def results(retinue: Retinue, run: str) -> list[str]:
-    return [m.text for m in await retinue.messages(run) if isinstance(m, Result)]
+    return [m.text for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
 
 
 async def until(found: Callable[[], Awaitable[Any]]) -> Any:

@@ -133,7 +133,7 @@ def hostile(*calls: Any) -> Callable[[Any], Any]:
     """A model that makes these calls, one a turn, and then repeats everything that it was shown."""
 
     def script(heard: Any) -> Any:
-        shown = [m for m in heard.messages if type(m).__name__ == "Result"]
+        shown = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return (
             calls[len(shown)]
             if len(shown) < len(calls)
@@ -182,13 +182,13 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 
 LIBRARY = """
 import asyncio, json, sys
-from retinue import Agent, Capabilities, Retinue
+from retinue import Agent, Permissions, Retinue
 from retinue.testing import Scripted, call
 
 calls = [call(name, **args) for name, args in json.load(open(sys.argv[1]))]
 
 def script(request):
-    shown = [m for m in request.messages if type(m).__name__ == "Result"]
+    shown = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     if len(shown) < len(calls):
         return calls[len(shown)]
     return "\\n=====\\n".join(m.text for m in shown)
@@ -197,8 +197,8 @@ async def main():
     tools = ["shell", "read", "list", "find", "search", "write", "edit"]
     agent = Agent("a", model=Scripted(script), tools=tools)
     async with Retinue("retinue.db") as retinue:
-        access = Capabilities(mode="bypassPermissions")
-        print((await retinue.run(agent, "CANARY the task", access=access)).text)
+        access = Permissions(mode="bypassPermissions")
+        print((await retinue.run(agent, "CANARY the task", permissions=access)).text)
 
 asyncio.run(main())
 """

@@ -16,7 +16,7 @@ def turns(*calls: Any) -> Any:
     """A model that makes these calls, one each turn, and then repeats what it was told."""
 
     def model(heard: Any) -> Any:
-        told = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        told = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return calls[len(told)] if len(told) < len(calls) else "\n=====\n".join(told)
 
     return model

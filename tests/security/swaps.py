@@ -27,14 +27,14 @@ import retinue
 from retinue.agent_files.skill_tool import SkillTool
 from retinue.agent_files.skills import FILE, Skill
 from retinue.core.redaction import Redactor
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import RetinueError
 from retinue.sandbox import worktree, worktree_files
 from retinue.sandbox.bounded_read import read_beneath
 from retinue.sandbox.open_directories import OpenDirectory
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.builtin import ripgrep as engines
 from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.git import GitTool
@@ -211,16 +211,18 @@ class Swapper:
             sys.settrace(None)
 
 
-def caller(world: World, holding: OpenDirectory, n: int) -> Caller:
+def caller(world: World, holding: OpenDirectory, n: int) -> Context:
     both = (str(world.sub), str(world.base / "added"))
-    spec = Spec(id=f"r{n}", order=Order(agent="a", task="t", cwd=str(world.sub)), root=f"r{n}")
-    held = Capabilities(read=both, write=both)
+    spec = RunSpec(
+        id=f"r{n}", request=RunRequest(agent="a", task="t", cwd=str(world.sub)), root=f"r{n}"
+    )
+    held = Permissions(read=both, write=both)
     run = Run(id=spec.id, state=Queued())
-    where: dict[str, Any] = {"root": str(world.sub), "held": held, "holding": holding}
-    return Caller(spec=spec, run=run, call_id="c", index=0, key=f"k{n}", at=1, **where)
+    where: dict[str, Any] = {"root": str(world.sub), "permissions": held, "holding": holding}
+    return Context(spec=spec, run=run, call_id="c", index=0, key=f"k{n}", called_at=1, **where)
 
 
-def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], Any]]:
+def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], Any]]:
     """Everything that goes to a path, by name. Each answers what it would tell."""
     sub, added = str(world.sub), str(world.base / "added")
     was = sha256((world.sub / "a.txt").read_bytes())
@@ -234,13 +236,13 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
     }
 
-    def call(name: str, **args: Any) -> Callable[[Caller], Any]:
+    def call(name: str, **args: Any) -> Callable[[Context], Any]:
         return lambda who: tools[name].run(who, args)
 
-    def first(who: Caller) -> str:
+    def first(who: Context) -> str:
         return contents(who, sub, ("a.txt", "deep/b.txt"), 1000, "t", "k")
 
-    def lease(who: Caller) -> str:
+    def lease(who: Context) -> str:
         writers = WriteLeases()
         try:
             told = writers.take(who)
@@ -253,13 +255,13 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         finally:
             writers.close()
 
-    def mounts(who: Caller) -> str:
+    def mounts(who: Context) -> str:
         with processes.command(who, ("true",), "deep", may_write=True) as command:
             return _all_inside(
                 world, [os.readlink(f"/proc/self/fd/{fd}") for fd in command.opened.values()]
             )
 
-    def server(_: Caller) -> str:
+    def server(_: Context) -> str:
         where = {"cwd": f"{sub}/deep", "within": str(world.ws)}
         wire = StdioTransport(
             "./a.txt", (), env={}, limits=ServerLimits(), redactor=Redactor(), **where
@@ -267,14 +269,14 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         with wire._directory() as where:
             return _all_inside(world, [os.path.realpath(where)])
 
-    def copy(_: Caller) -> str:
+    def copy(_: Context) -> str:
         return worktree._enter(world.sub, "deep/more/made/here")
 
-    def plain(_: Caller) -> str:
+    def plain(_: Context) -> str:
         worktree_files.make_plain(world.sub)
         return ""
 
-    def library(_: Caller) -> str:
+    def library(_: Context) -> str:
         return read_beneath(world.sub / "deep" / "b.txt", world.sub).decode()
 
     skills = SkillTool([Skill(name="s", description="d", path=sub)])
@@ -323,7 +325,7 @@ def _all_inside(world: World, paths: list[str]) -> str:
     )
 
 
-async def _answer(step: Callable[[Caller], Any], who: Caller) -> str:
+async def _answer(step: Callable[[Context], Any], who: Context) -> str:
     try:
         told = step(who)
         told = await told if asyncio.iscoroutine(told) else told

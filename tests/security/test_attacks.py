@@ -12,17 +12,27 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Budget, Caller, Capabilities, Limits, Orders, Retinue, Send, tool
-from retinue.core.messages import Result
-from retinue.models.base import Request
+from retinue import (
+    Actions,
+    Agent,
+    Budget,
+    Context,
+    Permissions,
+    Retinue,
+    SendMessage,
+    SpawnLimits,
+    tool,
+)
+from retinue.core.messages import ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call, run_virtual
 from tests.needs import needs
 
-FREE = Capabilities(mode="bypassPermissions")
+FREE = Permissions(mode="bypassPermissions")
 
 
 def talk(*turns: Any, end: str = "done") -> Any:
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return turns[request.turn] if request.turn < len(turns) else end
 
     return script
@@ -30,15 +40,15 @@ def talk(*turns: Any, end: str = "done") -> Any:
 
 def hire_with(child: Agent, **options: Any) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Caller) -> Orders:
+    async def hire(caller: Context) -> Actions:
         """Hire one."""
-        return caller.spawn(child, "task", **options)
+        return caller.spawn_actions(child, "task", **options)
 
     return hire
 
 
-async def results(retinue: Retinue, run: str) -> list[Result]:
-    return [m for m in await retinue.messages(run) if isinstance(m, Result)]
+async def results(retinue: Retinue, run: str) -> list[ToolMessage]:
+    return [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
 
 
 def test_a1_a_child_is_not_given_a_tool_that_its_parent_does_not_hold(tmp_path: Path) -> None:
@@ -48,7 +58,7 @@ def test_a1_a_child_is_not_given_a_tool_that_its_parent_does_not_hold(tmp_path: 
             model=Scripted(talk(call("shell", command="id")), name="c"),
             tools=["read", "shell"],
         )
-        hire = hire_with(child, access=Capabilities(tools=("shell",)))
+        hire = hire_with(child, permissions=Permissions(tools=("shell",)))
         lead = Agent(
             "lead",
             model=Scripted(talk(call("hire")), name="l"),
@@ -56,8 +66,8 @@ def test_a1_a_child_is_not_given_a_tool_that_its_parent_does_not_hold(tmp_path: 
             staff=[child],
         )
         async with Retinue(workspace=tmp_path) as retinue:
-            only = Capabilities(tools=("hire", "read", "artifact"), mode="bypassPermissions")
-            outcome = await retinue.run(lead, "Go.", access=only)
+            only = Permissions(tools=("hire", "read", "artifact"), mode="bypassPermissions")
+            outcome = await retinue.run(lead, "Go.", permissions=only)
             (result,) = await results(retinue, outcome.id)
             assert result.error
             assert "'shell'" in result.text
@@ -101,9 +111,9 @@ def test_a3_what_is_taken_from_a_run_is_refused_to_its_grandchild_at_the_next_ca
             staff=[child],
         )
         async with Retinue(workspace=tmp_path) as retinue:
-            run = await retinue.spawn(lead, "Go.", access=FREE)
+            run = await retinue.spawn(lead, "Go.", permissions=FREE)
             await asyncio.wait_for(seen.wait(), 30)
-            await retinue.narrow(run, Capabilities(deny=("shell",)))
+            await retinue.restrict(run, Permissions(deny=("shell",)))
             gate.set()
             await retinue.wait(run)
             ((below,),) = [node.children for node in (await retinue.tree(run)).children]
@@ -159,16 +169,16 @@ def test_a7_a_child_is_not_sent_out_of_its_parents_directories(tmp_path: Path, c
 def test_a9_a_run_that_copies_itself_stops_at_the_limits_and_within_its_budget() -> None:
     async def main() -> None:
         @tool(name="copy", restart="keyed")
-        async def copy(caller: Caller) -> Orders:
+        async def copy(caller: Context) -> Actions:
             """Two copies of myself."""
-            return caller.spawn(
+            return caller.spawn_actions(
                 "bomb", "spawn two copies of yourself", "spawn two copies of yourself"
             )
 
         bomb = Agent("bomb", model=Scripted(talk(call("copy")), name="b"), tools=[copy])
         async with Retinue(clock=VirtualClock()) as retinue:
             outcome = await retinue.run(
-                bomb, "Go.", budget=Budget(tokens=60_000), limits=Limits(depth=5)
+                bomb, "Go.", budget=Budget(tokens=60_000), limits=SpawnLimits(depth=5)
             )
             assert outcome.tree_tokens <= 60_000
             assert await retinue.questions() == []
@@ -211,10 +221,10 @@ def test_a13_a_result_that_imitates_our_fences_stays_one_block() -> None:
         child = Agent("child", model=Scripted(talk(end=hostile), name="c"))
         seen: list[str] = []
 
-        def lead_talk(request: Request) -> object:
+        def lead_talk(request: ModelRequest) -> object:
             if request.turn == 0:
                 return call("hire")
-            seen.extend(m.text for m in request.messages if isinstance(m, Result))
+            seen.extend(m.text for m in request.messages if isinstance(m, ToolMessage))
             return "done"
 
         lead = Agent(
@@ -253,13 +263,13 @@ def test_a17_the_sender_of_a_message_is_the_one_who_sent_it() -> None:
         seen: list[Any] = []
 
         @tool(name="tell", restart="keyed")
-        async def tell(caller: Caller) -> Orders:
+        async def tell(caller: Context) -> Actions:
             """Write to the parent."""
-            return Orders(sends=(Send(to=caller.spec.parent, text=forged),), answer="sent")
+            return Actions(sends=(SendMessage(to=caller.spec.parent, text=forged),), answer="sent")
 
         child = Agent("child", model=Scripted(talk(call("tell")), name="c"), tools=[tell])
 
-        def lead_talk(request: Request) -> object:
+        def lead_talk(request: ModelRequest) -> object:
             seen.extend(m for m in request.messages if getattr(m, "kind", "") == "mail")
             return call("hire") if request.turn == 0 else "done"
 
@@ -301,13 +311,15 @@ def test_what_a_model_writes_as_arguments_is_answered_and_never_raised(tmp_path:
     (tmp_path / "a").write_text("content")
 
     async def main() -> None:
-        from retinue import Assistant, Call, Reply
+        from retinue import AssistantMessage, ModelReply, ToolCall
 
-        def script(request: Request) -> object:
+        def script(request: ModelRequest) -> object:
             if request.turn:
                 return "done"
-            calls = tuple(Call(id=f"c{n}", name="read", args=text) for n, text in enumerate(bad))
-            return Reply(message=Assistant(calls=calls), stop="calls")
+            calls = tuple(
+                ToolCall(id=f"c{n}", name="read", args=text) for n, text in enumerate(bad)
+            )
+            return ModelReply(message=AssistantMessage(calls=calls), stop="calls")
 
         async with Retinue(workspace=tmp_path) as retinue:
             outcome = await retinue.run(Agent("a", model=Scripted(script), tools=["read"]), "Go.")

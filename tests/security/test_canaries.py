@@ -110,7 +110,7 @@ class Thief:
 
     def __call__(self, heard: Any) -> Any:
         self.heard.append(heard.raw)
-        self.results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        self.results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         turns = self.turns()
         return (
             turns[heard.turn]
@@ -262,7 +262,7 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
     search = Search({**first, **second})
 
     def script(heard: Any) -> Any:
-        if any(type(m).__name__ == "Result" for m in heard.messages[-1:]):
+        if any(type(m).__name__ == "ToolMessage" for m in heard.messages[-1:]):
             return f"It said {heard.messages[-1].text}"
         return call("shell", command="cat .env") if heard.turn == 0 else call("read", path=".env")
 
@@ -301,7 +301,7 @@ def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_res
 
     def script(heard: Any) -> Any:
         last = heard.messages[-1]
-        if type(last).__name__ == "Result":
+        if type(last).__name__ == "ToolMessage":
             seen.append(
                 json.loads(last.text).get("TOKEN", "none")
                 if last.text.startswith("{")

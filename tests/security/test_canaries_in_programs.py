@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from retinue import Agent, Capabilities, Delta, Origin, Retinue, tool
+from retinue import Agent, Origin, Permissions, Retinue, TextDelta, tool
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 from retinue.tools.builtin.fetch import FetchTool
@@ -110,7 +110,7 @@ def test_no_secret_of_a_program_is_written_or_sent(
             f"I say {every_form(SECRETS.values())}",
         ]
 
-        def say(request: Request) -> Any:
+        def say(request: ModelRequest) -> Any:
             asked.append(repr((request.instructions, tuple(request.messages))))
             return (
                 turns[request.turn]
@@ -133,13 +133,13 @@ def test_no_secret_of_a_program_is_written_or_sent(
                 tools=["read", FetchTool(allow=[f"127.0.0.1:{port}"]), late, fails],
                 families=[family("fanout")],
             )
-            access = Capabilities(hosts=("*",), mode="bypassPermissions")
+            access = Permissions(hosts=("*",), mode="bypassPermissions")
             origin = Origin(channel="file", user="u", thread="t")
-            run = await retinue.spawn(lead, "Go.", access=access, origin=origin, announce=True)
+            run = await retinue.spawn(lead, "Go.", permissions=access, origin=origin, announce=True)
             seen = [repr(item) async for item in retinue.stream(run)]
             search.look("the stream", "\n".join(seen))
             search.look("the messages", repr(await retinue.messages(run)))
-            assert await retinue.drain()
+            assert await retinue.settle(timeout_seconds=30)
             logging.getLogger("retinue").error("by hand: %s", every_form(SECRETS.values()))
 
     with pages() as port:
@@ -159,7 +159,7 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
     class Slow:
         info = Scripted([""], name="slow").info
 
-        async def complete(self, request: Request, emit: Any) -> Any:
+        async def complete(self, request: ModelRequest, emit: Any) -> Any:
             emit(f"it is {secret[:12]}")
             half.set()
             await go_on.wait()
@@ -173,7 +173,7 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
             shown = []
             async for item in retinue.stream(run):
                 go_on.set()
-                shown += [item.text] if isinstance(item, Delta) else []
+                shown += [item.text] if isinstance(item, TextDelta) else []
             return "".join(shown)
 
     assert secret[12:22] not in asyncio.run(main())
@@ -190,7 +190,7 @@ def test_a_secret_in_the_id_of_a_call_or_in_a_name_inside_of_data_is_not_kept(
         return "seen"
 
     class Naming(Scripted):
-        async def complete(self, request: Request, emit: Any) -> Any:
+        async def complete(self, request: ModelRequest, emit: Any) -> Any:
             reply = await super().complete(request, emit)
             calls = tuple(replace(c, id=f"{c.id}-{secret}") for c in reply.message.calls)
             return replace(reply, message=replace(reply.message, calls=calls))
@@ -202,7 +202,7 @@ def test_a_secret_in_the_id_of_a_call_or_in_a_name_inside_of_data_is_not_kept(
             )
             agent = Agent("a", model=model, tools=[look], output=dict[str, int])
             outcome = await retinue.run(agent, "Go.")
-            assert outcome.data == {"[redacted:TOKEN]": 1}, outcome
+            assert outcome.output == {"[redacted:TOKEN]": 1}, outcome
 
     asyncio.run(main())
     search = Search({"TOKEN": secret})

@@ -40,7 +40,7 @@ def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
     def script(heard: Any) -> Any:
         if heard.turn == 0:
             return list(calls)
-        seen.extend(m.text for m in heard.messages if type(m).__name__ == "Result")
+        seen.extend(m.text for m in heard.messages if type(m).__name__ == "ToolMessage")
         return "Done."
 
     with house(tmp_path, script) as home:

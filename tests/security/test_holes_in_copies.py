@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from retinue import Retinue, tool
+from retinue.core.merges import branch_name
 from retinue.sandbox import git_folders, worktree
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
@@ -53,7 +54,7 @@ def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(
     async def main() -> None:
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             one = agent("one", call("shell", command=command), tools=["shell"])
-            await retinue.run(one, "Go.", access=FREE, isolation="worktree")
+            await retinue.run(one, "Go.", permissions=FREE, isolation="worktree")
 
     asyncio.run(main())
     assert not ran.exists()
@@ -80,7 +81,7 @@ def test_a_copy_does_not_lead_out_through_a_link_of_the_last_commit(
             staff=[child],
         )
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
-            await retinue.run(lead, "Go.", access=FREE)
+            await retinue.run(lead, "Go.", permissions=FREE)
 
     asyncio.run(main())
     assert os.listdir(outside) == []
@@ -122,7 +123,7 @@ def test_the_work_of_a_run_is_on_its_branch_or_still_in_its_copy(
         (copy / "new.txt").write_text("precious\n")
         spoil(copy)
         await trees.close("r1", "task")
-        shown = shown_by(repository, "retinue/r1:new.txt")
+        shown = shown_by(repository, "retinue/run-r1:new.txt")
         assert shown == "precious\n" or (copy / "new.txt").exists()
 
     asyncio.run(main())
@@ -135,7 +136,7 @@ def test_any_task_makes_a_commit(repository: Path, tmp_path: Path, task: str) ->
         trees = Worktrees(tmp_path / "trees")
         (Path(await trees.open("r1", str(repository))) / "new.txt").write_text("precious\n")
         await trees.close("r1", task)
-        assert git(repository, "show", "retinue/r1:new.txt") == "precious\n"
+        assert git(repository, "show", "retinue/run-r1:new.txt") == "precious\n"
 
     asyncio.run(main())
 
@@ -163,7 +164,7 @@ def test_a_cancel_while_git_is_at_work_loses_nothing(
         await asyncio.gather(work, return_exceptions=True)
         (copy / ".gitignore").unlink()
         await trees.close("r1", "task")
-        assert git(repository, "show", "retinue/r1:new.txt") == "precious\n"
+        assert git(repository, "show", "retinue/run-r1:new.txt") == "precious\n"
 
     asyncio.run(main())
 
@@ -189,10 +190,10 @@ def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_bran
             tools=["write", rest],
         )
         async with Retinue(workspace=repository) as retinue:
-            run = await retinue.spawn(one, "Go.", access=FREE, isolation="worktree")
+            run = await retinue.spawn(one, "Go.", permissions=FREE, isolation="worktree")
             await held.wait()
         assert git(repository, "worktree", "list").count("\n") == 1
-        assert git(repository, "show", f"retinue/{run}:n.txt") == "precious"
+        assert git(repository, "show", f"{branch_name('one', run)}:n.txt") == "precious"
 
     asyncio.run(main())
 
@@ -230,15 +231,15 @@ def test_a_child_that_outlives_its_isolated_parent_keeps_its_directory(
         lead = agent(
             "lead",
             call("hire"),
-            tools=[hire(child, join="none", bond="keep"), "write"],
+            tools=[hire(child, join="none", on_parent_end="keep"), "write"],
             staff=[child],
         )
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
-            run = await retinue.run(lead, "Go.", access=FREE, isolation="worktree")
+            run = await retinue.run(lead, "Go.", permissions=FREE, isolation="worktree")
             (node,) = (await retinue.tree(run.id)).children
 
             async def is_gone() -> bool:
-                return not is_directory((await retinue._row(node.id)).spec.order.cwd)
+                return not is_directory((await retinue._row(node.id)).spec.request.cwd)
 
             with contextlib.suppress(AssertionError, TimeoutError):
                 await asyncio.wait_for(until(is_gone), 2)
@@ -287,8 +288,9 @@ def test_many_copies_of_one_repository_are_made_and_closed_at_once(
     kept = git(
         repository, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/retinue/"
     ).split()
-    assert sorted(kept) == sorted(f"q{n}" for n in range(n_copies))
-    assert [git(repository, "show", f"retinue/q{n}:n") for n in (0, 12, 24)] == ["0", "12", "24"]
+    assert sorted(kept) == sorted(f"run-q{n}" for n in range(n_copies))
+    shown = [git(repository, "show", f"retinue/run-q{n}:n") for n in (0, 12, 24)]
+    assert shown == ["0", "12", "24"]
 
 
 @needs("git")

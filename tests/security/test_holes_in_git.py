@@ -172,7 +172,7 @@ def test_the_host_adds_nothing_to_the_log_of_the_users_references(
         await trees.close("r1", "task")
 
     asyncio.run(main())
-    assert shown_by(repository, "retinue/r1:new.txt") == "new\n"
+    assert shown_by(repository, "retinue/run-r1:new.txt") == "new\n"
     assert log.read_text() == before and victim.read_text() == "precious\n"
 
 
@@ -186,7 +186,7 @@ def test_a_branch_without_changes_goes_and_all_others_stay(
     async def main() -> None:
         trees = Worktrees(tmp_path / "trees")
         await trees.open("r1", str(repository))
-        assert git(repository, "branch", "--list", "retinue/r1")
+        assert git(repository, "branch", "--list", "retinue/run-r1")
         if is_packed:
             git(repository, "pack-refs", "--all")
         await trees.close("r1", "task")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Agent, Capabilities, Retinue, Rules, tool
-from retinue.core.events import Narrowed, Registered, Requested
+from retinue import Agent, Limits, Permissions, Retinue, tool
+from retinue.core.events import AgentRegistered, PermissionsRestricted, Requested
 from retinue.core.redaction import Redactor
-from retinue.core.spec import Order
+from retinue.core.spec import RunRequest
 from retinue.core.values import Definition
 from retinue.runtime.secret_filter import clean_event
 from retinue.testing import Scripted, call
@@ -37,7 +37,7 @@ def test_an_agent_with_a_secret_in_its_instructions_is_registered_once(tmp_path:
             ) as retinue:
                 await retinue.run(one, "Go.")
                 entries = await retinue._store.entries(0, limit=10_000)
-        assert sum(isinstance(e.event, Registered) for _, e in entries) == 1
+        assert sum(isinstance(e.event, AgentRegistered) for _, e in entries) == 1
 
     asyncio.run(main())
 
@@ -48,7 +48,7 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
         async with Retinue(secrets={"TOKEN": SECRET}) as retinue:
             run = await retinue.spawn(one, "Go.")
             shown = "".join(
-                [s.text async for s in retinue.stream(run) if type(s).__name__ == "Delta"]
+                [s.text async for s in retinue.stream(run) if type(s).__name__ == "TextDelta"]
             )
             outcome = await retinue.outcome(run)
             assert outcome is not None
@@ -65,7 +65,7 @@ def test_a_secret_at_the_place_of_a_cut_is_not_half_shown() -> None:
 
     async def main() -> None:
         one = agent("one", call("leak"), tools=[leak])
-        async with Retinue(secrets={"TOKEN": SECRET}, rules=Rules(text_cap=2_000)) as retinue:
+        async with Retinue(secrets={"TOKEN": SECRET}, limits=Limits(text_cap=2_000)) as retinue:
             outcome = await retinue.run(one, "Go.")
             assert SECRET[:8] not in (await results(retinue, outcome.id))[0]
 
@@ -76,13 +76,13 @@ def test_a_secret_at_the_place_of_a_cut_is_not_half_shown() -> None:
     "word", ["capabilities", "isolation", "acceptEdits", "worktree", "instructions"]
 )
 def test_a_secret_that_is_a_word_of_the_format_changes_no_meaning(word: str) -> None:
-    order = Order(
-        agent="a", task="t", isolation="worktree", access=Capabilities(mode="acceptEdits")
+    order = RunRequest(
+        agent="a", task="t", isolation="worktree", permissions=Permissions(mode="acceptEdits")
     )
     events = (
-        Requested(id="i", order=order, capabilities=Capabilities(tools=("x",), mode="plan")),
-        Registered(definition=Definition(name="n", instructions="be kind")),
-        Narrowed(access=Capabilities(mode="acceptEdits")),
+        Requested(id="i", request=order, permissions=Permissions(tools=("x",), mode="plan")),
+        AgentRegistered(definition=Definition(name="n", instructions="be kind")),
+        PermissionsRestricted(permissions=Permissions(mode="acceptEdits")),
     )
     redactor = Redactor({"KEY": word})
     assert [clean_event(redactor, e) for e in events] == list(events)

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from retinue import (
-    Caller,
-    Capabilities,
+    Actions,
     ConfigError,
+    Context,
+    Limits,
     NotFound,
-    Orders,
+    Permissions,
     Refused,
     Retinue,
-    Rules,
     tool,
 )
 from retinue.core import call_rules
 from retinue.core import permissions as permits
 from retinue.core.events import Asked
-from retinue.core.messages import Call
-from retinue.core.spec import Wait
-from retinue.core.values import Guard
+from retinue.core.messages import ToolCall
+from retinue.core.spec import WaitForRuns
+from retinue.core.values import ToolRisk
 from retinue.testing import call
 from tests.core.driver import Story, hand
 from tests.core.driver import call as story_call
@@ -47,9 +47,9 @@ def test_a_rule_sees_through_half_a_surrogate_pair() -> None:
     ("guard", "args"), [(SHELL, {"command": ""}), (WRITE, {"path": "."}), (WRITE, {"path": "a/.."})]
 )
 def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
-    guard: Guard, args: dict[str, str]
+    guard: ToolRisk, args: dict[str, str]
 ) -> None:
-    subject = permits.subject_of(Call(id="", name="t", args=json.dumps(args)), guard)
+    subject = permits.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
     granted = call_rules.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
 
@@ -127,11 +127,11 @@ def test_a_rule_about_a_domain_does_not_permit_a_command() -> None:
 
 def test_a_path_is_asked_about_however_it_is_written(tmp_path: Path) -> None:
     async def main() -> None:
-        rules = Capabilities(mode="acceptEdits", rules=("ask: write(.env)",))
+        rules = Permissions(mode="acceptEdits", rules=("ask: write(.env)",))
         for n, path in enumerate((f"{tmp_path}/.env", f"../{tmp_path.name}/.env")):
             one = agent(f"one{n}", call("write", path=path, content="x"), tools=["write"])
             async with Retinue(workspace=tmp_path) as retinue:
-                await retinue.run(one, "Go.", access=rules)
+                await retinue.run(one, "Go.", permissions=rules)
             assert not (tmp_path / ".env").exists(), path
 
     asyncio.run(main())
@@ -143,9 +143,9 @@ def test_a_rule_about_a_directory_holds_for_a_child_that_works_in_it(tmp_path: P
     async def main() -> None:
         child = agent("child", call("write", path="x", content="evil"), tools=["write"])
         lead = agent("lead", call("hire"), tools=[hire(child, cwd="sub"), "write"], staff=[child])
-        held = Capabilities(mode="bypassPermissions", rules=("deny: write(sub/**)",))
+        held = Permissions(mode="bypassPermissions", rules=("deny: write(sub/**)",))
         async with Retinue(workspace=tmp_path) as retinue:
-            await retinue.run(lead, "Go.", access=held)
+            await retinue.run(lead, "Go.", permissions=held)
         assert os.listdir(tmp_path / "sub") == []
 
     asyncio.run(main())
@@ -160,9 +160,9 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
         x, y = agent("x", command, tools=["shell"]), agent("y", command, tools=["shell"])
 
         @tool(name="both", restart="keyed")
-        async def both(caller: Caller, who: str) -> Orders:
+        async def both(caller: Context, who: str) -> Actions:
             """Hire."""
-            return caller.spawn(x if who == "a" else y, "task", cwd=who)
+            return caller.spawn_actions(x if who == "a" else y, "task", cwd=who)
 
         lead = agent(
             "lead", call("both", who="a"), call("both", who="b"), tools=[both], staff=[x, y]
@@ -183,7 +183,7 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"access": Capabilities(mode="plan")}, {}], ids=["rules", "mode"]
+    "options", [{"permissions": Permissions(mode="plan")}, {}], ids=["rules", "mode"]
 )
 def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(
     tmp_path: Path, options: dict[str, Any]
@@ -191,21 +191,21 @@ def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(
     async def main() -> None:
         one = agent("one", call("shell", command="ls"), tools=["shell"])
         with pytest.raises((ConfigError, ValueError)):
-            bad = {"access": Capabilities(rules=("nonsense",))} if options else {}
-            rules = None if options else Rules(mode="nonsense")
-            async with Retinue(tmp_path / "r.db", workspace=tmp_path, rules=rules) as retinue:
+            bad = {"permissions": Permissions(rules=("nonsense",))} if options else {}
+            rules = None if options else Limits(mode="nonsense")
+            async with Retinue(tmp_path / "r.db", workspace=tmp_path, limits=rules) as retinue:
                 await retinue.run(one, "Go.", **bad)
         async with Retinue(
             tmp_path / "r.db", workspace=tmp_path
         ) as retinue:  # and nothing of it was recorded
-            assert await retinue.list() == []
+            assert await retinue.runs() == []
 
     asyncio.run(main())
 
 
 def test_an_empty_mode_of_the_runtime_does_not_permit_everything() -> None:
     with pytest.raises((ConfigError, ValueError)):
-        Retinue(rules=Rules(mode=""))
+        Retinue(limits=Limits(mode=""))
 
 
 @pytest.mark.parametrize("by_run", [True, False])
@@ -240,7 +240,7 @@ def asking_child(**order: Any) -> tuple[Story, str]:
 def test_a_parent_that_waits_for_a_run_is_not_asked_by_it() -> None:
     story, child = asking_child()
     story.reply("root", "", story_call("hire", "w"))
-    story.order("root", wait=Wait(runs=(child,), timeout_ms=60_000, then="{}"))
+    story.order("root", wait=WaitForRuns(runs=(child,), timeout_ms=60_000, then="{}"))
     assert story.is_("root") == "Waiting"
     story.reply(child, "", story_call("look", "q"))
     story.post(child, Asked(question="which?", **story.address(child, 0)))
@@ -248,7 +248,7 @@ def test_a_parent_that_waits_for_a_run_is_not_asked_by_it() -> None:
 
 
 def test_a_question_to_a_parent_that_ends_is_answered_by_nobody() -> None:
-    story, child = asking_child(bond="keep")
+    story, child = asking_child(on_parent_end="keep")
     story.reply(child, "", story_call("look", "q"))
     story.post(child, Asked(question="which?", **story.address(child, 0)))
     story.reply("root", "bye")
@@ -260,7 +260,7 @@ def test_a_question_to_a_parent_that_ends_is_answered_by_nobody() -> None:
 
 def test_a_call_that_was_never_permitted_is_not_said_to_have_perhaps_been_made() -> None:
     story = Story()
-    story.define("boss", crew=("boss", "hand"), guards={"note": WRITE})
+    story.define("boss", agents=("boss", "hand"), tool_risks={"note": WRITE})
     story.start(questions="ask")
     story.reply("root", "", story_call("note", "c1", '{"path":"a"}'))
     story.mail_to("root", "stop", steer=True)
@@ -278,9 +278,9 @@ def test_a_child_may_not_write_where_its_parent_may_only_read(tmp_path: Path) ->
         lead = agent(
             "lead", call("hire"), tools=[hire(child, cwd=str(reference)), "write"], staff=[child]
         )
-        held = Capabilities(mode="bypassPermissions", read=(str(reference), str(work)))
+        held = Permissions(mode="bypassPermissions", read=(str(reference), str(work)))
         async with Retinue(workspace=work) as retinue:
-            await retinue.run(lead, "Go.", access=held)
+            await retinue.run(lead, "Go.", permissions=held)
 
     asyncio.run(main())
     assert os.listdir(reference) == []
@@ -291,7 +291,7 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
         (tmp_path / name).mkdir()
 
     async def main() -> None:
-        held = Capabilities(
+        held = Permissions(
             mode="bypassPermissions", write=(str(tmp_path / "shared"),), read=(str(tmp_path),)
         )
         first, over = asyncio.Event(), asyncio.Event()
@@ -311,9 +311,9 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
         )
         y = agent("y", call("write", path=f"{tmp_path}/shared/y", content=""), tools=["write"])
         async with Retinue(workspace=tmp_path) as retinue:
-            run = await retinue.spawn(x, "Go.", access=held, cwd=str(tmp_path / "a"))
+            run = await retinue.spawn(x, "Go.", permissions=held, cwd=str(tmp_path / "a"))
             await first.wait()
-            await retinue.run(y, "Go.", access=held, cwd=str(tmp_path / "b"))
+            await retinue.run(y, "Go.", permissions=held, cwd=str(tmp_path / "b"))
             over.set()
             await retinue.wait(run)
 
@@ -324,19 +324,19 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
 def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None:
     async def main() -> None:
         one = agent("one", tools=["write"])
-        held = Capabilities(mode="plan", rules=("deny: write",))
+        held = Permissions(mode="plan", rules=("deny: write",))
         async with Retinue(workspace=tmp_path) as retinue:
-            first = await retinue.run(one, "Go.", access=held)
+            first = await retinue.run(one, "Go.", permissions=held)
             second = await retinue.resume(first.id)
             spec = (await retinue._row(second)).spec
-            assert (spec.capabilities.mode, spec.capabilities.rules) == ("plan", ("deny: write",))
+            assert (spec.permissions.mode, spec.permissions.rules) == ("plan", ("deny: write",))
 
     asyncio.run(main())
 
 
-def verdict_in_ws(name: str, guard: Guard, rule: str, **args: object) -> str:
-    held = Capabilities(rules=(rule,), mode="bypassPermissions")
-    call = Call(id="c", name=name, args=json.dumps(args))
+def verdict_in_ws(name: str, guard: ToolRisk, rule: str, **args: object) -> str:
+    held = Permissions(rules=(rule,), mode="bypassPermissions")
+    call = ToolCall(id="c", name=name, args=json.dumps(args))
     return permits.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
 
 

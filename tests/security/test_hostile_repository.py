@@ -19,7 +19,7 @@ from retinue.sandbox import git_copy
 from retinue.sandbox.unsandboxed import Unsandboxed
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.run_processes import Processes
 from tests.cli.house import house
@@ -181,13 +181,13 @@ def is_hostile(top: Path, ran: Path) -> bool:
 
 
 async def look(top: Path, state: Path, *, is_bare: bool) -> list[str]:
-    processes = Processes(state, sandbox=Unsandboxed(unsafe_bare=True) if is_bare else None)
+    processes = Processes(state, sandbox=Unsandboxed(unsafe_no_sandbox=True) if is_bare else None)
     tool, texts = GitTool(processes), []
     try:
         for words in LOOKS:
             (top / "a.txt").write_text(f"{len(texts)}\n")
             answer = await tool.run(replace(caller(), root=str(top)), {"args": list(words)})
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, ToolResult)
             texts.append(answer.text)
     finally:
         await processes.close()
@@ -211,7 +211,7 @@ def test_nothing_that_a_repository_names_is_run_for_a_copy(tmp_path: Path, name:
 
     asyncio.run(main())
     assert not ran.exists()
-    assert git(top, "-c", "filter.x.smudge=", "cat-file", "blob", "retinue/r1:a.txt") == "two\n"
+    assert git(top, "-c", "filter.x.smudge=", "cat-file", "blob", "retinue/run-r1:a.txt") == "two\n"
 
 
 @pytest.mark.parametrize("is_bare", [False, True])
@@ -365,7 +365,7 @@ def test_a_copy_holds_what_is_stored_and_the_users_own_list_of_ignored_files_cou
     asyncio.run(main())
     git_copy._ignored.clear()
     assert not (home / "ran").exists()
-    assert git(top, "cat-file", "blob", "retinue/r1:b.txt") == "two\n"
+    assert git(top, "cat-file", "blob", "retinue/run-r1:b.txt") == "two\n"
     assert git(top, "worktree", "list").count("\n") == 1
 
 
@@ -389,7 +389,7 @@ def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
     ran = tmp_path / "ran"
 
     def model(heard: Any) -> Any:
-        n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         turns = [
             call("git", args=["status"]),
             call("write", path="new.txt", content="precious\n"),

@@ -64,7 +64,7 @@ def test_whatever_a_run_leaves_in_its_copy_is_kept_and_ends_nothing(
             assert str(error)
         await trees.close("r1", "task")
         assert (
-            shown_by(repository, "retinue/r1:new.txt") == "precious\n"
+            shown_by(repository, "retinue/run-r1:new.txt") == "precious\n"
             or (copy / "new.txt").exists()
         )
         folders.remove(copy)
@@ -88,7 +88,7 @@ def test_a_commit_with_very_many_submodules_is_copied_and_kept(
         assert changes is not None and changes.files == 1
 
     asyncio.run(main())
-    assert shown_by(repository, "retinue/r1:new.txt") == "precious\n"
+    assert shown_by(repository, "retinue/run-r1:new.txt") == "precious\n"
 
 
 def test_all_kinds_of_changes_are_kept_beside_a_submodule(repository: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_all_kinds_of_changes_are_kept_beside_a_submodule(repository: Path, tmp_
         await trees.close("r1", "task")
 
     asyncio.run(main())
-    listed = git(repository, "ls-tree", "-r", "-z", "retinue/r1").split("\0")[:-1]
+    listed = git(repository, "ls-tree", "-r", "-z", "retinue/run-r1").split("\0")[:-1]
     kept = {row.split("\t")[1]: row.split()[0] for row in listed}
     files = {"a.txt/x": "100644", "b": "100644", "d e\n": "100644", "mode": "100755"}
     assert kept == {**files, "link": "120000", "mod": "160000"}

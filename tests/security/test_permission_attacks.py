@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Caller, Capabilities, NotFound, Orders, Refused, Retinue, Rules, tool
+from retinue import Actions, Agent, Context, Limits, NotFound, Permissions, Refused, Retinue, tool
 from retinue.core import call_rules
 from retinue.core import permissions as permits
-from retinue.core.events import Answered, Asked, Decided, Narrowed
-from retinue.core.history import History
-from retinue.core.messages import Assistant, Call, Result
+from retinue.core.events import Answered, Asked, Decided, PermissionsRestricted
+from retinue.core.history import ShownMessages
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.state import Asking, Question, Working
-from retinue.core.values import Budget, Grant, Guard
+from retinue.core.values import Budget, PermissionGrant, ToolRisk
 from retinue.errors import RetinueError
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.runtime.conversations import Conversation  # type: ignore[attr-defined]
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
@@ -33,16 +33,16 @@ from tests.needs import needs
 from tests.security.holes import git
 from tests.security.holes import make_repository as repository
 
-WRITE = Guard(risk="write", subject="path", guarded=True)
-SHELL = Guard(risk="execute", subject="command", guarded=True)
-FREE = Capabilities(mode="bypassPermissions")
+WRITE = ToolRisk(risk="write", subject="path", guarded=True)
+SHELL = ToolRisk(risk="execute", subject="command", guarded=True)
+FREE = Permissions(mode="bypassPermissions")
 
 
 def story(**order: Any) -> Story:
     """A boss whose `note` needs a permission, and somebody to ask."""
     told = Story()
     for name in ("boss", "hand"):
-        told.define(name, crew=("boss", "hand"), guards={"note": WRITE})
+        told.define(name, agents=("boss", "hand"), tool_risks={"note": WRITE})
     told.start(**{"questions": "ask", **order})
     return told
 
@@ -53,7 +53,7 @@ def question(told: Story, id: str, index: int = 0) -> Question:
     return next(q for q in state.calls.questions if q.index == index)
 
 
-def decided(told: Story, id: str, call: Call, index: int = 0, **fields: Any) -> Decided:
+def decided(told: Story, id: str, call: ToolCall, index: int = 0, **fields: Any) -> Decided:
     fields = {
         "question": question(told, id, index).id,
         "turn": told.run(id).turn,
@@ -66,8 +66,8 @@ def decided(told: Story, id: str, call: Call, index: int = 0, **fields: Any) -> 
 def unanswered(told: Story, id: str) -> list[str]:
     """Calls without exactly one result, as far as a turn has been closed."""
     messages = told.messages(id)
-    given = [m.call_id for m in messages if isinstance(m, Result)]
-    wanted = [c.id for m in messages if isinstance(m, Assistant) for c in m.calls]
+    given = [m.call_id for m in messages if isinstance(m, ToolMessage)]
+    wanted = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
     return sorted({c for c in wanted + given if given.count(c) != wanted.count(c)})
 
 
@@ -75,7 +75,7 @@ def unanswered(told: Story, id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("guard", [WRITE, SHELL], ids=["path", "command"])
-def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
+def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
     """Random subjects out of everything that means something in a pattern: no grant matches another
     subject."""
     r = random.Random(11)
@@ -100,7 +100,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
     ]
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
     plain = {
-        permits.subject_of(Call(id="", name="t", args=json.dumps({guard.subject: s})), guard): s
+        permits.subject_of(ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard): s
         for s in subjects
     }
     for subject in plain:
@@ -110,10 +110,10 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
             other
             for other, text in plain.items()
             if permits.rule_on(
-                [("run", Capabilities())],
-                Call(id="", name="t", args=json.dumps({guard.subject: text})),
+                [("run", Permissions())],
+                ToolCall(id="", name="t", args=json.dumps({guard.subject: text})),
                 guard,
-                (Grant(rule=granted),),
+                (PermissionGrant(rule=granted),),
             ).verdict
             == "allow"
         }
@@ -158,13 +158,13 @@ def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() 
 
 def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
     for access in (
-        Capabilities(deny=("note",)),
-        Capabilities(mode="plan"),
-        Capabilities(rules=("deny: note(a)",)),
+        Permissions(deny=("note",)),
+        Permissions(mode="plan"),
+        Permissions(rules=("deny: note(a)",)),
     ):
         told, first = story(), made("note", "c1", '{"path":"a"}')
         told.reply("root", "", first)
-        told.post("root", Narrowed(access=access))
+        told.post("root", PermissionsRestricted(permissions=access))
         assert told.post("root", decided(told, "root", first)) == ""
         (result,) = told.results("root")
         assert (result.error, told.is_("root")) == (True, "Thinking"), access
@@ -253,15 +253,17 @@ def test_a_turn_that_is_cut_short_leaves_no_question_behind(end: str) -> None:
     shared = Conversation()
     for message in told.messages("root"):
         shared.append(message)
-    shown = list(History(shared, 0, len(shared)))
-    calls = [c.id for m in shown if isinstance(m, Assistant) for c in m.calls]
-    assert [m.call_id for m in shown if isinstance(m, Result)] == calls
+    shown = list(ShownMessages(shared, 0, len(shared)))
+    calls = [c.id for m in shown if isinstance(m, AssistantMessage) for c in m.calls]
+    assert [m.call_id for m in shown if isinstance(m, ToolMessage)] == calls
 
 
 def test_a_question_of_a_grandchild_can_be_answered_when_the_root_is_gone() -> None:
     told = story()
-    (child,) = told.spawning("root", hand(join="none", bond="keep", orphans="keep"))
-    (grandchild,) = told.spawning(child, hand(join="none", bond="keep"))
+    (child,) = told.spawning(
+        "root", hand(join="none", on_parent_end="keep", children_on_end="keep")
+    )
+    (grandchild,) = told.spawning(child, hand(join="none", on_parent_end="keep"))
     first = made("note", "c1", '{"path":"a"}')
     told.reply(grandchild, "", first)
     for id in (child, "root"):
@@ -280,7 +282,7 @@ def test_a_question_of_a_grandchild_can_be_answered_when_the_root_is_gone() -> N
 
 
 def agent(name: str, *turns: Any, **fields: Any) -> Agent:
-    def script(request: Request) -> object:
+    def script(request: ModelRequest) -> object:
         return turns[request.turn] if request.turn < len(turns) else "done"
 
     return Agent(name, model=Scripted(script, name=name), **fields)
@@ -305,7 +307,7 @@ def test_of_many_who_decide_at_once_one_is_heard(tmp_path: Path) -> None:
             assert sum(c is None for c in came) == 1
             assert all(isinstance(c, Refused | NotFound) for c in came if c is not None)
             await retinue.wait(run)
-            results = [m for m in await retinue.messages(run) if isinstance(m, Result)]
+            results = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
             assert len(results) == 1
             assert (tmp_path / "a").exists() == (not results[0].denied)
 
@@ -314,11 +316,13 @@ def test_of_many_who_decide_at_once_one_is_heard(tmp_path: Path) -> None:
 
 def test_the_same_argument_twice_is_refused_whoever_reads_it(tmp_path: Path) -> None:
     async def main() -> None:
-        twice = Call(id="c1", name="write", args='{"path":"ok","path":"bad","content":"x"}')
-        async with Retinue(workspace=tmp_path, rules=Rules(mode="bypassPermissions")) as retinue:
+        twice = ToolCall(id="c1", name="write", args='{"path":"ok","path":"bad","content":"x"}')
+        async with Retinue(workspace=tmp_path, limits=Limits(mode="bypassPermissions")) as retinue:
             one = agent("one", twice, tools=["write"])
             outcome = await retinue.run(one, "Go.")
-            (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            (result,) = [
+                m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)
+            ]
             assert "duplicate key" in result.text
         assert os.listdir(tmp_path) == []
 
@@ -336,14 +340,16 @@ def test_no_spelling_sends_a_child_out_of_its_parents_directory(tmp_path: Path, 
         child = agent("child", tools=["read"])
 
         @tool(name="hire", restart="keyed")
-        async def hire(caller: Caller) -> Orders:
+        async def hire(caller: Context) -> Actions:
             """Hire."""
-            return caller.spawn(child, "task", cwd=cwd.format(top=top))
+            return caller.spawn_actions(child, "task", cwd=cwd.format(top=top))
 
         async with Retinue(workspace=top) as retinue:
             lead = agent("lead", call("hire"), tools=[hire, "read"], staff=[child])
             outcome = await retinue.run(lead, "Go.")
-            (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            (result,) = [
+                m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)
+            ]
             assert "outside the parent's directories" in result.text
             assert (await retinue.tree(outcome.id)).children == ()
 
@@ -361,7 +367,7 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
             await asyncio.sleep(600)
             return ""
 
-        def explode(request: Request) -> object:
+        def explode(request: ModelRequest) -> object:
             if request.turn:
                 raise ValueError("no")
             return writes
@@ -370,11 +376,11 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
             await retinue.run(
                 Agent("bad", model=Scripted(explode, name="bad"), tools=["write"]),
                 "Go.",
-                access=FREE,
+                permissions=FREE,
             )
             assert not retinue._kit.writers._leases
             run = await retinue.spawn(
-                agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", access=FREE
+                agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", permissions=FREE
             )
             await asyncio.wait_for(begun.wait(), 30)
             assert list(retinue._kit.writers._leases) == [run]
@@ -460,7 +466,7 @@ def test_work_in_an_odd_repository_is_on_its_branch_and_the_rest_untouched(
         copy = Path(await trees.open("r1", str(top)))
         (copy / "new.txt").write_text("new\n")
         await trees.close("r1", "task")
-        assert git(top, "show", "retinue/r1:new.txt") == "new\n"
+        assert git(top, "show", "retinue/run-r1:new.txt") == "new\n"
         assert not list(trees.folder.iterdir())
 
     asyncio.run(main())

@@ -97,7 +97,7 @@ def plant_programs(folder: Path, mark: Path) -> None:
 @needs("bwrap", "rg", "git")
 def test_programs_of_the_project_are_not_run_by_the_host(tmp_path: Path) -> None:
     def script(heard: Any) -> Any:
-        shown = [m for m in heard.messages if type(m).__name__ == "Result"]
+        shown = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         calls = [
             call("search", pattern="x"),
             call("shell", command="echo it ran"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Capabilities, Retinue, tool
+from retinue import Permissions, Retinue, tool
 from retinue.testing import call
 from retinue.tools.builtin import fetch as web
 from tests.security.holes import agent, results, until
@@ -60,8 +60,8 @@ def test_each_hop_is_ruled_on(
                     "reader", call("fetch", url=f"http://{FIRST}:{first.port}/0"), tools=["fetch"]
                 )
                 async with Retinue(tmp_path / "r.db") as retinue:
-                    access = Capabilities(mode=mode, rules=tuple(sorted(rules)))
-                    run = await retinue.spawn(reader, "Go.", access=access)
+                    access = Permissions(mode=mode, rules=tuple(sorted(rules)))
+                    run = await retinue.spawn(reader, "Go.", permissions=access)
                     await retinue.wait(run)
                     assert first.n_connects == n_hops
                     return (await results(retinue, run))[0], last.n_connects
@@ -92,7 +92,7 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
                 reader = agent("reader", *calls, tools=["fetch"])
                 async with Retinue(tmp_path / "r.db") as retinue:
                     run = await retinue.spawn(
-                        reader, "Go.", access=Capabilities(mode="manual"), questions="ask"
+                        reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
                     )
                     (asked,) = await until(lambda: retinue.questions(run))
                     await retinue.decide(asked.id, True, always=True)
@@ -168,8 +168,8 @@ def test_another_spelling_of_an_address_gets_round_no_rule(
                 "reader", call("fetch", url=url.format(port=server.port)), tools=["fetch"]
             )
             async with Retinue(tmp_path / "r.db") as retinue:
-                access = Capabilities(mode=mode, rules=(rule.format(port=server.port),))
-                run = await retinue.spawn(reader, "Go.", access=access)
+                access = Permissions(mode=mode, rules=(rule.format(port=server.port),))
+                run = await retinue.spawn(reader, "Go.", permissions=access)
                 await retinue.wait(run)
                 return (await results(retinue, run))[0], server.n_connects
 
@@ -191,8 +191,8 @@ def test_what_is_permitted_is_read_however_it_is_written(
             asked = url.format(port=server.port, plain=plain)
             reader = agent("reader", call("fetch", url=asked), tools=["fetch"])
             async with Retinue(tmp_path / "r.db") as retinue:
-                access = Capabilities(mode="manual", rules=(f"allow: fetch({plain}*)",))
-                run = await retinue.spawn(reader, "Go.", access=access)
+                access = Permissions(mode="manual", rules=(f"allow: fetch({plain}*)",))
+                run = await retinue.spawn(reader, "Go.", permissions=access)
                 await retinue.wait(run)
                 return (await results(retinue, run))[0]
 
@@ -221,13 +221,13 @@ def test_a_page_that_is_kept_is_ruled_on_again(
             @tool(restart="pure")
             async def take_back() -> str:
                 """A rule is added."""
-                await retinue.narrow(run, Capabilities(rules=(f"deny: fetch(domain:{SECOND})",)))
+                await retinue.restrict(run, Permissions(rules=(f"deny: fetch(domain:{SECOND})",)))
                 return "done"
 
             reader = agent("reader", *calls, tools=["fetch", take_back])
             async with Retinue(tmp_path / "r.db") as retinue:
                 run = await retinue.spawn(
-                    reader, "Go.", access=Capabilities(mode="bypassPermissions")
+                    reader, "Go.", permissions=Permissions(mode="bypassPermissions")
                 )
                 await retinue.wait(run)
                 return await results(retinue, run)
@@ -257,7 +257,7 @@ def test_whoever_is_asked_sees_the_host_that_will_be_asked(
         reader = agent("reader", call("fetch", url=url), tools=["fetch"])
         async with Retinue(tmp_path / "r.db") as retinue:
             run = await retinue.spawn(
-                reader, "Go.", access=Capabilities(mode="manual"), questions="ask"
+                reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
             )
             (asked,) = await until(lambda: retinue.questions(run))
             await retinue.decide(asked.id, False)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Ask, Delta, ModelError, Origin, Retinue, tool
+from retinue import Agent, Ask, ModelError, Origin, Retinue, TextDelta, tool
 from retinue.channels.base import Channel
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 
@@ -99,7 +99,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                 repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
             )
             assert outcome.ok, outcome
-            await retinue.drain()
+            await retinue.settle(timeout_seconds=30)
             broken = Agent("broken", model=Scripted(refuse, name="b"))
             seen.append(repr(await retinue.run(broken, "Go.")))
             await retinue.backup(tmp_path / "copy.db")
@@ -110,14 +110,14 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
         if path.is_file():
             assert everything(path.read_bytes().decode("latin-1")) == [], path
     assert everything("\n".join(seen)) == []
-    assert any("Delta" in s for s in seen), "previews were watched"
+    assert any("TextDelta" in s for s in seen), "previews were watched"
     assert told.texts
     assert everything("\n".join(told.texts)) == []
     assert everything(caplog.text) == []
     assert "[redacted:CANARY_0_KEY]" in "\n".join(seen)
 
 
-def script(request: Request) -> object:
+def script(request: ModelRequest) -> object:
     turns = [
         call("leak"),
         call("leak", long=True),
@@ -128,7 +128,7 @@ def script(request: Request) -> object:
     return turns[request.turn]
 
 
-def refuse(request: Request) -> object:
+def refuse(request: ModelRequest) -> object:
     raise ModelError(f"401: bad key {leaky(1)}", kind="auth")
 
 
@@ -154,7 +154,7 @@ def test_a_preview_that_splits_a_secret_is_clean_too(tmp_path: Path) -> None:
     class Slow:
         info = Scripted([""], name="slow").info
 
-        async def complete(self, request: Request, emit: Any) -> Any:
+        async def complete(self, request: ModelRequest, emit: Any) -> Any:
             for c in f"it is {secret}!":
                 emit(c)
                 await asyncio.sleep(0)
@@ -163,7 +163,7 @@ def test_a_preview_that_splits_a_secret_is_clean_too(tmp_path: Path) -> None:
     async def main() -> list[str]:
         async with Retinue(secrets=CANARIES) as retinue:
             run = await retinue.spawn(Agent("a", model=Slow()), "Go.")
-            return [item.text async for item in retinue.stream(run) if isinstance(item, Delta)]
+            return [item.text async for item in retinue.stream(run) if isinstance(item, TextDelta)]
 
     shown = "".join(asyncio.run(main()))
     assert "is [redacted:CANARY_3_KEY]" in shown

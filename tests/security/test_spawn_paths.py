@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from retinue import Agent, Capabilities, Retinue, tool
+from retinue import Agent, Permissions, Retinue, tool
 from retinue.core import machine
 from retinue.testing import Scripted
 
@@ -54,7 +54,7 @@ def _calls(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:
 
 
 def test_a_spec_is_made_in_two_places_and_both_ask_the_policy() -> None:
-    assert uses("Spec") == MAKES_A_SPEC
+    assert uses("RunSpec") == MAKES_A_SPEC
     assert ("core/machine.py", "_request") in uses("narrow")
     assert ("core/spawn.py", "_child_spec") in uses("grant_tools")
     assert ("core/spawn.py", "grant_tools") in uses("lend")
@@ -70,14 +70,14 @@ def test_a_root_is_requested_only_by_the_front_door() -> None:
 
 
 def test_orders_reach_the_machine_only_as_the_answer_of_a_tool() -> None:
-    assert uses("Ordered") == {("runtime/tool_events.py", "of")}
+    assert uses("ActionsReturned") == {("runtime/tool_events.py", "of")}
     assert ("core/run.py", "_take_orders") in uses("plan")
 
 
 def test_only_the_policy_makes_capabilities_for_a_run() -> None:
     core = {
         (file, function)
-        for file, function in uses("Capabilities")
+        for file, function in uses("Permissions")
         if file.startswith(("core/", "runtime/"))
     }
     # The others are requests to the policy: what an agent can reach at all, and where it may write.
@@ -85,6 +85,7 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
         ("core/machine.py", "_request"),
         ("core/spawn.py", "grant_tools"),
         ("core/spawn.py", "_child_spec"),
+        ("core/writers.py", "placed"),
     }
     policy = {("core/capabilities.py", "derive"), ("core/capabilities.py", "lend")}
     assert core - policy - asks <= {
@@ -107,17 +108,17 @@ def test_a_root_of_each_kind_has_no_more_than_was_asked_for() -> None:
         """Look."""
         return "seen"
 
-    async def main() -> list[Capabilities]:
+    async def main() -> list[Permissions]:
         async with Retinue() as retinue:
             one = Agent("one", model=Scripted(lambda request: "done"), tools=[look])
-            access = Capabilities(deny=("look",), mode="plan")
-            first = (await retinue.run(one, "Go.", access=access)).id
-            forked = await retinue.fork(first, "Go.", access=access)
+            access = Permissions(deny=("look",), mode="plan")
+            first = (await retinue.run(one, "Go.", permissions=access)).id
+            forked = await retinue.fork(first, "Go.", permissions=access)
             await retinue.wait(forked)
-            resumed = await retinue.resume(first, access=access)
+            resumed = await retinue.resume(first, permissions=access)
             await retinue.wait(resumed)
             rows = [await retinue._store.row(id) for id in (first, forked, resumed)]
-            return [row.spec.capabilities for row in rows if row is not None]
+            return [row.spec.permissions for row in rows if row is not None]
 
     held = asyncio.run(main())
     assert [(h.deny, h.mode, h.tools) for h in held] == [

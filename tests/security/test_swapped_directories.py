@@ -38,7 +38,7 @@ class Hostile:
     async def __call__(self, heard: Any) -> Any:
         self.heard += [m.text for m in heard.messages]
         is_lead = "Be the lead" in heard.messages[0].text
-        n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         turns = self.lead if is_lead else self.child
         if not is_lead and n == 0 and self._before is not None:
             await asyncio.to_thread(self._before)

@@ -111,7 +111,7 @@ def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
     tmp_path: Path,
 ) -> None:
     def model(heard: Any) -> Any:
-        n = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         return call("write", path="new.txt", content="precious\n") if n == 0 else "Done."
 
     with house(tmp_path, model) as home:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from retinue.core import limit_questions as limits
 from retinue.core import machine
 from retinue.core.effects import (
-    Deliver,
     Effect,
-    Transmit,
+    ScheduleDelivery,
+    SendDelivery,
 )
 from retinue.core.events import (
     Admitted,
@@ -18,13 +18,13 @@ from retinue.core.events import (
     ChildEnded,
     Decided,
     LimitChanged,
-    Narrowed,
+    PermissionsRestricted,
     RunEvent,
     Woke,
 )
 from retinue.core.state import Asking, Ended, Queued, Run, Working
 from retinue.core.step_context import StepContext
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from tests.simulation import (
     answers,
     script,
@@ -80,7 +80,7 @@ def _one(sim: Simulation) -> None:
         effect = sim.flying.pop(r.randrange(len(sim.flying)))
         run, event = answers.answer(sim, effect)
         if event is not None:
-            if isinstance(effect, Deliver):
+            if isinstance(effect, ScheduleDelivery):
                 sim.at = max(sim.at, effect.at)
             sim.heard.append((run, event))
             sim.take(run, event)
@@ -116,7 +116,10 @@ def _fault(sim: Simulation, kind: str) -> bool:
     elif kind == "defect" and r.random() < 0.1:
         _break_a_tree(sim, r.choice(live))
     elif kind == "narrow":
-        sim.take(r.choice(live), Narrowed(access=Capabilities(deny=(r.choice(script.TOOLS),))))
+        sim.take(
+            r.choice(live),
+            PermissionsRestricted(permissions=Permissions(deny=(r.choice(script.TOOLS),))),
+        )
     else:
         return False
     return True
@@ -211,6 +214,6 @@ def _wake(sim: Simulation) -> None:
 
 def _is_of(effect: Effect, root: str, members: set[str], books: Books) -> bool:
     """Whether an effect belongs to this tree."""
-    if isinstance(effect, Deliver | Transmit):
+    if isinstance(effect, ScheduleDelivery | SendDelivery):
         return books.deliveries[effect.key].root == root
     return effect.run in members

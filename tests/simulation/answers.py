@@ -7,28 +7,32 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from retinue.core.effects import (
-    Abort,
+    AbortRun,
     CallModel,
     CallTool,
-    Compose,
-    Deliver,
     Effect,
-    Transmit,
+    FormatResults,
+    Merge,
+    ScheduleDelivery,
+    SendDelivery,
 )
 from retinue.core.events import (
     Aborted,
     Acked,
+    ActionsReturned,
     AnyEvent,
     Asked,
     Bounced,
-    Composed,
+    Merged,
     ModelFailed,
-    Ordered,
     Replied,
+    ResultsFormatted,
     Sent,
     Submitted,
     ToolReturned,
 )
+from retinue.core.ids import digest
+from retinue.core.merges import BranchMerge
 from tests.simulation import script
 
 if TYPE_CHECKING:
@@ -43,21 +47,29 @@ def answer(sim: Simulation, effect: Effect) -> tuple[str, AnyEvent | None]:
             return effect.run, _model(sim, effect)
         case CallTool():
             return effect.run, _tool(sim, effect)
-        case Compose():
+        case FormatResults():
             texts = [
                 (j.index, j.call_id, j.name, " ".join(o.ending.text for o in j.outcomes))
                 for j in effect.calls
             ]
-            return effect.run, Composed(turn=effect.turn, calls=tuple(texts))
-        case Abort():
+            return effect.run, ResultsFormatted(turn=effect.turn, calls=tuple(texts))
+        case Merge():
+            merges = [
+                BranchMerge(run=c.run, label=c.label, state="merged" if c.is_wanted else "kept")
+                for c in effect.copies
+            ]
+            return effect.run, Merged(
+                turn=effect.turn, indices=effect.indices, merges=tuple(merges)
+            )
+        case AbortRun():
             reply = sim.books.replies.get((effect.run, effect.attempt))
             is_told = reply is not None and sim.random.random() < 0.5
             is_sent = (effect.run, effect.attempt) in sim.books.left
             usage = reply.usage if reply is not None and is_told and is_sent else None
             return effect.run, Aborted(attempt=effect.attempt, sent=is_sent, usage=usage)
-        case Deliver():
+        case ScheduleDelivery():
             return "", Sent(key=effect.key, text="in words")
-        case Transmit():
+        case SendDelivery():
             if "bounce" in sim.faults and sim.random.random() < 0.3:
                 return "", Bounced(key=effect.key, error="busy")
             sim.books.received[effect.key] += 1
@@ -86,13 +98,15 @@ def _tool(sim: Simulation, effect: CallTool) -> AnyEvent:
             orders = replace(
                 orders, sends=script.letters(sim.seed, effect.run, turn, index, script.ROOTS)
             )
-        return Ordered(**where, orders=orders)
+        # Half of the trees work where copies can be made.
+        snapshot = "c0ffee" if digest(sim.seed, effect.run)[0] in "01234567" else ""
+        return ActionsReturned(**where, actions=orders, snapshot=snapshot)
     if call.name == "watch" and not effect.woken:
         tree = sim.trees.of(effect.run)
         children = tuple(tree.children.get(effect.run, ())) if tree is not None else ()
-        return Ordered(
+        return ActionsReturned(
             **where,
-            orders=script.watch(sim.seed, sim.books.paths[effect.run], turn, index, children),
+            actions=script.watch(sim.seed, sim.books.paths[effect.run], turn, index, children),
         )
     if call.name == "submit_result":
         return Submitted(**where, text="" if turn == 3 else f"<{sim.books.paths[effect.run]}>")

@@ -15,17 +15,17 @@ from retinue.core.effects import (
     Effect,
 )
 from retinue.core.events import (
+    ActionsReturned,
     CancelAsked,
     ChildEnded,
     LimitChanged,
     LogEntry,
-    Ordered,
-    Posted,
+    MailReceived,
     Recovered,
     Requested,
 )
-from retinue.core.messages import Message, Reply
-from retinue.core.spec import Spec
+from retinue.core.messages import Message, ModelReply
+from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Ended,
     Run,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tests.simulation.pure import Simulation
 
 
-LOOKED_AT = {Requested, Recovered, ChildEnded, CancelAsked, LimitChanged, Ordered}
+LOOKED_AT = {Requested, Recovered, ChildEnded, CancelAsked, LimitChanged, ActionsReturned}
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Books:
     """What really happened, kept apart from the machine."""
 
     paths: dict[str, str] = field(default_factory=dict)
-    specs: dict[str, Spec] = field(default_factory=dict)
-    replies: dict[tuple[str, int], Reply] = field(default_factory=dict)
+    specs: dict[str, RunSpec] = field(default_factory=dict)
+    replies: dict[tuple[str, int], ModelReply] = field(default_factory=dict)
     left: set[tuple[str, int]] = field(default_factory=set)
     failures: dict[tuple[str, int], tuple[str, bool, int] | None] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Books:
     raised: dict[str, list[int]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
-    children: dict[str, list[Spec]] = field(default_factory=dict)
+    children: dict[str, list[RunSpec]] = field(default_factory=dict)
     tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
     readings: dict[str, Reading] = field(default_factory=dict)
 
@@ -85,9 +85,9 @@ class Books:
         """Whether a run takes no more news."""
         return id in self.ended or id in self.stopping
 
-    def mail(self, sim: Simulation, *, steer: bool) -> Posted:
+    def mail(self, sim: Simulation, *, steer: bool) -> MailReceived:
         self.sent += 1
-        return Posted(mail=Mail(seq=0, text=f"<mail {self.sent}>", steer=steer))
+        return MailReceived(mail=Mail(seq=0, text=f"<mail {self.sent}>", steer=steer))
 
     def committed(self, changes: Changes) -> None:
         """The transaction is durable: what it says can be held against the machine from now on."""
@@ -118,7 +118,7 @@ class Books:
                 broken(f"I7 {id} ended before those it answers for: {below}")
         self.alone_by_then.clear()
 
-    def _enlist(self, spec: Spec) -> None:
+    def _enlist(self, spec: RunSpec) -> None:
         """I1, I9, I11: it is new, and neither deeper nor more powerful than its parent allows."""
         if spec.id in self.specs:
             broken(f"I1 {spec.id} was started twice")
@@ -128,7 +128,7 @@ class Books:
             return
         parent = self.specs[spec.parent]
         self.children.setdefault(spec.parent, []).append(spec)
-        why = policy.exceeds(spec.capabilities, parent.capabilities)
+        why = policy.exceeds(spec.permissions, parent.permissions)
         if why is not None:
             broken(f"I9 {spec.id} has more {why} than its parent")
         if not spec.depth == parent.depth + 1 <= 3:
@@ -151,7 +151,7 @@ class Books:
                 self.cancels.setdefault(entry.run, event)
             elif isinstance(event, LimitChanged):
                 commit_checks.decided(self, entry.run, event)
-            elif isinstance(event, Ordered) and event.orders.sends:
+            elif isinstance(event, ActionsReturned) and event.actions.sends:
                 commit_checks.letters(self, entry.run, event, changes)
 
     def _runs(self, changes: Changes) -> list[Run]:
@@ -205,8 +205,8 @@ class Books:
         tools = self.tools.get(id)
         if tools is None:
             spec, shared = self.specs[id], sim.trees.shared
-            all_of_them = shared.definitions[spec.order.agent].tools
-            tools = tuple(t for t in all_of_them if policy.allows(spec.capabilities, t))
+            all_of_them = shared.definitions[spec.request.agent].tools
+            tools = tuple(t for t in all_of_them if policy.allows(spec.permissions, t))
             self.tools[id] = tools
         return tools
 
@@ -225,7 +225,7 @@ class Books:
             if self.failure(sim, effect) is None:
                 self._meter(sim, effect.run, self.replies[at])
 
-    def _meter(self, sim: Simulation, id: str, reply: Reply) -> None:
+    def _meter(self, sim: Simulation, id: str, reply: ModelReply) -> None:
         """Money that is really gone, whether or not the answer ever arrives: on the run and on all
         above it."""
         tokens = reply.usage.input + reply.usage.output
@@ -235,7 +235,7 @@ class Books:
             self.spent[id] += tokens
             self.nanos[id] += nanos
             self.turns[id] += 1
-            budget, more = spec.order.budget, self.raised.get(id, (0, 0, 0, 0))
+            budget, more = spec.request.budget, self.raised.get(id, (0, 0, 0, 0))
             if not (budget.tokens is None or self.spent[id] <= budget.tokens + more[0]):
                 broken(f"I10 {id} spent {self.spent[id]} tokens")
             if not (budget.usd is None or self.nanos[id] <= round(budget.usd * 1e9) + more[1]):

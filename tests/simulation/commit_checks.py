@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from retinue.core.changes import Changes
 from retinue.core.events import (
+    ActionsReturned,
     LimitChanged,
-    Ordered,
-    Posted,
+    MailReceived,
 )
-from retinue.core.messages import Result
+from retinue.core.messages import ToolMessage
 from retinue.core.notices import is_known
 from retinue.core.state import (
     Run,
@@ -51,22 +51,24 @@ def asked_once(books: Books, changes: Changes) -> None:
             books.asked.add(question[1])
 
 
-def letters(books: Books, run: str, event: Ordered, changes: Changes) -> None:
+def letters(books: Books, run: str, event: ActionsReturned, changes: Changes) -> None:
     """I3: a letter to another tree is there in the same transaction, or its sender hears why
     not."""
-    results = [m for _, _, m in changes.messages if isinstance(m, Result)]
+    results = [m for _, _, m in changes.messages if isinstance(m, ToolMessage)]
     if any(m.error for m in results if m.call_id == event.call_id):
         return  # the orders were refused, with everything in them
-    posted = [(e.run, e.event.mail.text) for e in changes.entries if isinstance(e.event, Posted)]
+    posted = [
+        (e.run, e.event.mail.text) for e in changes.entries if isinstance(e.event, MailReceived)
+    ]
     is_back = any(to == run and text.startswith("Your message was not") for to, text in posted)
-    for send in event.orders.sends:
+    for send in event.actions.sends:
         n = posted.count((send.to, send.text))
         if n > 1 or (n == 0 and not is_back):
             broken(f"I3 the letter {send.text} of {run} arrived {n} times, and it was not told why")
 
 
 def summed_up(books: Books, delivery: Delivery) -> None:
-    members = [s for s in books.children[delivery.run] if s.order.group == delivery.group]
+    members = [s for s in books.children[delivery.run] if s.request.group == delivery.group]
     if any(s.id not in books.ended for s in members):
         broken(f"I4 group {delivery.group} was summed up before its last member ended")
 
@@ -89,14 +91,14 @@ def _heard_of(books: Books, id: str, changes: Changes, now: set[str]) -> None:
         spec.parent not in books.ended
         or spec.parent in now
         or is_known(ending)
-        or (spec.order.join == "none" and not spec.order.news)
+        or (spec.request.join == "none" and not spec.request.tell_parent)
     ):
         return
     above = books.specs[spec.parent]
     while books.is_deaf(above.id) and above.parent:
         above = books.specs[above.parent]
     if books.is_deaf(above.id) or (
-        spec.order.skip_token and ending.text.strip() == spec.order.skip_token
+        spec.request.skip_token and ending.text.strip() == spec.request.skip_token
     ):
         return
     got = any(to == above.id and mail.sender == id for (to, _), mail in changes.posted.items())
@@ -110,7 +112,7 @@ def deleted(books: Books, changes: Changes) -> None:
     announcement."""
     for id in changes.forgotten:
         spec = books.specs[id]
-        if spec.order.retention != "delete" or not spec.parent:
+        if spec.request.retention != "delete" or not spec.parent:
             broken(f"I22 {id} was deleted and should have been kept")
         kin = [s for s in books.specs.values() if s.root == spec.root]
         tree = {s.id for s in kin if f"{s.path}/".startswith(f"{spec.path}/")}
@@ -141,13 +143,15 @@ def _truthful(books: Books, id: str, run: Run) -> None:
         # Whoever it ends with may still wait to hear what its stopped call has cost.
         above = books.ended.get(ending.along)
         end = books.stopping[ending.along] if above is None else above.state.ending  # type: ignore[union-attr]
-        if spec.order.bond == "keep" and end.state not in ("cancelled", "timed_out"):
+        if spec.request.on_parent_end == "keep" and end.state not in ("cancelled", "timed_out"):
             broken(f"I7 {id} was cancelled with its parent, which it may outlive ({end.stop})")
-        if spec.order.bond == "wait" and end.stop == "done":
+        if spec.request.on_parent_end == "wait" and end.stop == "done":
             broken(f"I7 the parent of {id} was to stay for it")
     all_of_them = ending.state in ("cancelled", "timed_out")
     below = [s for s in books.children.get(id, ()) if s.id not in books.ended]
     if below:
-        books.alone_by_then[id] = [s.id for s in below if all_of_them or s.order.bond != "keep"]
-    if spec.order.announce and spec.origin.channel:
+        books.alone_by_then[id] = [
+            s.id for s in below if all_of_them or s.request.on_parent_end != "keep"
+        ]
+    if spec.request.announce and spec.origin.channel:
         books.announced.add(id)

@@ -12,24 +12,24 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from retinue.core.account import Account
-from retinue.core.effects import Abort, CallModel, CallTool, Effect
+from retinue.core.effects import AbortRun, CallModel, CallTool, Effect
 from retinue.core.events import (
     Aborted,
+    ActionsReturned,
+    AgentRegistered,
     AnyEvent,
     CancelAsked,
-    Described,
     ModelFailed,
-    Ordered,
-    Registered,
+    ModelRegistered,
     Replied,
     Requested,
     Woke,
 )
-from retinue.core.messages import Assistant, Call, Reply
-from retinue.core.spec import Order, Orders, Retry, Spec
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
+from retinue.core.spec import Actions, Retry, RunRequest, RunSpec
 from retinue.core.state import Ended, Run, Short, Thinking
 from retinue.core.trees import Trees
-from retinue.core.values import Budget, Capabilities, Definition, ModelInfo, Rules, Usage
+from retinue.core.values import Budget, Definition, Limits, ModelInfo, Permissions, Usage
 
 ROOT = "root"
 FAR = (9 * 10**15, 8 * 10**12, 10**10, 10**8)
@@ -77,7 +77,7 @@ class Node:
 class Case:
     root: Node
     models: list[ModelInfo]
-    rules: Rules
+    rules: Limits
 
 
 def make(
@@ -141,7 +141,7 @@ def make(
     owns = r.choice(some)
     root = node("0", 0, n_children, owns, set(owns))
     return Case(
-        root, models, Rules(min_output=8, final_output=r.choice((8, 64)), mode="bypassPermissions")
+        root, models, Limits(min_output=8, final_output=r.choice((8, 64)), mode="bypassPermissions")
     )
 
 
@@ -152,7 +152,7 @@ class Play:
         self.case, self.random, self.cancels = case, random.Random(seed), cancels
         self.trees, self.at = Trees(case.rules), 1_000_000
         self.nodes: dict[str, Node] = {ROOT: case.root}
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, RunSpec] = {}
         self.rows: dict[str, Run] = {}
         self.accounts: dict[str, Account] = {}
         self.flying: list[Effect] = []
@@ -168,27 +168,32 @@ class Play:
         self.asked: dict[str, int] = {}
         self.info = {m.name: m for m in case.models}
         for model in case.models:
-            self.take("", Described(model=model))
+            self.take("", ModelRegistered(model=model))
         crew = Definition(
-            name="hand", model="m0", tools=("hire",), reach=("hire",), crew=("hand",), size=20
+            name="hand",
+            model="m0",
+            tools=("hire",),
+            reachable_tools=("hire",),
+            agents=("hand",),
+            prompt_bytes=20,
         )
-        self.take("", Registered(definition=crew))
+        self.take("", AgentRegistered(definition=crew))
         self.take(
-            "", Requested(id=ROOT, order=self.order(case.root), capabilities=Capabilities(depth=9))
+            "", Requested(id=ROOT, request=self.order(case.root), permissions=Permissions(depth=9))
         )
 
-    def order(self, node: Node) -> Order:
+    def order(self, node: Node) -> RunRequest:
         tokens, nanos, turns = (node.limit.get(i) for i in range(3))
         budget = Budget(tokens=tokens, usd=None if nanos is None else nanos / 1e9, turns=turns)
         retry = Retry(attempts=4, base_ms=10, cap_ms=50, then="fail")
-        return Order(
+        return RunRequest(
             agent="hand",
             task="x" * node.task,
             label=node.name,
             model=node.model,
             budget=budget,
             retry=retry,
-            share="drawn" if node.drawn else "",
+            budget_share="drawn" if node.drawn else "",
         )
 
     # steps
@@ -204,8 +209,8 @@ class Play:
         changes = self.trees.take_changes()
         for spec in changes.specs:
             self.specs[spec.id] = spec
-            if spec.parent and spec.slot is not None:
-                self.nodes[spec.id] = self.nodes[spec.parent].children[spec.slot.item]
+            if spec.parent and spec.parent_call is not None:
+                self.nodes[spec.id] = self.nodes[spec.parent].children[spec.parent_call.item]
         self.rows.update(changes.runs)
         self.accounts.update(changes.accounts)
         for account in changes.accounts.values():
@@ -223,7 +228,7 @@ class Play:
             self.watch(id, run_)
 
     def perform(self, effect: Effect) -> None:
-        if isinstance(effect, Abort):
+        if isinstance(effect, AbortRun):
             self.flying = [e for e in self.flying if getattr(e, "run", "") != effect.run]
             if effect.attempt:
                 self.flying.append(effect)
@@ -333,7 +338,7 @@ class Play:
         state = run.state
         assert isinstance(state, Thinking)
         turn = node.turns[min(run.turn, len(node.turns) - 1)]
-        prompt = min(run.context + int(run.fresh * turn.part), state.hold[0] - call.max_output)
+        prompt = min(run.context + int(run.new_bytes * turn.part), state.hold[0] - call.max_output)
         output = min(turn.output, call.max_output)
         key = (call.run, run.turn)
         n = self.tried[key]
@@ -349,16 +354,16 @@ class Play:
         usage = self.pay(call.run, prompt, output)
         if call.purpose == "turn" and run.turn == node.spawns_at:
             self.early[call.run] = list(self.real[call.run])
-            said, stop = Assistant(calls=(Call(id="c", name="hire"),)), "calls"
+            said, stop = AssistantMessage(calls=(ToolCall(id="c", name="hire"),)), "calls"
         elif call.purpose == "turn" and run.turn < len(node.turns) - 1:
-            said, stop = Assistant(calls=(Call(id="c", name="nothing"),)), "calls"
+            said, stop = AssistantMessage(calls=(ToolCall(id="c", name="nothing"),)), "calls"
         else:
-            said, stop = Assistant(text="done"), "end"
+            said, stop = AssistantMessage(text="done"), "end"
         if turn.output > call.max_output:
             stop = "length"
-        return Replied(attempt=call.attempt, reply=Reply(message=said, usage=usage, stop=stop))  # type: ignore[arg-type]
+        return Replied(attempt=call.attempt, reply=ModelReply(message=said, usage=usage, stop=stop))  # type: ignore[arg-type]
 
-    def stopped(self, effect: Abort) -> AnyEvent:
+    def stopped(self, effect: AbortRun) -> AnyEvent:
         """A call that was stopped: it never left, or it has cost a part, or nobody knows, and then
         it may be all."""
         hold = next(b.hold for b in self.rows[effect.run].broken_off if b.attempt == effect.attempt)
@@ -382,7 +387,7 @@ class Play:
             if call.call.name == "hire"
             else ()
         )
-        return Ordered(**where, orders=Orders(spawns=spawns))  # type: ignore[arg-type]
+        return ActionsReturned(**where, actions=Actions(spawns=spawns))  # type: ignore[arg-type]
 
     # the schedule
 
@@ -410,7 +415,7 @@ class Play:
                 self.take(effect.run, self.model(effect))
             elif isinstance(effect, CallTool):
                 self.take(effect.run, self.tool(effect))
-            elif isinstance(effect, Abort):
+            elif isinstance(effect, AbortRun):
                 self.take(effect.run, self.stopped(effect))
         self.check_end()
         return self

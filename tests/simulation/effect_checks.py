@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from retinue.core.effects import (
     CallModel,
     CallTool,
-    Compose,
-    Deliver,
     Effect,
-    Transmit,
+    FormatResults,
+    Merge,
+    ScheduleDelivery,
+    SendDelivery,
 )
-from retinue.core.messages import Assistant
+from retinue.core.messages import AssistantMessage
 from retinue.core.state import (
-    Calls,
     Ended,
+    OpenCalls,
     Run,
     Stopping,
 )
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 def before_effect(sim: Simulation, effect: Effect) -> None:
     """I6, I7: what is performed was asked for by a committed step of a run that is still at it."""
     books = sim.books
-    if isinstance(effect, Deliver | Transmit):
+    if isinstance(effect, ScheduleDelivery | SendDelivery):
         return
-    assert isinstance(effect, CallModel | CallTool | Compose)
+    assert isinstance(effect, CallModel | CallTool | FormatResults | Merge)
     run = sim.run_of(effect.run)
     if (
         isinstance(effect, CallTool)
@@ -51,12 +52,12 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
         said = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
-        assert isinstance(said, Assistant)
+        assert isinstance(said, AssistantMessage)
         if len(said.calls) > 1 and effect.call.name in script.SUBMITS:
             broken("I8 a submission was taken beside other calls")
 
 
-def _calls_of(run: Run) -> Calls:
+def _calls_of(run: Run) -> OpenCalls:
     calls = getattr(run.state, "calls", None)
     if calls is None:
         broken(f"I7 a tool of {run.id} is started while it is {type(run.state).__name__}")
@@ -69,18 +70,18 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     id, name = effect.run, effect.call.name
     tree = sim.trees.of(id)
     assert tree is not None
-    if name not in tree.shared.definitions[tree.specs[id].order.agent].tools:
+    if name not in tree.shared.definitions[tree.specs[id].request.agent].tools:
         return
     said_yes = (id, effect.turn, effect.index) in sim.said_yes or tree.root in sim.said_yes
     if name == "write" and sim.rules.mode != "bypassPermissions" and not said_yes:
         broken(f"I9 {name} was run by {id} although nobody has permitted it")
     while id in tree.specs:
-        held = sim.books.specs[id].capabilities
+        held = sim.books.specs[id].permissions
         inside = held.tools is None or name in held.tools
         if not (inside and name not in held.deny):
             broken(f"I9 {name} was run although {id} withholds it")
-        ended = tree.specs[id].capabilities
-        now = tree.runs[id].access if id in tree.runs else ended
+        ended = tree.specs[id].permissions
+        now = tree.runs[id].permissions if id in tree.runs else ended
         fresh = "narrow" in sim.faults or effect.again
         if not (now is None or name not in now.deny or fresh):
             broken(f"I9 {name} was run although {id} was narrowed")

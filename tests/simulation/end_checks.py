@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retinue.core.cache_figures import NO_CACHE, Cached
 from retinue.core.ids import digest
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.trees import Trees
 from tests.simulation.memory import now
 from tests.simulation.violation import broken, must
@@ -97,10 +97,10 @@ def _known(books: Books) -> None:
 def _summaries(books: Books) -> None:
     """I4: a group that is to be summed up is, once, if its members announce and did not end with
     their parent."""
-    groups: dict[tuple[str, str], list[Spec]] = {}
+    groups: dict[tuple[str, str], list[RunSpec]] = {}
     for spec in books.specs.values():
-        if spec.order.group_size and spec.origin.channel:
-            groups.setdefault((spec.parent, spec.order.group), []).append(spec)
+        if spec.request.group_size and spec.origin.channel:
+            groups.setdefault((spec.parent, spec.request.group), []).append(spec)
     summed = Counter((d.run, d.group) for d in books.deliveries.values() if d.group)
     killed = {
         key

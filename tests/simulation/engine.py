@@ -16,26 +16,26 @@ from typing import Any
 import msgspec
 
 from retinue import (
+    Actions,
     Agent,
-    Answer,
     Ask,
-    Caller,
+    Context,
     ModelError,
     ModelUnavailable,
     NotFound,
-    Orders,
     Origin,
     Refused,
     Retinue,
+    ToolResult,
     tool,
 )
 from retinue.core.changes import Changes
 from retinue.core.events import LimitChanged
-from retinue.core.messages import Assistant, Reply, Result, User
+from retinue.core.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from retinue.core.state import Asking, Ended
 from retinue.core.trees import Trees
 from retinue.core.values import Delivery, ModelInfo
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.runtime import engine
 from retinue.store.base import Store
 from retinue.testing import MemoryStore, VirtualClock, run_virtual
@@ -65,7 +65,7 @@ class World:
         if not holds:
             self.broken.append(what)
 
-    def most_in(self, request: Request) -> int:
+    def most_in(self, request: ModelRequest) -> int:
         """The longest prompt that a provider can count now: it does not count the same messages in
         two ways."""
         n, prompt, output = self.counted.get(request.run, (0, 0, 0))
@@ -116,7 +116,7 @@ class ScriptedModel:
         self.info: ModelInfo = script.MODEL
         self._world = world
 
-    async def complete(self, request: Request, emit: object) -> Reply:
+    async def complete(self, request: ModelRequest, emit: object) -> ModelReply:
         seed = self._world.seed
         row = await self._world.store.row(request.run)
         is_known = (
@@ -151,32 +151,32 @@ class ScriptedModel:
         return reply
 
 
-def _provider_valid(world: World, request: Request) -> None:
+def _provider_valid(world: World, request: ModelRequest) -> None:
     """I8, as strictly as a provider: every call is answered next, in order, and nothing else is."""
     owed: list[str] = []
     must = world.must
     for message in request.messages:
-        if isinstance(message, Result):
+        if isinstance(message, ToolMessage):
             must(
                 owed and owed.pop(0) == message.call_id,
                 f"I8 {request.run} was sent a result out of place",
             )
             continue
         must(not owed, f"I8 {request.run} was sent a call without a result")
-        owed = [c.id for c in message.calls] if isinstance(message, Assistant) else []
+        owed = [c.id for c in message.calls] if isinstance(message, AssistantMessage) else []
     must(not owed, f"I8 {request.run} was sent a call without a result")
     must(
-        isinstance(request.messages[0], User),
+        isinstance(request.messages[0], UserMessage),
         f"I8 {request.run} was sent a conversation that begins with a reply",
     )
     must(
-        isinstance(request.messages[-1], (User, Result)),
+        isinstance(request.messages[-1], (UserMessage, ToolMessage)),
         f"I8 {request.run} was asked after its own reply",
     )
 
 
 def agents(world: World) -> list[Agent]:
-    async def pause(caller: Caller) -> None:
+    async def pause(caller: Context) -> None:
         world.starts[caller.key] += 1
         row = await world.store.row(caller.spec.id)
         is_known = row is not None and row.run.turn >= caller.run.turn
@@ -185,37 +185,37 @@ def agents(world: World) -> list[Agent]:
         await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
 
     @tool(restart="pure")
-    async def read(caller: Caller) -> str:
+    async def read(caller: Context) -> str:
         await pause(caller)
         return "read done"
 
     @tool(restart="keyed")
-    async def post(caller: Caller) -> str:
+    async def post(caller: Context) -> str:
         await pause(caller)
         return "post done"
 
     @tool
-    async def write(caller: Caller) -> str:
+    async def write(caller: Context) -> str:
         world.must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
         await pause(caller)
         return "write done"
 
     @tool(restart="pure")
-    async def ask(caller: Caller) -> Ask | Answer:
+    async def ask(caller: Context) -> Ask | ToolResult:
         await pause(caller)
         return Ask(question="?")
 
     def words(outcomes: Any) -> str:
         return " ".join(o.ending.text for o in outcomes)
 
-    @tool(restart="keyed", compose=words)
-    async def hand_out(caller: Caller) -> Orders:
+    @tool(restart="keyed", format_results=words)
+    async def hand_out(caller: Context) -> Actions:
         await pause(caller)
         return script.orders(world.seed, caller.spec.path, caller.run.turn, caller.index)
 
     @tool(restart="pure")
-    async def watch(caller: Caller) -> Orders | str:
-        if caller.woken:
+    async def watch(caller: Context) -> Actions | str:
+        if caller.is_woken:
             return "watch done"
         await pause(caller)
         children = tuple(
@@ -253,7 +253,7 @@ async def simulate(seed: int, store: Any) -> World:
         retinue = Retinue(
             life,
             agents=agents(world),
-            rules=script.rules(seed),
+            limits=script.rules(seed),
             channels={"hook": Hook(world)},
             clock=clock,
         )
@@ -278,7 +278,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     order = script.root_order(seed)
     options = {
         f: getattr(order, f)
-        for f in ("budget", "timeout_ms", "orphans", "max_turns", "grace_turns", "report")
+        for f in ("budget", "timeout_ms", "children_on_end", "max_turns", "grace_turns", "report")
     }
     origin = Origin(channel="hook")
     root = await retinue.spawn(
@@ -343,7 +343,7 @@ async def _check(store: Any, world: World, root: str) -> None:
         )
         marks: Counter[str] = Counter()
         for message in own:
-            if not isinstance(message, Assistant):
+            if not isinstance(message, AssistantMessage):
                 marks.update(set(MARK.findall(message.text)))
         must(
             max(marks.values(), default=0) <= 1,

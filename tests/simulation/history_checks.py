@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retinue.core.effects import CallModel
-from retinue.core.messages import Assistant, Message, Result
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.state import Run
 from tests.simulation import provenance
 from tests.simulation.violation import broken
@@ -32,10 +32,10 @@ class Reading:
     def read(self, id: str, message: Message) -> None:
         """I8: calls are answered once each. I3: nothing that was sent stands there twice."""
         self.n += 1
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             self.calls = {call.id: False for call in message.calls}
             return
-        if isinstance(message, Result):
+        if isinstance(message, ToolMessage):
             is_answered = self.calls.get(message.call_id)
             if is_answered is None:
                 broken(f"I8 a result without a call in {id}: {message.call_id}")
@@ -47,7 +47,7 @@ class Reading:
             if mark in self.marks:
                 broken(f"I3 {mark} stands twice in the history of {id}")
             self.marks.add(mark)
-            if mark.startswith("<mail ") and not isinstance(message, Result):
+            if mark.startswith("<mail ") and not isinstance(message, ToolMessage):
                 number = int(mark[6:-1])
                 if number <= self.mail:
                     broken(f"I3 mail {number} of {id} came after mail {self.mail}")
@@ -64,7 +64,7 @@ def check(sim: Simulation, run: Run, effect: CallModel) -> None:
         reading = books.readings[run.id] = Reading(first)
     if len(mine) != run.length - first or any(n not in mine for n in range(reading.n, run.length)):
         broken(f"I8 messages of {run.id} have a gap")
-    if isinstance(mine.get(run.length - 1), Assistant):
+    if isinstance(mine.get(run.length - 1), AssistantMessage):
         broken(f"I8 {run.id} asks the model right after its own reply")
     for n in range(reading.n, run.length):
         reading.read(run.id, mine[n])
@@ -81,8 +81,8 @@ def _children(sim: Simulation, run: Run, reading: Reading) -> None:
     unread = {m.sender for m in sim.tree_of(run.id).mail.get(run.id, ())}
     for child in books.told[run.id]:
         text = provenance.end_of(books, child).text
-        order = books.specs[child].order
-        is_due = order.news or order.join != "none"
+        order = books.specs[child].request
+        is_due = order.tell_parent or order.join != "none"
         is_there = text in reading.marks
         if text == f"<{books.paths[child]}>" and child not in unread and is_there != is_due:
             broken(f"I3 the result of {child} is not in the history of {run.id}, or should not be")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retinue.core.changes import Changes
 from retinue.core.ids import digest
-from retinue.core.messages import Message, User
+from retinue.core.messages import Message, UserMessage
 from retinue.core.notices import is_known, skipped
 from retinue.core.provenance import is_dismissed, tell
 from retinue.core.values import Ending, Mail
@@ -31,10 +31,10 @@ def count(books: Books, id: str, now: set[str]) -> str:
             return ""  # both ended in one transaction, and who was first cannot be seen from here
         n[0] += 1
         if spec.id not in books.ended:
-            n[1] += not spec.order.host
+            n[1] += not spec.request.stay_open
             continue
         ending = end_of(books, spec.id)
-        if is_dismissed(spec.order, ending):
+        if is_dismissed(spec.request, ending):
             continue
         if ending.state in ("completed", "incomplete"):
             n[0] += ending.helpers.n_started
@@ -53,14 +53,16 @@ def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> 
     has of all."""
     told = None
     for child in books.told.get(id, ()):
-        order, ending = books.specs[child].order, end_of(books, child)
+        order, ending = books.specs[child].request, end_of(books, child)
         is_silent = (
-            is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news)
+            is_known(ending)
+            or skipped(order, ending)
+            or (order.join == "none" and not order.tell_parent)
         )
         if is_silent or child in unread or ending.helpers.is_whole:
             continue
         if told is None:
-            notes = (m for m in mine if isinstance(m, User) and m.kind in ("note", "news"))
+            notes = (m for m in mine if isinstance(m, UserMessage) and m.kind in ("note", "news"))
             told = "\n".join(m.text for m in notes)
         if tell(ending.helpers) not in told and "more of these" not in told:
             return f"I28 {id} was not told who is missing behind the result of {child}"

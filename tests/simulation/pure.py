@@ -11,28 +11,28 @@ import random
 from collections.abc import Sequence
 
 from retinue.core.effects import (
-    Abort,
+    AbortRun,
     AskSlot,
     CallModel,
     CallTool,
-    Deliver,
     Effect,
     FreeSlot,
-    Transmit,
+    ScheduleDelivery,
+    SendDelivery,
 )
 from retinue.core.events import (
     Admitted,
+    AgentRegistered,
     AnyEvent,
-    Described,
+    ModelRegistered,
     Opened,
     Recovered,
-    Registered,
     Requested,
 )
 from retinue.core.state import Run, attempts_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
-from retinue.core.values import Capabilities, Origin, Restart
+from retinue.core.values import Origin, Permissions, Restart
 from retinue.runtime import recover
 from retinue.store.memory import MemoryStore
 from tests.simulation import (
@@ -76,8 +76,8 @@ class Simulation:
         self.crash_rate = 0.0
         self.boot()
         for definition in script.DEFINITIONS:
-            self.take("", Registered(definition=definition))
-        self.take("", Described(model=script.MODEL))
+            self.take("", AgentRegistered(definition=definition))
+        self.take("", ModelRegistered(model=script.MODEL))
         origin = Origin(channel="hook") if self.random.random() < 0.5 else None
         order = script._with(
             script.root_order(seed), {"origin": origin, "announce": origin is not None}
@@ -85,7 +85,7 @@ class Simulation:
         first, second = script.ROOTS
         self.take(
             "",
-            Requested(id=first, order=order, capabilities=Capabilities(depth=3, comms=(second,))),
+            Requested(id=first, request=order, permissions=Permissions(depth=3, comms=(second,))),
         )
         if self.random.random() < 0.4:
             # A second tree: it shares lanes with the first, and their roots write to each other;
@@ -94,7 +94,7 @@ class Simulation:
             self.take(
                 "",
                 Requested(
-                    id=second, order=other, capabilities=Capabilities(depth=3, comms=(first,))
+                    id=second, request=other, permissions=Permissions(depth=3, comms=(first,))
                 ),
             )
         self.commit()
@@ -112,10 +112,10 @@ class Simulation:
         self.admissions.clear()
         self.aside.clear()
         self.booting = True
-        self.take("", Opened(epoch=epoch, rules=self.rules))
+        self.take("", Opened(epoch=epoch, limits=self.rules))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
-                self.flying.append(Deliver(key=delivery.key, at=delivery.next_at))
+                self.flying.append(ScheduleDelivery(key=delivery.key, at=delivery.next_at))
         known = {spec.id: (spec, run) for spec, run in self.trees.live()}
         for spec, run in [known[id] for id in found]:
             if self.run_of(spec.id) is None:
@@ -172,7 +172,7 @@ class Simulation:
         return world_checks.after_commit(self, changes)
 
     def perform(self, effect: Effect) -> None:
-        if isinstance(effect, Abort):
+        if isinstance(effect, AbortRun):
             begun = [e for e in self.flying if isinstance(e, CallModel | CallTool)]
             stopped = [e for e in begun if e.run == effect.run]
             if "late" in self.faults:
@@ -224,7 +224,7 @@ class Simulation:
         return not self.trees.has_runs and not self._due() and not self.aside
 
     def _due(self) -> bool:
-        return any(isinstance(e, (Deliver, Transmit)) for e in self.flying)
+        return any(isinstance(e, (ScheduleDelivery, SendDelivery)) for e in self.flying)
 
 
 def restart_class(agent: str, name: str) -> Restart:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import random
 
-from retinue.core.messages import Assistant, Call, Reply
-from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
+from retinue.core.spec import Actions, History, Lane, Retry, RunRequest, SendMessage, WaitForRuns
 from retinue.core.values import (
     Budget,
-    Capabilities,
     Definition,
-    Guard,
     Limits,
     ModelInfo,
-    Rules,
+    Permissions,
+    SpawnLimits,
+    ToolRisk,
     Usage,
 )
 
@@ -55,26 +55,26 @@ MODEL = ModelInfo(
     cache_tokens=8,
     shared_tokens=8,
 )
-GUARDS = {"write": Guard(risk="write", guarded=True)}
+GUARDS = {"write": ToolRisk(risk="write", guarded=True, changes_files=True)}
 DEFINITIONS = (
     Definition(
         name="lead",
         model="sim",
         tools=TOOLS,
-        reach=tuple(sorted((*TOOLS, *SUBMITS))),
-        crew=("lead", "worker"),
-        size=40,
-        guards=GUARDS,
+        reachable_tools=tuple(sorted((*TOOLS, *SUBMITS))),
+        agents=("lead", "worker"),
+        prompt_bytes=40,
+        tool_risks=GUARDS,
     ),
     Definition(
         name="worker",
         model="sim",
         tools=tuple(sorted((*TOOLS, *SUBMITS))),
-        submits=SUBMITS,
-        reach=tuple(sorted((*TOOLS, *SUBMITS))),
-        crew=("worker",),
-        size=40,
-        guards=GUARDS,
+        submit_tools=SUBMITS,
+        reachable_tools=tuple(sorted((*TOOLS, *SUBMITS))),
+        agents=("worker",),
+        prompt_bytes=40,
+        tool_risks=GUARDS,
     ),
 )
 
@@ -89,10 +89,10 @@ def _draws(text: str) -> random.Random:
     return _LEAF
 
 
-def rules(seed: int) -> Rules:
+def rules(seed: int) -> Limits:
     r = _draws(f"{seed} rules")
-    return Rules(
-        limits=Limits(depth=3, children=3, per_call=5),
+    return Limits(
+        spawn_limits=SpawnLimits(depth=3, children=3, per_call=5),
         min_output=8,
         final_output=32,
         asking_output=40,
@@ -108,7 +108,7 @@ def rules(seed: int) -> Rules:
     )
 
 
-def root_order(seed: int) -> Order:
+def root_order(seed: int) -> RunRequest:
     r = _ORDERS
     r.seed(f"{seed} root")
     budget = Budget()
@@ -120,12 +120,12 @@ def root_order(seed: int) -> Order:
             calls=r.choice((None, None, 3, 8)),
             on_limit=_draws(f"{seed} on_limit").choice(("land", "ask", "ask", "stop")),
         )
-    return Order(
+    return RunRequest(
         agent="lead",
         task="root task",
         budget=budget,
         timeout_ms=r.choice((None, None, None, 60_000)),
-        orphans=r.choice(("cancel", "keep", "wait")),
+        children_on_end=r.choice(("cancel", "keep", "wait")),
         max_turns=r.choice((None, None, None, 3)),
         grace_turns=r.choice((0, 1)),
         report=r.choice(("text", "text", "summary", "announce")),
@@ -149,16 +149,16 @@ def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
     return tuple(out)
 
 
-def _child(r: random.Random, n: int, path: str, join: str) -> Order:
+def _child(r: random.Random, n: int, path: str, join: str) -> RunRequest:
     beside = _draws(f"{path} {n} beside")
     is_creation, is_mixed = beside.random() < 0.25, beside.random() < 0.15
-    return Order(
+    return RunRequest(
         agent=r.choice(("worker", "worker", "lead")),
         task=f"task {n}",
         join=join,  # type: ignore[arg-type]
         report=r.choice(("text", "text", "submit", "summary")),
-        context=r.choice((Context(), Context(), Context(kind="fork"), Context(kind="last", n=1))),
-        access=r.choice((Capabilities(), Capabilities(), Capabilities(deny=("write",)))),
+        history=r.choice((History(), History(), History(kind="fork"), History(kind="last", n=1))),
+        permissions=r.choice((Permissions(), Permissions(), Permissions(deny=("write",)))),
         budget=_then(
             path,
             n,
@@ -166,23 +166,23 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
                 (Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1))
             ),
         ),
-        share="drawn" if budget != Budget() and n % 2 else "",
+        budget_share="drawn" if budget != Budget() and n % 2 else "",
         timeout_ms=r.choice((None, None, None, 5_000)),
-        clock=r.choice(("start", "created")),
+        timeout_from=r.choice(("start", "created")),
         lanes=_lanes(r, path),
-        orphans=r.choice(("cancel", "keep", "wait")),
-        bond=r.choice(("", "", "cancel", "keep", "wait")),
-        news=r.random() < 0.8,
+        children_on_end=r.choice(("cancel", "keep", "wait")),
+        on_parent_end=r.choice(("", "", "cancel", "keep", "wait")),
+        tell_parent=r.random() < 0.8,
         max_turns=r.choice((None, None, 1, 2)),
         grace_turns=r.choice((0, 1)),
-        results=(r.choice(("input", "completion")), "creation")[is_creation],
+        result_order=(r.choice(("input", "completion")), "creation")[is_creation],
         mixed_submit="fail" if is_mixed else "ask",
         on_restart="fail" if r.random() < 0.08 else "resume",
-        compose=False,
+        format_results=False,
         retention="delete" if r.random() < 0.15 else "keep",
         retry=Retry(attempts=2, base_ms=100, cap_ms=200, then=r.choice(("wait", "fail"))),
         announce=r.random() < 0.3,
-        host=join == "none" and r.random() < 0.2,
+        stay_open=join == "none" and r.random() < 0.2,
     )
 
 
@@ -192,7 +192,7 @@ def _then(path: str, n: int, budget: Budget) -> Budget:
     return Budget(tokens=budget.tokens, turns=budget.turns, calls=budget.calls, on_limit=on_limit)
 
 
-def orders(seed: int, path: str, turn: int, index: int) -> Orders:
+def orders(seed: int, path: str, turn: int, index: int) -> Actions:
     """What `hand_out` orders when this call of this run is carried out."""
     r = _ORDERS
     r.seed(f"{seed} {path} {turn} {index} orders")
@@ -201,19 +201,19 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     spawns = [_child(r, i, f"{path} {turn} {index}", join) for i in range(n)]
     share = r.choice(("", "", "", "equal", "remaining", "proportional", "fixed:400"))
     compose, group = r.random() < 0.4, r.choice(("", f"g{turn}{index}"))
-    limits = r.choice((Limits(), Limits(groups=1), Limits(children=2)))
+    limits = r.choice((SpawnLimits(), SpawnLimits(groups=1), SpawnLimits(children=2)))
     fields = {
-        "share": share,
-        "compose": compose,
+        "budget_share": share,
+        "format_results": compose,
         "group": group,
         "limits": limits,
-        "results": spawns[0].results,
+        "result_order": spawns[0].result_order,
     }
     # One in three turns of a run tells all that is joined by turn together.
     fields["aggregate"] = _draws(f"{seed} {path} {turn} aggregate").choice(("call", "call", "turn"))
     if group and r.random() < 0.5:
         fields |= {"group_size": n, "announce": True}
-    return Orders(
+    return Actions(
         spawns=tuple(_with(o, fields) for o in spawns),
         posts=("under way",) if r.random() < 0.2 else (),
         pause=r.random() < 0.2,
@@ -221,28 +221,32 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     )
 
 
-def letters(seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]) -> tuple[Send, ...]:
+def letters(
+    seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]
+) -> tuple[SendMessage, ...]:
     """What a root writes to the other one, which may have ended, or never have been there."""
     r = _draws(f"{seed} {run} {turn} {index} letters")
     n = r.choice((0, 0, 1, 2))
     return tuple(
-        Send(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>")
+        SendMessage(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>")
         for to in roots
         if to != run
         for k in range(n)
     )
 
 
-def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Orders:
+def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Actions:
     """What `watch` orders: to be called again when its caller's children have ended, or one, or the
     time is over."""
     r = _draws(f"{seed} {path} {turn} {index} watch")
-    return Orders(
-        wait=Wait(runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5)
+    return Actions(
+        wait=WaitForRuns(
+            runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5
+        )
     )
 
 
-def _with(order: Order, fields: dict[str, object]) -> Order:
+def _with(order: RunRequest, fields: dict[str, object]) -> RunRequest:
     import msgspec
 
     return msgspec.structs.replace(order, **fields)
@@ -256,7 +260,7 @@ def reply(
     tools: tuple[str, ...],
     most_in: int,
     most_out: int,
-) -> Reply:
+) -> ModelReply:
     """What the model says at this point of this run, and what it costs."""
     r = _draws(f"{seed} {path} {turn} {purpose}")
     usage = Usage(
@@ -265,25 +269,29 @@ def reply(
         cache_read=r.choice((0, n // 2)),
     )
     if purpose == "compact":
-        return Reply(message=Assistant(text="compacted"), usage=usage)
-    final = Reply(message=Assistant(text=f"<{path}>"), usage=usage, stop="end")
+        return ModelReply(message=AssistantMessage(text="compacted"), usage=usage)
+    final = ModelReply(message=AssistantMessage(text=f"<{path}>"), usage=usage, stop="end")
     if purpose in ("final", "summary", "announce"):
         return final
     x = r.random()
     if x < 0.03:
-        return Reply(message=Assistant(), usage=usage)
+        return ModelReply(message=AssistantMessage(), usage=usage)
     if x < 0.04:
-        return Reply(message=Assistant(text="no"), usage=usage, stop="refusal")
+        return ModelReply(message=AssistantMessage(text="no"), usage=usage, stop="refusal")
     if x < 0.05:
-        return Reply(message=Assistant(text="cut"), usage=usage, stop="length")
+        return ModelReply(message=AssistantMessage(text="cut"), usage=usage, stop="length")
     depth = path.count("/")
     eager = turn == 0 and depth == 0
     if turn >= 5 or (not eager and x < 0.3):
         if "submit_result" in tools and r.random() < 0.6:
             mixed = r.random() < 0.2
-            submit = Call(id=f"t{turn}i0", name="submit_result", args=f'{{"result": "<{path}>"}}')
+            submit = ToolCall(
+                id=f"t{turn}i0", name="submit_result", args=f'{{"result": "<{path}>"}}'
+            )
             calls = [submit, *([_call("read", turn, 1)] if mixed else [])]
-            return Reply(message=Assistant(calls=tuple(calls)), usage=usage, stop="calls")
+            return ModelReply(
+                message=AssistantMessage(calls=tuple(calls)), usage=usage, stop="calls"
+            )
         return final
     usual = ("read", "write", "post", "read", "ask", "nothing", "watch")
     names = [r.choice(usual) for _ in range(r.choice((0, 1, 2)))]
@@ -292,15 +300,15 @@ def reply(
     if not names:
         return final
     calls = tuple(_call(n, turn, i) for i, n in enumerate(names))
-    return Reply(
-        message=Assistant(text=r.choice(("", f"<{path}~{turn}>")), calls=calls),
+    return ModelReply(
+        message=AssistantMessage(text=r.choice(("", f"<{path}~{turn}>")), calls=calls),
         usage=usage,
         stop="calls",
     )
 
 
-def _call(name: str, turn: int, index: int) -> Call:
-    return Call(id=f"t{turn}i{index}", name=name)
+def _call(name: str, turn: int, index: int) -> ToolCall:
+    return ToolCall(id=f"t{turn}i{index}", name=name)
 
 
 def failure(seed: int, path: str, attempt: int) -> tuple[str, bool, int] | None:

@@ -28,7 +28,7 @@ def test_no_schedule_of_the_pure_machine_breaks_an_invariant(part: int) -> None:
     assert crashes > 3 * n
 
 
-@pytest.mark.parametrize("seed", [500_428, 501_409, 503_734])
+@pytest.mark.parametrize("seed", [16_407, 18_715, 71_149, 115_969, 500_428, 501_409, 503_734])
 def test_schedules_that_broke_an_invariant_once_do_so_no_more(seed: int) -> None:
     assert work(("pure", seed, 1))[3] == []
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from retinue.core.account import UNFUNDED, UNLIMITED
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Asking,
-    Calls,
     Ended,
+    OpenCalls,
     Queued,
     Run,
     Short,
@@ -23,6 +23,7 @@ from retinue.core.state import (
     questions_of,
 )
 from retinue.core.tree import Tree
+from retinue.core.writer_lines import TURN
 from tests.simulation import waits
 from tests.simulation.violation import broken
 
@@ -68,7 +69,7 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
             asking.setdefault((state.account, state.lack), set()).add(id)
         for lost in run.broken_off:
             _add(tree, holds, id, lost.hold)
-        for lane in spec.order.lanes[: _n_held(state, spec)]:
+        for lane in spec.request.lanes[: _n_held(state, spec)]:
             lanes[lane.name] = lanes.get(lane.name, 0) + 1
     _ledger(tree, holds)
     if why := waits.check(tree):
@@ -82,15 +83,15 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
     for parent, count in n_live.items():
         if tree.n_live(parent) != count:
             broken(f"I2 {parent} counts {tree.n_live(parent)}, {count} live")
-        if count > sim.rules.limits.children:
+        if count > sim.rules.spawn_limits.children:
             broken(f"I11 {parent} has {count} children")
 
 
-def _n_held(state: object, spec: Spec) -> int:
+def _n_held(state: object, spec: RunSpec) -> int:
     """In how many of its lanes a run has a slot."""
     if isinstance(state, Thinking) or (isinstance(state, Working) and state.seated):
-        return len(spec.order.lanes)
-    return state.lane if isinstance(state, Queued) else 0
+        return len(spec.request.lanes)
+    return max(0, state.lane) if isinstance(state, Queued) else 0
 
 
 def _lanes(tree: Tree, held: dict[str, int]) -> None:
@@ -123,7 +124,7 @@ def _ledger(tree: Tree, holds: dict[str, list[int]]) -> None:
                 grant[i] = limit - account.spent[i]
                 _add(tree, holds, account.parent, (grant[0], grant[1], grant[2], grant[3]))
     for id, account in accounts.items():
-        held, spent = account.held, account.spent
+        held, spent = list(account.held), list(account.spent)
         if held != holds.get(id, NOTHING_HELD):
             broken(f"I10 account {id} holds {held}, its runs {holds.get(id)}")
         if min(held) < 0 or min(spent) < 0:
@@ -133,7 +134,7 @@ def _ledger(tree: Tree, holds: dict[str, list[int]]) -> None:
                 broken(f"I10 account {id} covers {held[i] + spent[i]} of {limit}")
 
 
-def _alive(tree: Tree, id: str, run: Run, spec: Spec) -> None:
+def _alive(tree: Tree, id: str, run: Run, spec: RunSpec) -> None:
     """I15, I16: it has an owner, a timer, or somebody whose end will wake it."""
     state = run.state
     if isinstance(state, Ended):
@@ -142,9 +143,9 @@ def _alive(tree: Tree, id: str, run: Run, spec: Spec) -> None:
     latest = above.deadline if above is not None else None
     if latest is not None and (run.deadline is None or run.deadline > latest):
         broken(f"I16 {id} outlives its parent's deadline")
-    order = spec.order
+    order = spec.request
     if order.timeout_ms is not None and run.started_at is not None:
-        first = run.started_at if order.clock == "start" else spec.created_at
+        first = run.started_at if order.timeout_from == "start" else spec.created_at
         if run.deadline is None or run.deadline > first + order.timeout_ms:
             broken(f"I16 {id} ignores its time limit")
     if isinstance(state, Stopping):
@@ -159,27 +160,46 @@ def _alive(tree: Tree, id: str, run: Run, spec: Spec) -> None:
             _calls(tree, id, state, state.calls)
         elif isinstance(state, Waiting) and tree.has_mail(id):
             live = [c for c in tree.children.get(id, ()) if c in tree.runs]
-            if not (state.all and any(tree.specs[c].order.bond == "wait" for c in live)):
+            if not (state.all and any(tree.specs[c].request.on_parent_end == "wait" for c in live)):
                 broken(f"I15 {id} sleeps with unread mail")
     elif isinstance(state, Short):
         if id not in tree.ledger.waits:
             broken(f"I15 {id} waits for its budget in no line")
+    elif isinstance(state, Queued) and state.lane == TURN:
+        if not _writing(tree, id):
+            broken(f"I15 {id} waits for its turn to write, and nobody writes")
     elif isinstance(state, Queued):
         lane = order.lanes[state.lane]
         if not lane.is_shared and id not in tree.lanes.by_name[lane.name]:
             broken(f"I15 {id} is queued in no lane")
 
 
+def _writing(tree: Tree, id: str) -> list[str]:
+    """Who of a run's siblings edits the same files now; there is one at most."""
+    spec = tree.specs[id]
+    found = []
+    for other in tree.children.get(spec.parent, ()):
+        run, order = tree.runs.get(other), tree.specs[other].request
+        is_in_line = order.writers == "turns" and order.cwd == spec.request.cwd
+        if run is None or not is_in_line or isinstance(run.state, Ended):
+            continue
+        if not (isinstance(run.state, Queued) and run.state.lane == TURN):
+            found.append(other)
+    if len(found) > 1:
+        broken(f"I35 {found} edit the same files at a time")
+    return found
+
+
 def _stopping(tree: Tree, run: Run, state: Stopping) -> None:
     live = [c for c in tree.children.get(run.id, ()) if c in tree.runs]
-    bound = [c for c in live if state.all or tree.specs[c].order.bond != "keep"]
+    bound = [c for c in live if state.all or tree.specs[c].request.on_parent_end != "keep"]
     if not bound and not run.broken_off:
         broken(f"I15 {run.id} stops for nobody")
     if not all(isinstance(tree.runs[c].state, Stopping) for c in bound):
         broken(f"I7 {run.id} is stopping and its children go on")
 
 
-def _calls(tree: Tree, id: str, state: object, calls: Calls) -> None:
+def _calls(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
     if not calls.open:
         broken(f"I15 {id} waits for no call")
     if (calls.tools | calls.asks) & ~calls.open:
@@ -199,20 +219,25 @@ def _calls(tree: Tree, id: str, state: object, calls: Calls) -> None:
             broken(f"I2 {id} joins children of a closed call")
         if not all(c in tree.runs for c in fan.pending):
             broken(f"I2 {id} waits for a child that is gone")
-        if not (fan.pending or fan.composing or fan.join == "turn"):
+        is_merged_later = bool(fan.copies) and (
+            fan_in.is_merging
+            or any(f.pending for f in fan_in.fans.values())
+            or bool(calls.tools | calls.woken | calls.asks)
+        )
+        if not (fan.pending or fan.composing or fan.join == "turn" or is_merged_later):
             broken(f"I15 call {index} of {id} has all its children and stays open")
         n_out += len(fan.pending) if fan.join == "turn" else 0
     if fan_in.out != n_out:
         broken(f"I2 {id} counts {fan_in.out} out, {n_out} are")
 
 
-def _expected(calls: Calls) -> type:
+def _expected(calls: OpenCalls) -> type:
     if calls.tools:
         return Working
     return Asking if calls.asks else Waiting
 
 
-def _watches(tree: Tree, id: str, calls: Calls) -> None:
+def _watches(tree: Tree, id: str, calls: OpenCalls) -> None:
     for watch in calls.waits:
         if not calls.open >> watch.index & 1 or (calls.tools | calls.asks) >> watch.index & 1:
             broken(f"I15 {id} watches from a call that is not waiting")

@@ -1,7 +1,9 @@
-"""I27: whoever kills its process is found by halves; whoever only stood beside it goes on."""
+"""I27: whoever kills its process is found by halves and quarters; whoever only stood beside it goes
+on."""
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import groupby
 
@@ -10,18 +12,24 @@ from msgspec.structs import replace
 from retinue.core.events import Recovered
 from retinue.core.state import Run, Thinking
 from retinue.core.suspects import WATCH_MS, Trial, cleared, is_guilty, weigh
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 
-RULES = Rules()
+RULES = Limits()
 BUSY = Thinking(attempt=1, purpose="turn", hold=(0, 0, 0, 0), max_output=1)
 FOREVER = 1 << 40
+
+
+def most_deaths(n: int) -> int:
+    """How often one of `n` runs may kill its process: two deaths make it a suspect, two more halve
+    the suspects, then they are quartered, and whoever is alone is put aside after three."""
+    return math.ceil(4 + math.log(max(n / 4, 1), 4)) + RULES.max_deaths
 
 
 class House:
     """Runs that never make progress, and processes that die with them. `kills` says after how many
     milliseconds of work a run kills its process, `fate` when somebody outside does."""
 
-    def __init__(self, n: int, kills: dict[str, int] | None = None, rules: Rules = RULES) -> None:
+    def __init__(self, n: int, kills: dict[str, int] | None = None, rules: Limits = RULES) -> None:
         self.rows = {id: Run(id=id, state=BUSY) for id in (f"r{i:05}" for i in range(n))}
         self.kills, self.rules = kills or {}, rules
         self.epoch = self.deaths = 0
@@ -94,7 +102,7 @@ def check(seed: int) -> str:
     """What goes wrong when one of some runs kills its process, or somebody outside does; "" when
     nothing does."""
     r = random.Random(f"{seed} trial")
-    n = r.choice((1, 2, 5, 16, 40))
+    n = r.choice((1, 2, 5, 16, 40, 150))
     if r.random() < 0.5:
         house, rhythm = (
             House(n),
@@ -118,7 +126,7 @@ def check(seed: int) -> str:
     killer = f"r{r.randrange(n):05}"
     house = House(n, {killer: r.choice((0, 10, 900))})
     while not house.live():
-        if house.deaths > 2 + (n - 1).bit_length() + RULES.max_deaths:
+        if house.deaths > most_deaths(n):
             return f"I27 {house.deaths} deaths, and {killer} of {n} is not found"
     if house.quarantined != [killer] or house.wronged:
         return f"I27 {house.quarantined} were put aside for {killer}"

@@ -10,6 +10,7 @@ from retinue.core.budget_queues import LATEST
 from retinue.core.ledger import Ledger
 from retinue.core.state import NOTHING, Asking, Queued, Run, Short, Thinking, Waiting
 from retinue.core.tree import Tree
+from retinue.core.writer_lines import TURN
 
 if TYPE_CHECKING:
     from tests.simulation.pure import Simulation
@@ -56,12 +57,12 @@ def check(tree: Tree) -> str:
 
 def _thinking(tree: Tree, id: str, state: Thinking) -> str:
     if state.retry_at is not None:
-        if state.waits_for and state.hold != NOTHING:
+        if state.patient_until is not None and state.hold != NOTHING:
             return f"I15 {id} waits for its provider and holds {state.hold}"
         return ""
     account = tree.ledger.accounts[id]
     is_last = state.purpose not in ("turn", "compact")
-    if is_last or account.limit is UNLIMITED or tree.specs[id].order.budget.on_limit == "stop":
+    if is_last or account.limit is UNLIMITED or tree.specs[id].request.budget.on_limit == "stop":
         return ""
     kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
     for i, limit in enumerate(account.limit):
@@ -179,7 +180,8 @@ def _givers(tree: Tree, account: Account, i: int) -> list[Account]:
 def _in_a_circle(tree: Tree) -> set[str]:
     """Who waits for budget and would go on waiting if all calls under way ended, and whoever can go
     on did. By our own reading: a grant may come back while somebody below it can go on; nobody who
-    waits for mail can, and a person who was asked about a limit is trusted to answer."""
+    waits for mail or for its turn to write can, a merge ends, and a person who was asked about a
+    limit is trusted to answer."""
     ledger, going = (
         tree.ledger,
         {id for id, run in tree.runs.items() if not isinstance(run.state, Short | Waiting)},
@@ -187,39 +189,49 @@ def _in_a_circle(tree: Tree) -> set[str]:
     going |= {
         id for id, run in tree.runs.items() if isinstance(run.state, Short) and run.state.asks
     }
+    going |= {id for id, fan_in in tree.fans.items() if fan_in.is_merging}
+    going -= {id for id in going if getattr(tree.runs[id].state, "lane", 0) == TURN}
     going -= {
         id
         for id in going
-        if isinstance(tree.runs[id].state, Asking) and tree.specs[id].order.questions == "deny"
+        if isinstance(tree.runs[id].state, Asking) and tree.specs[id].request.questions == "deny"
     }
 
     def comes_back(id: str) -> bool:
         return id in going or any(comes_back(child) for child in tree.children.get(id, ()))
 
+    def is_kept_from(id: str, n: int, account: Account) -> bool:
+        """Whether it waits at this account for grants that do not come back."""
+        ask = ledger.waits[id][0]
+        for i in range(3):
+            limit = account.limit[i]
+            if limit is None or any(a.funded[i] for a in ledger.chain(id)[:n]):
+                continue
+            need = ask.need[i] + (ask.last[i] if n == 0 and not ask.is_last else 0)
+            left = limit - account.spent[i] - (account.reserve[i] if n else 0)
+            lost = sum(
+                (other.limit[i] or 0) - other.spent[i]
+                for other in ledger.accounts.values()
+                if other.funded[i]
+                and account in _givers(tree, other, i)
+                and not comes_back(other.id)
+            )
+            # Who lacks too much even so hears of it when it is the first in line.
+            if left - lost < need <= left and account.on_limit != "ask":
+                return True
+        return False
+
     def is_freed(id: str) -> bool:
-        ask, _, verdict = ledger.waits[id]
+        verdict = ledger.waits[id][2]
         for n, account in enumerate(ledger.chain(id)):
-            for i in range(3):
-                limit = account.limit[i]
-                if limit is None or any(a.funded[i] for a in ledger.chain(id)[:n]):
-                    continue
-                need = ask.need[i] + (ask.last[i] if n == 0 and not ask.is_last else 0)
-                left = limit - account.spent[i] - (account.reserve[i] if n else 0)
-                lost = 0
-                for other in ledger.accounts.values():
-                    if (
-                        other.funded[i]
-                        and account in _givers(tree, other, i)
-                        and not comes_back(other.id)
-                    ):
-                        lost += (other.limit[i] or 0) - other.spent[i]
-                # Who lacks too much even so hears of it when it is the first in line.
-                if left - lost < need <= left and account.on_limit != "ask":
-                    return False
             spots = [(account.id, True), (account.id, False)]
             lines = [ledger.lines.by_spot.get(spot, {}) for spot in spots]
             mine = next((line for line in lines if id in line), {})
-            if any(place < mine[id] and other not in going for other, place in mine.items()):
+            before = [other for other, place in mine.items() if place < mine[id]]
+            if any(other not in going for other in before):
+                return False
+            # Who is not the first in line hears what it lacks when it is.
+            if not before and is_kept_from(id, n, account):
                 return False
             if account.id == verdict.account:
                 return True

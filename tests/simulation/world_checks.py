@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from retinue.core.changes import Changes
 from retinue.core.effects import (
-    Abort,
+    AbortRun,
     CallModel,
     CallTool,
-    Compose,
+    FormatResults,
 )
 from retinue.core.events import (
     Broken,
@@ -25,6 +25,7 @@ from retinue.core.state import (
     is_seated,
 )
 from retinue.core.tree import Tree
+from retinue.core.writer_lines import TURN
 from tests.simulation.memory import now
 from tests.simulation.violation import broken, must
 
@@ -82,11 +83,11 @@ def after_commit(sim: Simulation, changes: Changes) -> None:
 def _flying(sim: Simulation) -> set[object]:
     flying: set[object] = set()
     for effect in sim.flying:
-        if isinstance(effect, CallModel | Abort):
+        if isinstance(effect, CallModel | AbortRun):
             flying.add((type(effect), effect.run, effect.attempt))
         elif isinstance(effect, CallTool):
             flying.add((effect.run, effect.turn, effect.index))
-        elif isinstance(effect, Compose):
+        elif isinstance(effect, FormatResults):
             flying.add(effect.run)
     return flying
 
@@ -94,7 +95,7 @@ def _flying(sim: Simulation) -> set[object]:
 def _under_way(tree: Tree, run: Run, flying: set[object]) -> None:
     id, state = run.id, run.state
     for lost in run.broken_off:
-        if (Abort, id, lost.attempt) not in flying:
+        if (AbortRun, id, lost.attempt) not in flying:
             broken(f"I15 nobody says what a stopped call of {id} has cost")
     if isinstance(state, Thinking):
         if state.retry_at is None and (CallModel, id, state.attempt) not in flying:
@@ -117,7 +118,7 @@ def _shared_lanes(sim: Simulation) -> None:
     told = {id for id, _ in sim.admissions}
     for tree in sim.trees.by_root.values():
         for id, run in tree.runs.items():
-            if lanes := tree.specs[id].order.lanes:
+            if lanes := tree.specs[id].request.lanes:
                 for name in _held_by(run, lanes, told, shared):
                     held[name] = held.get(name, 0) + 1
     for name, lane in shared.by_name.items():
@@ -139,7 +140,7 @@ def _held_by(run: Run, lanes: tuple[Lane, ...], told: set[str], shared: Lanes) -
     state = run.state
     if is_seated(run):
         return [lane.name for lane in lanes if lane.is_shared]
-    if not isinstance(state, Queued):
+    if not isinstance(state, Queued) or state.lane == TURN:
         return []
     held = [lane.name for lane in lanes[: state.lane] if lane.is_shared]
     lane = lanes[state.lane]

@@ -19,12 +19,12 @@ from retinue.config import trust_record
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run
 from retinue.core.task_list import Act
-from retinue.core.values import Capabilities, Definition, Delivery, Mail, ModelInfo, Rules
+from retinue.core.values import Definition, Delivery, Limits, Mail, ModelInfo, Permissions
 from retinue.host.plan import Plan
-from retinue.sandbox import branch_diff
+from retinue.sandbox import branch_diff, branch_merge
 from retinue.tools.builtin import command_record
 from retinue.tools.mcp_client import approvals
 
@@ -32,7 +32,7 @@ FOLDER = Path(__file__).with_name("fixtures")
 ROLES: dict[str, Any] = {
     "entry of the log": LogEntry,
     "run": Run,
-    "spec of a run": Spec,
+    "spec of a run": RunSpec,
     "message": Message,
     "account": Account,
     "mail": Mail,
@@ -45,13 +45,14 @@ ROLES: dict[str, Any] = {
     "trusted projects": trust_record._Book,
     "approved servers": approvals._File,
     "note on a worktree": branch_diff.WorktreeNote,
+    "plan of a merge": branch_merge.MergePlan,
     "start of a command": command_record.CommandStart,
     "end of a command": command_record.CommandEnd,
 }
 DEEPEST = 12
 CHECKED: dict[tuple[type, str], list[Any]] = {
-    (Capabilities, "mode"): ["manual"],
-    (Rules, "mode"): ["manual"],
+    (Permissions, "mode"): ["manual"],
+    (Limits, "mode"): ["manual"],
 }
 """Fields whose values are checked when they are read."""
 

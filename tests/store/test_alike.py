@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.events import CancelAsked, Forgotten, Posted
-from retinue.core.spec import Base, Context
+from retinue.core.events import CancelAsked, Forgotten, MailReceived
+from retinue.core.spec import ForkPoint, History
 from retinue.core.state import Ended, Thinking, Working
 from retinue.core.task_list import Added, Removed
 from retinue.core.values import Mail, Origin
@@ -18,7 +18,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 
 
-class History:
+class RandomActs:
     """One random act at a time. `ended` are runs that a new one may follow: their conversation and
     its length."""
 
@@ -50,7 +50,7 @@ class History:
             world.apply(id, CancelAsked())
         elif kind < 0.15:
             world.apply(
-                id, Posted(mail=Mail(seq=0, text=f"mail {rng.random()}", steer=kind < 0.08))
+                id, MailReceived(mail=Mail(seq=0, text=f"mail {rng.random()}", steer=kind < 0.08))
             )
         elif isinstance(run.state, Thinking):
             if rng.random() < 0.5:
@@ -62,7 +62,7 @@ class History:
             if rng.random() < 0.5:
                 world.result(id, index, f"result {rng.random()}")
             else:
-                context = Context(kind=rng.choice(["none", "fork", "last"]), n=1)
+                history = History(kind=rng.choice(["none", "fork", "last"]), n=1)
                 tasks = [f"task {n}" for n in range(rng.randint(1, 3))]
                 join = rng.choice(["call", "turn", "none"])
                 world.spawn(
@@ -70,8 +70,8 @@ class History:
                     *tasks,
                     index=index,
                     join=join,
-                    context=context,
-                    orphans=rng.choice(["keep", "cancel"]),
+                    history=history,
+                    children_on_end=rng.choice(["keep", "cancel"]),
                 )
 
     def start(self) -> None:
@@ -89,10 +89,12 @@ class History:
                 request = {
                     "conversation": conversation,
                     "resumes": old,
-                    "base": Base(conversation=conversation, length=length),
+                    "base": ForkPoint(conversation=conversation, length=length),
                 }
             else:
-                request = {"base": Base(conversation=conversation, length=rng.randint(1, length))}
+                request = {
+                    "base": ForkPoint(conversation=conversation, length=rng.randint(1, length))
+                }
         if rng.random() < 0.3:
             request |= {"announce": True, "origin": Origin(channel="chat")}
         self.roots.append(self.world.start(f"root {rng.random()}", **request))
@@ -124,7 +126,7 @@ async def test_random_histories_are_answered_alike(tmp_path: Path, seed: int) ->
     sqlite: Any = SqliteStore(tmp_path / "log.db", inline=True, synchronous="OFF")
     await memory.open()
     await sqlite.open()
-    history = History(seed)
+    history = RandomActs(seed)
     world = history.world
     for n in range(150):
         for _ in range(history.rng.randint(1, 3)):

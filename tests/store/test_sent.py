@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError
-from retinue.store import sent_calls as sent
-from retinue.store.sent_calls import PLACE, STEP, TAIL, SentCalls
+from retinue.store import sent_call_notes as sent
+from retinue.store.sent_call_notes import PLACE
+from retinue.store.sent_calls import STEP, TAIL, SentCalls
 
 RUNS = {"a": 1, "b": 1}
 

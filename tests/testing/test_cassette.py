@@ -11,11 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, tool
-from retinue.core.events import ChildEnded, LogEntry, Ordered, Replied, Requested, ToolReturned
-from retinue.core.messages import Message, Result, User
-from retinue.core.spec import Send
-from retinue.models.base import Model, Request
+from retinue import Actions, Agent, ConfigError, Context, ModelUnavailable, Outcome, Retinue, tool
+from retinue.core.events import (
+    ActionsReturned,
+    ChildEnded,
+    LogEntry,
+    Replied,
+    Requested,
+    ToolReturned,
+)
+from retinue.core.messages import Message, ToolMessage, UserMessage
+from retinue.core.spec import SendMessage
+from retinue.models.base import Model, ModelRequest
 from retinue.testing import (
     Cassette,
     CassetteError,
@@ -30,7 +37,7 @@ Log = list[tuple[int, LogEntry]]
 CHILDREN, TURNS = 5, 3
 
 
-def last(request: Request) -> Message:
+def last(request: ModelRequest) -> Message:
     return request.messages[-1]
 
 
@@ -47,7 +54,7 @@ def a_tree(
         await asyncio.sleep(chance.random())
         return f"page {page}"
 
-    async def read(request: Request) -> object:
+    async def read(request: ModelRequest) -> object:
         await asyncio.sleep(chance.random() * 5)
         return "read it" if request.turn == TURNS - 1 else call("look", page=request.turn)
 
@@ -56,12 +63,12 @@ def a_tree(
     )
 
     @tool(restart="keyed")
-    async def hand_out(caller: Caller, tasks: list[str]) -> Orders:
+    async def hand_out(caller: Context, tasks: list[str]) -> Actions:
         """Start one reader for each task."""
-        return caller.spawn(reader, *tasks)
+        return caller.spawn_actions(reader, *tasks)
 
-    def lead(request: Request) -> object:
-        if isinstance(last(request), Result):
+    def lead(request: ModelRequest) -> object:
+        if isinstance(last(request), ToolMessage):
             return "all read"
         return call("hand_out", tasks=[f"part {n}" for n in range(CHILDREN)])
 
@@ -313,7 +320,7 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
     hears of its end."""
 
     def tree(cassette: Cassette, model: Callable[[Model], Model], seconds: float) -> Agent:
-        async def work(request: Request) -> object:
+        async def work(request: ModelRequest) -> object:
             await asyncio.sleep(3 * seconds)
             texts = " ".join(m.text for m in request.messages)
             return "with sugar" if "sugar" in texts else "plain"
@@ -321,18 +328,20 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
         child = Agent("cook", model=model(Scripted(work, name="c")))
 
         @tool(restart="keyed")
-        async def start(caller: Caller) -> Orders:
+        async def start(caller: Context) -> Actions:
             """Start a cook."""
-            return caller.spawn(child, "cook", join="none", answer=f"started {caller.child_id()}")
+            return caller.spawn_actions(
+                child, "cook", join="none", answer=f"started {caller.child_id()}"
+            )
 
         @tool(restart="keyed")
-        async def write(to: str, text: str) -> Orders:
+        async def write(to: str, text: str) -> Actions:
             """Write to a cook."""
-            return Orders(sends=(Send(to=to, text=text),), answer="sent", pause=True)
+            return Actions(sends=(SendMessage(to=to, text=text),), answer="sent", pause=True)
 
-        async def lead(request: Request) -> object:
+        async def lead(request: ModelRequest) -> object:
             await asyncio.sleep(seconds)
-            if isinstance(last(request), User):
+            if isinstance(last(request), UserMessage):
                 return call("start") if request.turn == 0 else last(request).text.splitlines()[1]
             said = last(request).text
             return (
@@ -357,7 +366,7 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
 
 
 def test_a_call_that_was_cancelled_is_cancelled_again(tmp_path: Path) -> None:
-    async def slow(request: Request) -> object:
+    async def slow(request: ModelRequest) -> object:
         await asyncio.sleep(100)
         return "never"
 
@@ -374,7 +383,7 @@ def test_a_call_that_was_cancelled_is_cancelled_again(tmp_path: Path) -> None:
 
 
 def test_two_roots_with_equal_paths_are_told_apart_by_their_tasks(tmp_path: Path) -> None:
-    async def slow(request: Request) -> object:
+    async def slow(request: ModelRequest) -> object:
         await asyncio.sleep(3 if request.messages[0].text == "first" else 1)
         return f"did the {request.messages[0].text}"
 
@@ -421,6 +430,6 @@ def test_the_recorded_orders_are_those_that_were_given(tmp_path: Path) -> None:
     path = tmp_path / "tree.jsonl"
     record(path)
     _, log, _ = replay(path)
-    (orders,) = [e.event.orders for _, e in log if isinstance(e.event, Ordered)]
+    (orders,) = [e.event.actions for _, e in log if isinstance(e.event, ActionsReturned)]
     assert [o.task for o in orders.spawns] == [f"part {n}" for n in range(CHILDREN)]
     assert sum(isinstance(e.event, Requested) for _, e in log) == 1

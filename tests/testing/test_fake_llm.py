@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.messages import Assistant, Call
+from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm import fake_provider as fake_llm
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings, main
@@ -361,7 +361,9 @@ def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
         '"Hello."\n\n{"fault": "F4"}\n{"text": "Wait.", "calls": [{"name": "read", "args": '
         '{"path": "a"}}]}\n'
     )
-    wait = Assistant(text="Wait.", calls=(Call(id="", name="read", args='{"path":"a"}'),))
+    wait = AssistantMessage(
+        text="Wait.", calls=(ToolCall(id="", name="read", args='{"path":"a"}'),)
+    )
     assert load(path) == ["Hello.", "F4", wait]
     for bad in ("", "17\n", '{"calls": [{}]}\n', "{\n"):
         path.write_text(bad)

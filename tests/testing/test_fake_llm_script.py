@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Assistant, Reply, Result, User
+from retinue.core.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from retinue.core.values import Usage
 from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
 from retinue.testing import call
@@ -83,16 +83,16 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
         1,
     )
     user, reply, first, second = one.messages
-    assert user == User(text="hi")
-    assert isinstance(reply, Assistant)
+    assert user == UserMessage(text="hi")
+    assert isinstance(reply, AssistantMessage)
     assert [(c.name, json.loads(c.args)) for c in reply.calls] == [
         ("read", {"path": "0"}),
         ("read", {"path": "1"}),
     ]
-    assert [r.call_id for r in (first, second) if isinstance(r, Result)] == [
+    assert [r.call_id for r in (first, second) if isinstance(r, ToolMessage)] == [
         c.id for c in reply.calls
     ]
-    assert [(r.text, r.name) for r in (first, second) if isinstance(r, Result)] == [
+    assert [(r.text, r.name) for r in (first, second) if isinstance(r, ToolMessage)] == [
         ("result 0", "read"),
         ("result 1", "read"),
     ]
@@ -122,8 +122,8 @@ def test_headers_are_kept_without_keys_and_the_body_as_it_came(dialect: str) -> 
         ("a text", "a text", []),
         (call("read", path="a"), "", [{"path": "a"}]),
         ((call("read", path="a"), call("read", path="b")), "", [{"path": "a"}, {"path": "b"}]),
-        (Assistant(text="F1", calls=(call("read", path="a"),)), "F1", [{"path": "a"}]),
-        (Reply(message=Assistant(text="whole")), "whole", []),
+        (AssistantMessage(text="F1", calls=(call("read", path="a"),)), "F1", [{"path": "a"}]),
+        (ModelReply(message=AssistantMessage(text="whole")), "whole", []),
     ],
 )
 def test_a_line_may_be_anything_that_a_scripted_model_says(
@@ -145,8 +145,8 @@ def test_a_line_may_be_anything_that_a_scripted_model_says(
 
 
 def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
-    reply = Reply(
-        message=Assistant(text="cut"),
+    reply = ModelReply(
+        message=AssistantMessage(text="cut"),
         usage=Usage(input=100, output=7),
         stop="length",
         model="real-1",
@@ -157,7 +157,7 @@ def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
             said = (await send(llm, good("anthropic"))).json
             assert (said["stop_reason"], said["model"]) == ("max_tokens", "real-1")
             assert (said["usage"]["input_tokens"], said["usage"]["output_tokens"]) == (100, 7)
-            refused = Reply(message=Assistant(text="No."), stop="refusal")
+            refused = ModelReply(message=AssistantMessage(text="No."), stop="refusal")
         async with FakeLLM([refused]) as llm:
             assert (await send(llm, good("openai_chat"))).json["choices"][0]["message"][
                 "refusal"

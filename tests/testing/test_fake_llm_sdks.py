@@ -20,13 +20,13 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from retinue.core.messages import Assistant
+from retinue.core.messages import AssistantMessage
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.testing.fake_llm_support import SCHEMA, good, send, tools
 
 TEXT = "Grüße aus der Küche, and a good day to you."
-ROUND = [[call("read", path="a.txt"), call("read", path="ü.txt")], Assistant(text=TEXT)]
+ROUND = [[call("read", path="a.txt"), call("read", path="ü.txt")], AssistantMessage(text=TEXT)]
 BOTH = [False, True]
 
 
@@ -226,7 +226,9 @@ def test_what_a_dialect_says_fits_the_types_of_its_client() -> None:
     }
 
     async def story() -> None:
-        said = Assistant(text=TEXT, calls=(call("read", path="a.txt"), call("read", path="b.txt")))
+        said = AssistantMessage(
+            text=TEXT, calls=(call("read", path="a.txt"), call("read", path="b.txt"))
+        )
         async with FakeLLM([said]) as llm:
             for dialect, (whole, event) in checks.items():
                 more: dict[str, Any] = (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Agent, Reply, Retinue, Usage
+from retinue import Agent, ModelReply, Retinue, Usage
 from retinue.core.events import Replied
-from retinue.core.messages import Assistant
+from retinue.core.messages import AssistantMessage
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Cassette, Scripted, VirtualClock, VirtualLoop, call, run_virtual
 
@@ -66,15 +66,15 @@ def test_names_are_counted_so_that_two_runs_of_a_program_are_alike() -> None:
     assert clock.chance() != clock.chance()
 
 
-def say(script: object, **fields: object) -> Reply:
+def say(script: object, **fields: object) -> ModelReply:
     """The first reply of a scripted model."""
 
-    async def main() -> Reply:
-        replies: list[Reply] = []
+    async def main() -> ModelReply:
+        replies: list[ModelReply] = []
         model = Scripted(script, **fields)  # type: ignore[arg-type]
         complete = model.complete
 
-        async def keep(request: object, emit: object) -> Reply:
+        async def keep(request: object, emit: object) -> ModelReply:
             replies.append(await complete(request, emit))  # type: ignore[arg-type]
             return replies[-1]
 
@@ -87,12 +87,14 @@ def say(script: object, **fields: object) -> Reply:
 
 
 def test_a_line_may_be_a_text_a_call_several_calls_or_a_whole_reply() -> None:
-    assert say(["hello"]).message == Assistant(text="hello")
+    assert say(["hello"]).message == AssistantMessage(text="hello")
     one = say([call("look", at="me")])
     assert [(c.id, c.name, c.args) for c in one.message.calls] == [("c0_0", "look", '{"at":"me"}')]
     assert one.stop == "calls"
     assert [c.id for c in say([[call("a"), call("b")]]).message.calls] == ["c0_0", "c0_1"]
-    whole = Reply(message=Assistant(text="x"), usage=Usage(input=7, output=1), model="m-2")
+    whole = ModelReply(
+        message=AssistantMessage(text="x"), usage=Usage(input=7, output=1), model="m-2"
+    )
     assert say([whole]) == whole
     assert say(["x"], usage=Usage(input=5, output=5)).usage.tokens == 10
 

@@ -11,23 +11,23 @@ import msgspec
 import pytest
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Order, Orders, Spec
+from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Ending, Usage
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Ask, Caller, Submission
+from retinue.tools.base import Ask, Context, Submission, ToolResult
 from retinue.tools.function import FunctionTool, tool
 
 
-def a_caller(**fields: Any) -> Caller:
-    spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
-    return Caller(
+def a_caller(**fields: Any) -> Context:
+    spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t", cwd="w"), root="r")
+    return Context(
         spec=spec,
         run=Run(id="r", state=Queued(), turn=2),
         call_id="c",
         index=1,
         key="k",
-        at=5,
+        called_at=5,
         **fields,
     )
 
@@ -67,7 +67,9 @@ def test_the_signature_is_the_schema() -> None:
 
 
 def test_arguments_are_checked_and_converted() -> None:
-    assert run(find, pattern="x", place={"name": "attic"}) == Answer(text="x in attic, fast, 10")
+    assert run(find, pattern="x", place={"name": "attic"}) == ToolResult(
+        text="x in attic, fast, 10"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,9 +120,9 @@ def test_an_async_function_runs_on_the_loop_and_a_plain_one_in_a_thread() -> Non
 
 def test_a_caller_is_filled_in_and_not_shown() -> None:
     @tool(name="who", restart="pure")
-    def f(me: Caller, n: int = 1) -> str:
+    def f(me: Context, n: int = 1) -> str:
         """x"""
-        return f"{me.id} {me.cwd} {n}"
+        return f"{me.run_id} {me.cwd} {n}"
 
     assert set(f.schema.parameters["properties"]) == {"n"}
     assert (f.name, f.restart) == ("who", "pure")
@@ -144,12 +146,17 @@ def test_what_is_returned_becomes_words(value: Any, text: str) -> None:
         """x"""
         return value
 
-    assert run(f) == Answer(text=text)
+    assert run(f) == ToolResult(text=text)
 
 
 @pytest.mark.parametrize(
     "value",
-    [Answer(text="x", error=True), Orders(answer="x"), Submission(text="x"), Ask(question="?")],
+    [
+        ToolResult(text="x", error=True),
+        Actions(answer="x"),
+        Submission(text="x"),
+        Ask(question="?"),
+    ],
 )
 def test_an_answer_for_the_machine_is_passed_on(value: Any) -> None:
     @tool(quick=True)
@@ -211,13 +218,13 @@ def test_a_family_composes_with_the_words_it_was_given() -> None:
     def words(outcomes: Sequence[ChildOutcome]) -> str:
         return "+".join(o.ending.text for o in outcomes)
 
-    @tool(compose=words)
+    @tool(format_results=words)
     def f() -> None:
         """x"""
 
-    assert f.compose([an_outcome("a"), an_outcome("b")]) == "a+b"
-    with pytest.raises(ConfigError, match="cannot compose"):
-        find.compose([])
+    assert f.format_results([an_outcome("a"), an_outcome("b")]) == "a+b"
+    with pytest.raises(ConfigError, match="cannot format results"):
+        find.format_results([])
 
 
 class Defaults:
@@ -231,8 +238,8 @@ class Defaults:
 
 
 def test_a_caller_makes_orders_from_the_defaults_of_the_agent() -> None:
-    caller = a_caller(look=Defaults())
-    orders = caller.spawn("hand", "a", "b", join="none", answer="ok", label="mine")
+    caller = a_caller(reader=Defaults())
+    orders = caller.spawn_actions("hand", "a", "b", join="none", answer="ok", label="mine")
     assert [o.task for o in orders.spawns] == ["a", "b"]
     assert {(o.agent, o.max_turns, o.join, o.label) for o in orders.spawns} == {
         ("hand", 3, "none", "mine")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Submission
+from retinue.tools.base import Submission, ToolResult
 from retinue.tools.submit import SubmitError, SubmitResult
 from tests.tools.test_function import a_caller
 
@@ -32,7 +32,7 @@ def test_a_result_is_checked_against_its_type() -> None:
     good = {"title": "x", "score": 3}
     assert submit(made, {"result": good}) == Submission(text='{"title":"x","score":3}', data=good)
     bad = submit(made, {"result": {"title": "x", "score": "3"}})
-    assert isinstance(bad, Answer)
+    assert isinstance(bad, ToolResult)
     assert bad.error
     assert "does not match its schema" in bad.text
     assert "score" in bad.text
@@ -82,4 +82,4 @@ def test_submit_tools_start_no_children_and_may_be_run_again() -> None:
     for made in (SubmitResult(), SubmitError()):
         assert made.restart == "pure"
         with pytest.raises(ConfigError, match="starts no children"):
-            made.compose([])
+            made.format_results([])

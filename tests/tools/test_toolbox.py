@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Caller
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.function import tool
 from retinue.tools.submit import SubmitResult
 from retinue.tools.toolbox import Toolbox
@@ -36,7 +36,7 @@ def box() -> Toolbox:
 
 
 def run(name: str, args: str = "{}", agent: str = "boss") -> Any:
-    return asyncio.run(box().run(agent, a_caller(), Call(id="c", name=name, args=args)))
+    return asyncio.run(box().run(agent, a_caller(), ToolCall(id="c", name=name, args=args)))
 
 
 def test_each_agent_sees_its_own_tools() -> None:
@@ -57,19 +57,19 @@ def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
 def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_it_wants_one() -> (
     None
 ):
-    made: list[Caller] = []
+    made: list[Context] = []
 
-    def caller() -> Caller:
+    def caller() -> Context:
         made.append(a_caller())
         return made[-1]
 
     def now(name: str, args: str = "{}", agent: str = "boss") -> Any:
-        return box.run_now(agent, caller, Call(id="c", name=name, args=args))
+        return box.run_now(agent, caller, ToolCall(id="c", name=name, args=args))
 
     @tool(quick=True)
-    def who(caller: Caller, again: bool = False) -> str:
+    def who(caller: Context, again: bool = False) -> str:
         """Who."""
-        return f"{caller.id} {again}"
+        return f"{caller.run_id} {again}"
 
     @tool(quick=True)
     def later() -> Any:
@@ -82,26 +82,26 @@ def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_i
     box = Toolbox()
     box.add("boss", [look, who, later, smash])
     box.add("hand", [SubmitResult(int)])
-    assert now("look", '{"at": "there"}') == Answer(text="saw there")
+    assert now("look", '{"at": "there"}') == ToolResult(text="saw there")
     assert now("look", '{"at": 1}').error and now("look", "[").error and now("lok").error
-    assert now("later") == Answer(text="7")
+    assert now("later") == ToolResult(text="7")
     assert not made
-    assert now("who", '{"again": true}') == Answer(text="r True")
+    assert now("who", '{"again": true}') == ToolResult(text="r True")
     assert len(made) == 1
     with pytest.raises(RuntimeError, match="broken"):
         now("smash")
     assert now("submit_result", '{"result": 3}', agent="hand") == asyncio.run(
-        box.run("hand", a_caller(), Call(id="c", name="submit_result", args='{"result": 3}'))
+        box.run("hand", a_caller(), ToolCall(id="c", name="submit_result", args='{"result": 3}'))
     )
 
 
 def test_a_call_is_parsed_and_run() -> None:
-    assert run("look", '{"at": "there"}') == Answer(text="saw there")
-    assert run("look", "") == Answer(text="saw here")
+    assert run("look", '{"at": "there"}') == ToolResult(text="saw there")
+    assert run("look", "") == ToolResult(text="saw here")
 
 
 def test_a_call_that_was_written_as_a_string_is_read_once_more() -> None:
-    assert run("look", '"{\\"at\\": \\"there\\"}"') == Answer(text="saw there")
+    assert run("look", '"{\\"at\\": \\"there\\"}"') == ToolResult(text="saw there")
 
 
 @pytest.mark.parametrize("name", ["Look", "loook", "functions.look", "", "\ud800"])
@@ -137,5 +137,5 @@ def test_a_tool_that_is_gone_is_unsafe() -> None:
 
 
 def test_words_are_composed_by_the_tool_that_asked() -> None:
-    with pytest.raises(ConfigError, match="cannot compose"):
-        box().compose("boss", "look", [])
+    with pytest.raises(ConfigError, match="cannot format results"):
+        box().format_results("boss", "look", [])

@@ -107,8 +107,8 @@ class Shadowed(Value):
 
 
 class FoundAgents(Value):
-    """All agents that were found. `broken` ones are named, so that they can be mended, and cannot
-    be used."""
+    """All agents that were found. `broken` ones are named, so that they can be fixed, and cannot be
+    used."""
 
     agents: dict[str, AgentSpec] = msgspec.field(default_factory=dict)
     broken: tuple[AgentSpec, ...] = ()

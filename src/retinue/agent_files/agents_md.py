@@ -58,25 +58,25 @@ def loaded_files(
     if not trusted or not is_beneath(here, top):
         return ()
     out: list[AgentsMdFile] = []
-    left = total_cap
+    rest = total_cap
     for folder in map(Path, folders_between(str(here), str(top))):
-        file = _nearest(folder, top, min(file_cap, left), hide)
+        file = _nearest(folder, top, min(file_cap, rest), hide)
         if file is not None:
             out.append(file)
-            left -= len(file.text.encode())
+            rest -= len(file.text.encode())
     return tuple(reversed(out))
 
 
 def compose_instructions(base: str, files: Sequence[AgentsMdFile]) -> str:
     """The instructions with the files behind them. No file can end its quotation, whatever it
     holds."""
-    told = [f for f in files if f.text or f.note]
-    if not told:
+    entries = [f for f in files if f.text or f.note]
+    if not entries:
         return base
-    fence = _fence(told)
+    fence = _fence(entries)
     quoted = [
         f"<advice-{fence} path={_attribute(f.path)}>\n{f.text}{_noted(f)}\n</advice-{fence}>"
-        for f in told
+        for f in entries
     ]
     return "\n\n".join(part for part in (base, PREFACE, *quoted) if part)
 
@@ -94,8 +94,8 @@ def _nearest(
     except OSError:
         return None
     for name in NAMES:
-        if name in there and (found := _load(folder / name, top, cap, hide)) is not None:
-            return found
+        if name in there and (file := _load(folder / name, top, cap, hide)) is not None:
+            return file
     return None
 
 
@@ -106,9 +106,9 @@ def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> Ag
     except IsADirectoryError:
         return None
     except OSError as error:
-        said = error.strerror or str(error)
+        problem = error.strerror or str(error)
         return AgentsMdFile(
-            path=shown(path), sha256="", bytes=0, tokens_estimate=0, note=f"not read: {said}"
+            path=shown(path), sha256="", bytes=0, tokens_estimate=0, note=f"not read: {problem}"
         )
     whole = hide(raw).removeprefix(b"\xef\xbb\xbf")
     if not whole.strip():

@@ -17,10 +17,10 @@ from retinue.agent_files.skill_tool import SkillTool
 from retinue.agent_files.skills import Skill, skills_prompt
 from retinue.agent_files.start_agent_tool import StartAgentTool
 from retinue.agent_files.tool_alias_table import AGENT, CANONICAL
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import ConfigError
 from retinue.models.base import Model
-from retinue.tools.families.base import Family
+from retinue.tools.families.base import Family, Writers
 
 INHERITED = tuple(t for t in CANONICAL if t not in (AGENT, "skill"))
 """What an agent gets whose file says nothing about tools. What its runs may really call, their
@@ -45,6 +45,7 @@ def to_agents(
     tools: Mapping[str, Any] | None = None,
     skills: Mapping[str, Skill] | None = None,
     files: Sequence[AgentsMdFile] = (),
+    writers: Writers = "worktrees",
 ) -> dict[str, Agent]:
     """All agents that can be used, by name, each knowing those that it may start.
 
@@ -58,16 +59,25 @@ def to_agents(
             f"Unknown agent {lead!r}; {hint or 'known: ' + (', '.join(library.agents) or 'none')}"
         )
     specs = {name: spec for name, spec in library.agents.items() if not spec.disabled}
-    made = _Maker(
-        specs, default_model, families, lead, models, inherit, tools or {}, skills or {}, files
+    maker = _Maker(
+        specs,
+        default_model,
+        families,
+        lead,
+        models,
+        inherit,
+        tools or {},
+        skills or {},
+        files,
+        writers,
     )
     agents, staffs = {}, {}
     for name, spec in specs.items():
         staff: list[Agent] = []
-        agents[name], staffs[name] = made.agent(spec, staff), staff
+        agents[name], staffs[name] = maker.agent(spec, staff), staff
     # Agents may start each other, so each list is filled when all of them are there.
     for name, spec in specs.items():
-        staffs[name].extend(agents[other] for other in made.staff_of(spec))
+        staffs[name].extend(agents[other] for other in maker.staff_of(spec))
     return agents
 
 
@@ -82,23 +92,24 @@ class _Maker:
     tools: Mapping[str, Any]
     skills: Mapping[str, Skill]
     files: Sequence[AgentsMdFile]
+    writers: Writers
 
     def agent(self, spec: AgentSpec, staff: list[Agent]) -> Agent:
-        chosen = self._skills(spec)
-        told = "\n\n".join(part for part in (spec.instructions, skills_prompt(chosen)) if part)
+        skills = self._skills(spec)
+        text = "\n\n".join(part for part in (spec.instructions, skills_prompt(skills)) if part)
         rules, _ = permit_rules(spec)
         options: dict[str, Any] = {}
         if rules or spec.permission_mode:
-            options["access"] = Capabilities(mode=spec.permission_mode or "", rules=rules)
+            options["permissions"] = Permissions(mode=spec.permission_mode or "", rules=rules)
         if spec.isolation:
             options["isolation"] = spec.isolation
         return Agent(
             spec.name,
-            compose_instructions(told, self.files),
+            compose_instructions(text, self.files),
             model=self._model(spec),
             tools=[
                 *self._tools(spec),
-                *([SkillTool(chosen)] if chosen else []),
+                *([SkillTool(skills)] if skills else []),
                 *self._staff_tool(spec),
             ],
             staff=staff,
@@ -124,16 +135,17 @@ class _Maker:
 
     def _staff_tool(self, spec: AgentSpec) -> list[StartAgentTool]:
         names = self.staff_of(spec)
-        return [StartAgentTool({name: self.specs[name] for name in names})] if names else []
+        staff = {name: self.specs[name] for name in names}
+        return [StartAgentTool(staff, self.writers)] if staff else []
 
     def _tools(self, spec: AgentSpec) -> list[Any]:
-        wanted = [*self.inherit, *self.tools] if spec.tools is None else list(spec.tools)
+        names_given = [*self.inherit, *self.tools] if spec.tools is None else list(spec.tools)
         out: dict[str, Any] = {}
-        for name in wanted:
+        for name in names_given:
             if name in (AGENT, "skill"):
                 continue
-            found = [n for n in self.tools if fnmatchcase(n, name)]
-            names = found if found or name.startswith("mcp__") else [name]
+            matches = [n for n in self.tools if fnmatchcase(n, name)]
+            names = matches if matches or name.startswith("mcp__") else [name]
             out |= {
                 n: self.tools.get(n, n)
                 for n in names
@@ -178,22 +190,22 @@ def not_expressed(
     """What the files say and the agents made of them do not do."""
     out = []
     for spec in library.agents.values():
-        left = [
+        losses = [
             f"{field} ({value})"
             for field, value in _without_effect(spec)
             if value not in ("", None)
         ]
         _, less = permit_rules(spec)
         if less:
-            left.append(f"denying everything else of {', '.join(less)}, which asks instead")
+            losses.append(f"denying everything else of {', '.join(less)}, which asks instead")
         if (
             spec.model is not None
             and not provider_name(spec.model)
             and spec.model not in (models or {})
         ):
-            left.append(f"the model {spec.model!r}, whose provider is unknown")
-        if left:
-            message = f"{spec.name}: not supported: {'; '.join(left)}"
+            losses.append(f"the model {spec.model!r}, whose provider is unknown")
+        if losses:
+            message = f"{spec.name}: not supported: {'; '.join(losses)}"
             out.append(
                 FileComplaint(
                     path=spec.source.path, line=spec.source.line, severity="note", message=message

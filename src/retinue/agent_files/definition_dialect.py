@@ -18,8 +18,8 @@ def file_dialect(path: Path) -> Dialect:
         ".gemini": "gemini",
         ".cursor": "cursor",
     }
-    found = next((names[part] for part in reversed(path.parts) if part in names), None)
-    return found or ("copilot" if path.name.endswith(".agent.md") else "retinue")
+    dialect = next((names[part] for part in reversed(path.parts) if part in names), None)
+    return dialect or ("copilot" if path.name.endswith(".agent.md") else "retinue")
 
 
 def stem_of(path: Path, dialect: Dialect, base: Path | None = None) -> str:

@@ -134,10 +134,10 @@ class _Shelf:
     n_files: int = 0
 
     def put(self, spec: AgentSpec) -> None:
-        kept = self.by_name.setdefault(spec.name, spec)
-        if kept is spec:
+        first = self.by_name.setdefault(spec.name, spec)
+        if first is spec:
             return
-        mine, other = spec.source, kept.source
+        mine, other = spec.source, first.source
         if (mine.path, mine.key) == (other.path, other.key) and mine.path:
             return
         self.shadowed.append(Shadowed(spec=spec, by=other.path))
@@ -204,8 +204,8 @@ class _Shelf:
                 return
             self._take(loader.file(file, place.dialect, stem_of(file, place.dialect, path)))
 
-    def _take(self, found: tuple[list[AgentSpec], list[FileComplaint]]) -> None:
-        specs, complaints = found
+    def _take(self, contents: tuple[list[AgentSpec], list[FileComplaint]]) -> None:
+        specs, complaints = contents
         self.complaints.extend(complaints)
         for spec in specs:
             self.put(spec)

@@ -1,5 +1,5 @@
 """Typed fields out of what a file says: what has the wrong type is a complaint with its line, and
-is left out."""
+is omitted."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Fields:
     def line(self, *keys: str) -> int:
         path = (*self.at, *keys)
         while path:
-            if found := self.document.lines.get(path):
-                return found
+            if number := self.document.lines.get(path):
+                return number
             path = path[:-1]
         return 0
 
@@ -48,10 +48,12 @@ class Fields:
     ) -> None:
         self.document.complain(message, self.line(key), severity, hint)
 
-    def wrong(self, key: str, wanted: str, value: Any, severity: Severity = "warning") -> None:
-        said = f" ({value!r:.60})" if isinstance(value, str | int | float) else ""
+    def wrong(self, key: str, expectation: str, value: Any, severity: Severity = "warning") -> None:
+        example = f" ({value!r:.60})" if isinstance(value, str | int | float) else ""
         self.complain(
-            key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it is ignored", severity
+            key,
+            f"{key} must be {expectation}, not {kind_of(value)}{example}; it is ignored",
+            severity,
         )
 
     def raw(self, *keys: str) -> tuple[str, Any]:
@@ -116,8 +118,8 @@ class Fields:
         return None
 
     def names(self, *keys: str) -> list[str] | None:
-        """A list of texts, or one text with commas or spaces. None: left out. A list of anything
-        else is an error, since what it was meant to leave out cannot be known."""
+        """A list of texts, or one text with commas or spaces. None: omitted. A list of anything
+        else is an error, since what it was meant to omit cannot be known."""
         key, value = self.raw(*keys)
         if value is None:
             if any(k in self.data for k in keys):

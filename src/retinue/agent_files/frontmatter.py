@@ -107,8 +107,8 @@ def _decode(raw: bytes, out: AgentDocument) -> str:
         out.complain("not valid UTF-8; invalid bytes were replaced", line, hint="save it as UTF-8")
         text = raw.decode("utf-8", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if found := _UNPRINTABLE.search(text):
-        line = text.count("\n", 0, found.start()) + 1
+    if match := _UNPRINTABLE.search(text):
+        line = text.count("\n", 0, match.start()) + 1
         out.complain("control characters were removed", line)
         text = _UNPRINTABLE.sub("", text)
     return text

@@ -41,10 +41,10 @@ def lint(
             *(c for s in (*skills.skills.values(), *skills.broken) for c in s.complaints),
         ]
     unique = dict.fromkeys((c.path, c.line, c.severity, c.message, c.hint) for c in out)
-    made = [
+    complaints = [
         FileComplaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique
     ]
-    return sorted(made, key=lambda c: (c.path, c.line, ORDER[c.severity]))
+    return sorted(complaints, key=lambda c: (c.path, c.line, ORDER[c.severity]))
 
 
 def _said(
@@ -87,11 +87,11 @@ def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[File
     if servers is None:
         return
     known = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}
-    wanted = {*(name for name, value in spec.mcp_servers.items() if not value)}
-    wanted |= {
+    names = {*(name for name, value in spec.mcp_servers.items() if not value)}
+    names |= {
         tool.split("__")[1]
         for tool in spec.tools or ()
         if tool.startswith("mcp__") and tool != "mcp__*"
     }
-    for name in sorted(wanted - known):
+    for name in sorted(names - known):
         yield _said(spec, f"unknown MCP server {name!r}", "warning", hint_at(name, known))

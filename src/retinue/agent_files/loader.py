@@ -195,32 +195,32 @@ class Loader:
 
 
 def tamed(spec: AgentSpec) -> AgentSpec:
-    """The same agent without what a file may only do in a trusted project; what was left out is
+    """The same agent without what a file may only do in a trusted project; what was omitted is
     said."""
-    left: list[str] = []
+    losses: list[str] = []
     changes: dict[str, Any] = {}
     if spec.permission_mode in WIDENING:
         changes["permission_mode"] = None
-        left.append(f"the permission mode {spec.permission_mode}")
+        losses.append(f"the permission mode {spec.permission_mode}")
     inline = [name for name, value in spec.mcp_servers.items() if value]
     if inline:
         changes["mcp_servers"] = {n: v for n, v in spec.mcp_servers.items() if not v}
-        left.append(f"the MCP servers {', '.join(inline)[:120]}")
+        losses.append(f"the MCP servers {', '.join(inline)[:120]}")
     if "hooks" in spec.extra:
         changes["extra"] = {k: v for k, v in spec.extra.items() if k != "hooks"}
-        left.append("hooks")
+        losses.append("hooks")
     if any(rule.startswith("allow:") for rule in spec.rules):
         changes["rules"] = tuple(f"ask{r[5:]}" if r.startswith("allow:") else r for r in spec.rules)
-        left.append("permissions, which now ask")
-    if not left:
+        losses.append("permissions, which now ask")
+    if not losses:
         return spec
-    said = FileComplaint(
+    complaint = FileComplaint(
         path=spec.source.path,
         line=spec.source.line,
-        message=f"the project is not trusted, so this is ignored: {'; '.join(left)}",
+        message=f"the project is not trusted, so this is ignored: {'; '.join(losses)}",
         hint="trust the project to use it",
     )
-    return replace(spec, complaints=(*spec.complaints, said), **changes)
+    return replace(spec, complaints=(*spec.complaints, complaint), **changes)
 
 
 def _no_head(path: Path) -> FileComplaint:

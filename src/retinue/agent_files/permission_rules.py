@@ -19,13 +19,13 @@ def spawnable(spec: AgentSpec, names: Iterable[str]) -> tuple[str, ...]:
     rules = [r for r in map(read_rule, spec.rules) if fnmatchcase(AGENT, r.tool)]
     out = []
     for name in names:
-        chosen = spec.can_spawn is None or any(
+        is_choice = spec.can_spawn is None or any(
             fnmatchcase(name, pattern) for pattern in spec.can_spawn
         )
         last = next(
             (r.effect for r in reversed(rules) if fnmatchcase(name, r.pattern or "*")), "allow"
         )
-        if chosen and last != "deny":
+        if is_choice and last != "deny":
             out.append(name)
     return tuple(out)
 
@@ -35,7 +35,7 @@ def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     A rule without a pattern begins a tool's rules anew. What comes after it and is stricter is kept
     beside it. What is looser cannot stand beside it: then the rule without a pattern goes, and what
-    nobody spoke of is left to the mode, which asks. Where the file wanted that denied, the tool is
+    no one spoke of is left to the mode, which asks. Where the file wanted that denied, the tool is
     named in the second part."""
     rules = list(map(read_rule, spec.rules))
     if all(r.tool == "*" and not r.pattern for r in rules):

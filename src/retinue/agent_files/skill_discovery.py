@@ -50,7 +50,7 @@ def find_skills(
     if not is_beneath(here, root):
         root = here
     users = real(home) if home is not None else None
-    found: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     shadowed: list[Skill] = []
     complaints: list[FileComplaint] = []
     places: list[tuple[Path, Scope, Path | None]] = [
@@ -78,12 +78,12 @@ def find_skills(
             )
             continue
         for skill in _in_folder(place, scope, top, complaints):
-            kept = found.setdefault(skill.name, skill)
-            if kept is not skill and kept.path != skill.path:
+            first = skills.setdefault(skill.name, skill)
+            if first is not skill and first.path != skill.path:
                 shadowed.append(skill)
     return Skills(
-        skills={name: s for name, s in sorted(found.items()) if not s.broken},
-        broken=tuple(s for s in found.values() if s.broken),
+        skills={name: s for name, s in sorted(skills.items()) if not s.broken},
+        broken=tuple(s for s in skills.values() if s.broken),
         shadowed=tuple(shadowed),
         complaints=tuple(complaints),
     )

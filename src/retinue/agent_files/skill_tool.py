@@ -18,7 +18,7 @@ from retinue.formats.safe_text import clean
 from retinue.sandbox.bounded_read import MAX_BYTES, read_beneath, real, shown
 from retinue.sandbox.directory_walk import walk_folders
 from retinue.sandbox.open_beneath import open_real
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred
 
@@ -47,10 +47,10 @@ class SkillTool(Builtin[SkillArgs]):
 
     def __init__(self, skills: Mapping[str, Skill] | Sequence[Skill]) -> None:
         super().__init__()
-        given = skills.values() if isinstance(skills, Mapping) else skills
-        self.skills = {s.name: s for s in given}
+        values = skills.values() if isinstance(skills, Mapping) else skills
+        self.skills = {s.name: s for s in values}
         self._folders = {
-            s.name: real(s.path) for s in given
+            s.name: real(s.path) for s in values
         }  # a link that comes later is not followed
 
     def summary(self, args: dict[str, Any]) -> str:
@@ -58,31 +58,33 @@ class SkillTool(Builtin[SkillArgs]):
             str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part
         )
 
-    async def call(self, caller: Caller, args: SkillArgs) -> Returned:
+    async def call(self, caller: Context, args: SkillArgs) -> Returned:
         skill = self.skills.get(args.name)
         if skill is None:
             hint = hint_at(args.name, self.skills)
             known = ", ".join(self.skills) or "none"
-            said = f"Unknown skill {args.name[:80]!r}; {hint + ' ' if hint else ''}known: {known}."
-            return Answer(text=said, error=True)
+            problem = (
+                f"Unknown skill {args.name[:80]!r}; {hint + ' ' if hint else ''}known: {known}."
+            )
+            return ToolResult(text=problem, error=True)
         folder = self._folders[skill.name]
         rule_on = barred(caller, READING)
         if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
-            return Answer(
+            return ToolResult(
                 text=f"{args.file or FILE} of skill {skill.name} cannot be shown: rule {rule!r}.",
                 error=True,
             )
         try:
             read = partial(_file, folder, args.file) if args.file else partial(_body, folder)
-            return Answer(text=await asyncio.to_thread(read, caller.redactor))
+            return ToolResult(text=await asyncio.to_thread(read, caller.redactor))
         except (OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or str(error)
+            problem = getattr(error, "strerror", None) or str(error)
             files = ", ".join(_files(folder)) or "none"
             text = (
-                f"{args.file or FILE} of skill {skill.name} was not read: {said}. Its files: "
+                f"{args.file or FILE} of skill {skill.name} was not read: {problem}. Its files: "
                 f"{files}."
             )
-            return Answer(text=text, error=True)
+            return ToolResult(text=text, error=True)
 
 
 def _body(folder: Path, redactor: Redactor) -> str:

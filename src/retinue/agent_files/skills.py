@@ -53,11 +53,11 @@ def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
     try:
         raw = read_beneath(folder / FILE, real(folder))
     except OSError as error:
-        said = FileComplaint(
+        complaint = FileComplaint(
             path=path, message=f"not read: {error.strerror or error}", severity="error"
         )
         return Skill(
-            name=folder.name, description="", path=str(folder), scope=scope, complaints=(said,)
+            name=folder.name, description="", path=str(folder), scope=scope, complaints=(complaint,)
         )
     document = read_markdown(raw, path)
     if not document.has_head and not document.broken:
@@ -152,12 +152,12 @@ def _allowed(fields: Fields) -> tuple[str, ...]:
     fields.taken.add("allowed-tools")
     if not entries:
         return ()
-    found = resolve(entries, "claude", lambda m, s, h: fields.complain("allowed-tools", m, s, h))
-    limited = {tool for tool, _ in found.patterns}
+    tools = resolve(entries, "claude", lambda m, s, h: fields.complain("allowed-tools", m, s, h))
+    limited = {tool for tool, _ in tools.patterns}
     limited |= {*SHELL} if "shell" in limited else set()
     return (
-        *(n for n in found.names if n not in limited),
-        *(f"{tool}({pattern})" for tool, pattern in found.patterns),
+        *(n for n in tools.names if n not in limited),
+        *(f"{tool}({pattern})" for tool, pattern in tools.patterns),
     )
 
 

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from retinue.tools.builtin.builtin_names import NAMES
+
 AGENT = "agent"
 """Stands for every tool that starts other agents, whichever family it belongs to."""
 SHELL = ("shell", "shell_output", "shell_stop")
 EDIT = ("edit", "write")
 SEARCH = ("search", "find", "list")
-READING = ("read", *SEARCH, "git", "think", "artifact", "ask", "skill")
+READING = ("read", *SEARCH, "symbols", "git", "think", "artifact", "ask", "skill")
 """The tools that can only look, or ask."""
-CANONICAL = (
-    *(
-        "read",
-        "list",
-        "search",
-        "find",
-        "edit",
-        "write",
-        *SHELL,
-        "git",
-        "fetch",
-        "think",
-        "tasks",
-        "artifact",
-        "ask",
-    ),
-    *("skill", AGENT),
-)
+CANONICAL = (*NAMES, "skill", AGENT)
 
 
 def _table(rows: Mapping[tuple[str, ...], str]) -> dict[str, tuple[str, ...]]:
@@ -111,4 +96,5 @@ terminalselection vscode sendmessage croncreate crondelete cronlist notify codes
 external_directory doom_loop teamcreate teamdelete
 """
 WITHOUT = frozenset(_WITHOUT.split())
-"""Tools that other programs have and that have no counterpart here; to name them is no mistake."""
+"""Tools that other programs have and that have no counterpart here; to name them is not a
+mistake."""

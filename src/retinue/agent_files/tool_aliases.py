@@ -135,8 +135,8 @@ def _one(
     if grouped or low in ALIASES:
         return grouped or ALIASES[low]
     if low in NEAR:
-        ours, said = NEAR[low]
-        complain(f"{word}: {said}", "note", "")
+        ours, remark = NEAR[low]
+        complain(f"{word}: {remark}", "note", "")
         return ours
     if low in WITHOUT:
         complain(f"no tool like {word!r} here; it is ignored", "note", "")
@@ -145,10 +145,10 @@ def _one(
     if mcp and all(_WORD.fullmatch(name) for name in mcp):
         return mcp
     if "*" in word or "?" in word:
-        found = [n for alias, ours in ALIASES.items() if fnmatchcase(alias, low) for n in ours]
-        found += [ours for name, ours in more.items() if fnmatchcase(name, low)]
-        if found:
-            return tuple(dict.fromkeys(found))
+        names = [n for alias, ours in ALIASES.items() if fnmatchcase(alias, low) for n in ours]
+        names += [ours for name, ours in more.items() if fnmatchcase(name, low)]
+        if names:
+            return tuple(dict.fromkeys(names))
     if dialect == "opencode" and "_" in word.strip("_") and _WORD.fullmatch(word):
         server, _, tool = word.partition("_")
         complain(f"{word!r} is used as a tool of the MCP server {server!r}", "note", "")
@@ -162,14 +162,10 @@ def _mcp(word: str, dialect: Dialect, servers: tuple[str, ...]) -> tuple[str, ..
     """A tool of an MCP server in any spelling, as `mcp__server__tool`; a whole server as
     `mcp__server__*`."""
     if word.startswith("mcp__"):
-        found = _MCP.fullmatch(word)
-        return (
-            (f"mcp__{found[1]}__{found[2] or '*'}",)
-            if found
-            else ("mcp__*",)
-            if word == "mcp__*"
-            else ()
-        )
+        match = _MCP.fullmatch(word)
+        if match:
+            return (f"mcp__{match[1]}__{match[2] or '*'}",)
+        return ("mcp__*",) if word == "mcp__*" else ()
     if dialect == "gemini" and word.startswith("mcp_"):
         rest = word[4:]
         if rest == "*":

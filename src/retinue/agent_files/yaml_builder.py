@@ -38,14 +38,16 @@ class AgentDocument:
         is_full = len(self.complaints) >= MAX_COMPLAINTS
         if is_full and severity != "error":
             return
-        said = clean(hint if isinstance(hint, str) else "" if is_full else hint())
-        made = FileComplaint(
-            path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=said
+        if not isinstance(hint, str):
+            hint = "" if is_full else hint()
+        advice = clean(hint)
+        complaint = FileComplaint(
+            path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=advice
         )
         if is_full:  # that there is an error must not be lost
-            self.complaints[-1] = made
-        elif made not in self.complaints:
-            self.complaints.append(made)
+            self.complaints[-1] = complaint
+        elif complaint not in self.complaints:
+            self.complaints.append(complaint)
 
     def fail(self, message: str, line: int = 0, hint: str = "") -> None:
         self.broken = True
@@ -122,13 +124,13 @@ class YamlBuilder:
             value = [] if isinstance(event, events.SequenceStartEvent) else {}
             self.stack.append(_Open(value, self._path(), self.n_values - 1, event.anchor))
         elif isinstance(event, events.SequenceEndEvent | events.MappingEndEvent):
-            done = self.stack.pop()
-            if done.anchor:
-                self.anchors[done.anchor], self.sizes[done.anchor] = (
-                    done.value,
-                    self.n_values - done.start,
+            frame = self.stack.pop()
+            if frame.anchor:
+                self.anchors[frame.anchor], self.sizes[frame.anchor] = (
+                    frame.value,
+                    self.n_values - frame.start,
                 )
-            self._put(done.value, line)
+            self._put(frame.value, line)
 
     def _count(self, n: int, line: int) -> None:
         self.n_values += n

@@ -1,1 +1,1 @@
-"""Channels: where results go that nobody waits for. One port, `base.Channel`."""
+"""Channels: where results go that no one waits for. One port, `base.Channel`."""

@@ -44,7 +44,7 @@ class JsonLines:
     The keys are read from the file at its first use, and again whatever others have appended since;
     the newest 100,000 are kept in memory, so a key that is further back than that would be written
     again. The work is done in a thread of its own: one append at a time, and a full or slow disk
-    holds up nobody else."""
+    holds up no one else."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = os.path.realpath(path)

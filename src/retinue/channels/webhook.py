@@ -72,8 +72,8 @@ class Webhook:
         self._timeout_seconds = timeout_seconds
         self._headers = {"user-agent": "retinue", **_own(headers or {})}
         self._session: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
-        given = [secret] if isinstance(secret, (str, bytes)) else secret
-        texts = [one if isinstance(one, str) else one.decode("latin-1") for one in given]
+        secrets = [secret] if isinstance(secret, (str, bytes)) else secret
+        texts = [one if isinstance(one, str) else one.decode("latin-1") for one in secrets]
         self.secrets = {f"webhook {n}": text for n, text in enumerate(texts)} | {
             **secrets_of_address("webhook_url", url),
             **secrets_of(self._headers, like_keys=True),
@@ -129,7 +129,7 @@ class Webhook:
         return int(response.status)
 
     async def _discard(self, response: ClientResponse) -> None:
-        """A short body is read, so that the connection can be used again; nobody waits for the end
+        """A short body is read, so that the connection can be used again; no one waits for the end
         of another.
 
         The status is the answer: whatever becomes of the body does not change it.
@@ -206,8 +206,6 @@ def _reason(error: Exception) -> str:
 
 
 def _library() -> Any:
-    try:
-        import aiohttp
-    except ImportError:
-        raise ConfigError("A webhook needs aiohttp: pip install 'retinue[http]'") from None
+    import aiohttp
+
     return aiohttp

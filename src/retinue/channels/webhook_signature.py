@@ -25,7 +25,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 def sign(key: bytes, id: str, timestamp: str, body: bytes) -> str:
-    """One signature as it stands in the header; `key` is the decoded secret."""
+    """One signature as it is in the header; `key` is the decoded secret."""
     mac = hmac.digest(key, b"%s.%s.%s" % (id.encode(), timestamp.encode(), body), "sha256")
     return "v1," + base64.b64encode(mac).decode()
 
@@ -42,16 +42,16 @@ def verify_signature(
     Anything else raises: answer it with 401. A key that you have taken before is a repetition:
     answer it with 409. `body` is the request's body as it came, not what a parser made of it."""
     keys = keys_of(secret)
-    given = {name.lower(): value for name, value in headers.items()}
-    id, timestamp = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
+    fields = {name.lower(): value for name, value in headers.items()}
+    id, timestamp = fields.get("webhook-id", ""), fields.get("webhook-timestamp", "")
     if not ID_PATTERN.fullmatch(id) or not _SECONDS.fullmatch(timestamp):
         raise RetinueError("The request has no webhook-id, or no readable webhook-timestamp.")
-    wanted = [sign(key, id, timestamp, body).encode() for key in keys]
-    found = False
-    for signature in given.get("webhook-signature", "").split():
-        for one in wanted:
-            found |= hmac.compare_digest(signature.encode("utf-8", "replace"), one)
-    if not found:
+    signatures = [sign(key, id, timestamp, body).encode() for key in keys]
+    is_valid = False
+    for signature in fields.get("webhook-signature", "").split():
+        for one in signatures:
+            is_valid |= hmac.compare_digest(signature.encode("utf-8", "replace"), one)
+    if not is_valid:
         raise RetinueError("The request is not signed with this secret.")
     if abs(time.time() - int(timestamp)) > tolerance_seconds:
         raise RetinueError(f"The request was not signed within the last {tolerance_seconds:g} s.")

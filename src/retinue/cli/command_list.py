@@ -36,7 +36,9 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Keep and share": {
         "export": "Export a run as Markdown, JSON Lines, a trace or a web page.",
-        "artifact": "Print the full text of something truncated.",
+        "diff": "Show what a run's copies of the files changed.",
+        "merge": "Merge a run's branches, after a list and a question.",
+        "artifact": "Print a long result that was shortened on the screen.",
         "rm": "Delete runs that have ended.",
         "backup": "Copy the store, even while it is in use.",
         "compact": "Free the disk space of deleted runs.",
@@ -89,8 +91,8 @@ class LazyGroup(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(_module(name)).command
-        return found
+        command: click.Command = importlib.import_module(_module(name)).command
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -68,6 +68,12 @@ def sentence(error: BaseException) -> str:
     )
 
 
+def mistakes(error: BaseException) -> list[str]:
+    """The mistakes in a configuration, a line each, where there are several."""
+    problems = getattr(error, "problems", ())
+    return [one_line(str(problem)) for problem in problems] if len(problems) > 1 else []
+
+
 def _of_system(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     advice = {

@@ -3,48 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from retinue import __version__
-from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, note, out
+from retinue.cli.handover import RunDisplay, hand_over, is_one_terminal
+from retinue.cli.terminal.terminal_style import manners
 from retinue.cli.terminal.watched_run import Notice, Signals, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
-from retinue.host import answer_file, requests
+from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.keys import carried
 from retinue.host.launch import reach
 from retinue.host.planner import PlannedRun
 from retinue.steps import TreeRecord
 from retinue.view import format as words
-from retinue.view import totals as facts
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
-
-HINT = (
-    "Offline explorer (no LLM). To use a model: export ANTHROPIC_API_KEY=... or retinue "
-    "run --model PROVIDER:MODEL"
-)
-
-
-@dataclass
-class RunDisplay:
-    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
-
-    format: str = "text"
-    deltas: bool = False
-    is_headless: bool = False
-    is_background: bool = False
-    can_answer: bool = False
-    waits: bool = False
-    is_strict: bool = False
-    fail_on: str = ""
-    files: tuple[str, ...] = ()
-    is_memory: bool = False
-    head: StreamHeader = field(default_factory=StreamHeader)
 
 
 @contextlib.contextmanager
@@ -75,7 +53,7 @@ def start(
     """Start a run and say with what: its model, and the servers that are not as they should be.
     Returns its id."""
     try:
-        done = client.ask(
+        reply = client.ask(
             requests.StartRequest(plan=planned.plan, task=text, terms=terms, env=planned.env)
         )
     except (KeyboardInterrupt, SystemExit):
@@ -85,9 +63,9 @@ def start(
                 "`retinue ps` lists it."
             )
         raise
-    run: str = done["run"]
+    run: str = reply["run"]
     with in_sight(run, wish):
-        _introduce(door, client, planned, done, wish)
+        _introduce(door, client, planned, reply, wish)
     return run
 
 
@@ -95,27 +73,27 @@ def _introduce(
     door: CommandContext,
     client: HostClient,
     planned: PlannedRun,
-    done: dict[str, Any],
+    reply: dict[str, Any],
     wish: RunDisplay,
 ) -> None:
     plan, choice = planned.plan, planned.choice
-    servers = (*planned.left_out, *done["mcp"])
+    servers = (*planned.left_out, *reply["mcp"])
     wish.head = StreamHeader(
         version=__version__,
-        tools=tuple(done["tools"]),
+        tools=tuple(reply["tools"]),
         agents=planned.agents,
         skills=tuple(skill.name for skill in plan.skills),
         mcp_servers=tuple({"name": s["name"], "status": s["status"]} for s in servers if s["name"]),
         mcp_server_errors=tuple(_server_error(s) for s in servers if s["error"]),
-        mode=done["mode"],
+        mode=reply["mode"],
         deltas=wish.deltas,
     )
     door.say(
         f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
-        f"{words.short_id(done['run'])}"
+        f"{words.short_id(reply['run'])} · mode {reply['mode']}"
     )
-    told = (*server_lines(done["mcp"], planned.left_out), *done["notes"])
-    for line in (*choice.hints, *planned.notes, *told):
+    remarks = (*server_lines(reply["mcp"], planned.left_out), *reply["notes"])
+    for line in (*choice.hints, *planned.notes, *remarks):
         door.say(line)
 
 
@@ -191,10 +169,12 @@ def carry_out(
                 if wish.format == "stream-json"
                 else _show(watching, door, wish, teller)
             )
-        except WatchLeft as left:
-            may = f"It may still be running: `retinue attach {words.short_id(run)}`."
-            note(f"retinue: Detached from run {words.short_id(run)}. {one_line(left.why) or may}")
-            return left.code
+        except WatchLeft as departure:
+            id = words.short_id(run)
+            detached = (f"Detached. Run {id} continues: retinue attach {id}",)
+            for line in departure.lines or detached:
+                note(line)
+            return departure.code
         except BrokenPipeError:
             client.ask(requests.CancelRequest(runs=(run,), reason="its output is no longer read"))
             raise
@@ -219,68 +199,23 @@ def _show(
 ) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each
     change."""
-    from retinue.cli.terminal import live, plain
+    from retinue.cli.terminal import plain
 
     watching.listen = lambda item: all(teller.tell(item))
-    show = plain.watch if wish.is_headless or door.is_quiet else live.watch
-    return show(watching, door, can_answer=wish.can_answer)
+    how = manners(door.environ, sys.stderr, door.color)
+    if wish.is_headless or door.is_quiet or door.is_reader or not how.moves:
+        return plain.watch(watching, door, can_answer=wish.can_answer)
+    from retinue.cli.terminal.answer_stream import AnswerStream, AnswerView
+    from retinue.cli.terminal.keyboard import Keys
 
-
-def hand_over(
-    door: CommandContext,
-    final: TreeRecord,
-    wish: RunDisplay,
-    teller: StreamJsonWriter,
-    code: int | None = None,
-) -> int:
-    """The answer on stdout and in files, the last line on stderr, and the exit code."""
-    top = final.rows[0]
-    end = facts.ending(top)
-    text = end.text if end is not None else ""
-    result = teller.result(final)
-    if wish.format == "text":
-        answer = (
-            text if end is None or end.data is None or text else json_line(facts.plain(end.data))
-        )
-        if answer:
-            out(answer)
-    else:
-        out(json_line(result))
-    for path in wish.files:
-        answer_file.write(path, text)
-    if end is not None and end.state != "completed" and end.error and wish.format == "text":
-        note(f"retinue: {one_line(end.error)}")
-    if wish.format == "text" and (lacking := facts.missing(top)):
-        note(f"retinue: {one_line(lacking)}")
-    door.say(facts.footer(final))
-    if top.spec.model.startswith("offline/"):
-        door.say(HINT)
-    if code is not None:
-        return code
-    state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
-    n_failed, denials = facts.failed(final), len(result["permission_denials"])
-    told = exits.of_outcome(
-        state, stop, strict=wish.is_strict, failed_children=n_failed, denials=denials
-    )
-    return (
-        exits.FAILED
-        if told == exits.OK and wish.fail_on and found_severity(result, wish.fail_on)
-        else told
-    )
-
-
-SEVERITIES = ("info", "low", "medium", "high", "critical")
-
-
-def found_severity(result: dict[str, Any], least: str) -> bool:
-    """Whether a review reports something at least this severe, or did not get to its end and so
-    vouches for nothing."""
-    bad = SEVERITIES[SEVERITIES.index(least) :]
-    data = result.get("structured_output")
-    if isinstance(data, dict) and isinstance(data.get("findings"), list):
-        return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
-    lines = [line.strip().lower() for line in str(result.get("result", "")).splitlines()]
-    return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
+    answer, watching.deltas = AnswerStream(is_raw=wish.is_raw), True
+    with Keys() as keys:
+        home = door.environ.get("HOME", "")
+        view = AnswerView(watching, how, keys, answer, can_answer=wish.can_answer, home=home)
+        final = view.run()
+    if answer.is_single and is_one_terminal():
+        wish.shown = answer.answer
+    return final
 
 
 def head_of(

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     import click
 
 
+FIRST = """\
+Retinue runs AI agents that can start sub-agents.
+No API key found, so runs use the offline explorer: no model, no cost.
+It reads the files of this folder and changes nothing."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -36,8 +42,8 @@ def _guarded(arguments: list[str]) -> int:
     try:
         code = cli.main(args=arguments, prog_name="retinue", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as left:
-        return left.exit_code
+    except click.exceptions.Exit as request_to_exit:
+        return request_to_exit.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         if not arguments and (offered := _offer()) is not None:
             return _guarded(offered)
@@ -56,6 +62,8 @@ def _guarded(arguments: list[str]) -> int:
         return exits.FAILED
     except (RetinueError, OSError) as error:
         _debug()
+        if lines := exits.mistakes(error):
+            return _complain_of_each(lines)
         return _complain(exits.sentence(error), exits.of_error(error))
     except UnicodeEncodeError as error:
         _debug()
@@ -67,22 +75,25 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _offer() -> list[str] | None:
-    """In a directory with source code, the first thing to try: with a yes it is what the command
-    becomes."""
-    from retinue.host.project_paths import has_source
+    """For who comes here the first time, in a directory with source code: what this is, and the
+    first thing to try. With a yes it is what the command becomes. Whoever has a key gets help."""
+    from retinue.host.project_paths import has_source, name_and_size
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(
         os.getcwd()
     ):
         return None
+    from retinue.cli.context import note
     from retinue.cli.terminal.typed_answer import line_after
+    from retinue.host.model_choice import has_key
 
-    said = line_after("Map this repository? No model needed, nothing is changed. [Y/n] ")
-    return (
-        ["run", "map this repository"]
-        if said is not None and said.lower() in ("", "y", "yes")
-        else None
-    )
+    if has_key(os.environ):
+        return None
+    name, size = name_and_size(os.getcwd())
+    note(FIRST)
+    answer = line_after(f"Map this repository now? {name}, {size}  [Y/n] ")
+    is_yes = answer is not None and answer.lower() in ("", "y", "yes")
+    return ["run", "map this repository"] if is_yes else None
 
 
 def _terminate(signal_number: int, frame: object) -> None:
@@ -94,6 +105,16 @@ def _complain(text: str, code: int) -> int:
 
     note(f"retinue: {text}")
     return code
+
+
+def _complain_of_each(lines: list[str]) -> int:
+    """Several mistakes in files: a line each, then what became of the command."""
+    from retinue.cli import exit_codes as exits
+    from retinue.cli.context import note
+
+    for line in lines:
+        note(line)
+    return _complain(f"{len(lines)} mistakes. Correct them; nothing was started.", exits.USAGE)
 
 
 def _usage(error: click.UsageError) -> str:

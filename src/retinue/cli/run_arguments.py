@@ -26,19 +26,19 @@ def configured(
     filled into `flags`. Raises `ConfigError` with everything that is wrong with the
     configuration."""
     context = click.get_current_context()
-    given = {
+    flags_given = {
         name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         for name in flags
         if context.get_parameter_source(name) is not None
     }
-    found = project_config.load(door.project)
+    settings = project_config.load(door.project)
     flags |= {
         name: value
-        for name, value in run_defaults.defaults(found, given, keep=keep).items()
+        for name, value in run_defaults.defaults(settings, flags_given, keep=keep).items()
         if name in flags
     }
     folders = run_defaults.joined(
-        found, given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]]
+        settings, flags_given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]]
     )
     root = door.places.root
     allowed = permission_rules("allow", flags.get("allowed_tools", ()))
@@ -46,10 +46,10 @@ def configured(
         agent=flags["agent"],
         agent_file=flags.get("agent_file", ""),
         model=flags["model"] or "",
-        config_model=run_defaults.default_model(found),
+        config_model=run_defaults.default_model(settings),
         families=family_names(flags["family"]),
         output_schema=schema(flags.get("output_schema", "")),
-        mcp_config=run_defaults.joined(found, given, "mcp_config", flags["mcp_config"]),
+        mcp_config=run_defaults.joined(settings, flags_given, "mcp_config", flags["mcp_config"]),
         strict_mcp_config=flags["strict_mcp_config"],
         name=flags["name"],
         max_budget_usd=flags["max_budget_usd"],
@@ -62,12 +62,12 @@ def configured(
         rules=(
             *allowed,
             *permission_rules("deny", flags.get("disallowed_tools", ())),
-            *found.rules,
+            *settings.rules,
         ),
         add_dir=tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in folders),
     )
-    door.configure(found)
-    return setup, found.value
+    door.configure(settings)
+    return setup, settings.value
 
 
 def prompt(arguments: Sequence[str]) -> str:
@@ -96,27 +96,29 @@ def _groups(arguments: Sequence[str]) -> Iterator[list[str]]:
     yield words
 
 
-def schema(given: str) -> dict[str, Any] | None:
+def schema(text: str) -> dict[str, Any] | None:
     """A JSON schema from a file, or as it is."""
-    if not given:
+    if not text:
         return None
-    value = _json(given, "--output-schema")
+    value = _json(text, "--output-schema")
     if not isinstance(value, dict):
         raise click.UsageError("--output-schema must be a JSON Schema (a JSON object).")
     return value
 
 
-def _json(given: str, flag: str) -> Any:
-    text, name = given, flag
-    if not given.lstrip().startswith(("{", "[")):
-        name = given
+def _json(argument: str, flag: str) -> Any:
+    text, name = argument, flag
+    if not argument.lstrip().startswith(("{", "[")):
+        name = argument
         try:
-            with open(os.path.expanduser(given), encoding="utf-8-sig") as file:
+            with open(os.path.expanduser(argument), encoding="utf-8-sig") as file:
                 text = file.read()
         except OSError as error:
-            raise click.UsageError(f"{flag}: {given} cannot be read ({error.strerror}).") from None
+            raise click.UsageError(
+                f"{flag}: {argument} cannot be read ({error.strerror})."
+            ) from None
         except UnicodeDecodeError:
-            raise click.UsageError(f"{flag}: {given} is not text.") from None
+            raise click.UsageError(f"{flag}: {argument} is not text.") from None
     try:
         return json.loads(text)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from retinue.cli.context import Duration, option
-from retinue.cli.foreground_run import SEVERITIES
+from retinue.cli.handover import SEVERITIES
 
 Decorator = Callable[[Any], Any]
 EXAMPLES = """\
@@ -68,9 +68,10 @@ agent_options = together(
     ),
     _agent(
         "--job",
-        type=click.Choice(["map", "find", "review", "compare"]),
+        type=click.Choice(["map", "find", "review"]),
         help="Job of the offline explorer.",
     ),
+    _agent("--full", is_flag=True, help="The offline explorer reports everything, not one page."),
     _agent(
         "--mcp-config",
         multiple=True,
@@ -215,6 +216,7 @@ output_options = together(
         metavar="FILE",
         help="Also write the answer to FILE. Repeatable.",
     ),
+    _output("--raw", is_flag=True, help="Print the answer's Markdown as it was written."),
     _output(
         "--output-schema",
         compat=("--json-schema",),

@@ -1,6 +1,6 @@
 """Configuration: files, the environment and flags become one frozen value, and every value knows
-where it came from. A file is data, never code; all its mistakes are reported at once, each with its
-line and with what was probably meant."""
+where it came from. A file is data, never code; all its mistakes are reported together, each with
+its line and with what was probably meant."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def own_places(store: str = "") -> Private:
     from retinue.config.user_folders import private_places
 
     return private_places(os.environ, store)
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept between runs."""
+    from retinue.config.user_folders import cache_home
+
+    return Path(cache_home(os.environ))
 
 
 def environment_catalog() -> Catalog:

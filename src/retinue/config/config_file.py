@@ -94,13 +94,13 @@ class ConfigDocument:
             return self.places.of(path)
         words = [part for part in path if isinstance(part, str)]
         for word in reversed(words):
-            found = re.search(
+            match = re.search(
                 rf"(?<![\w-])(?:{re.escape(word)}|{re.escape(camel(word))})(?![\w-])",
                 _bare(self.text),
             )
-            if found:
-                before = self.text[: found.start()]
-                return before.count("\n") + 1, found.start() - (before.rfind("\n") + 1) + 1
+            if match:
+                before = self.text[: match.start()]
+                return before.count("\n") + 1, match.start() - (before.rfind("\n") + 1) + 1
         return 0, 0
 
 
@@ -115,23 +115,23 @@ def _bare(text: str) -> str:
 
 
 def _json5(text: str, path: str) -> dict[str, Any]:
-    try:
-        import pyjson5
-    except ImportError:
-        raise fail(path, "JSON5 files need the extra json5: pip install 'retinue[json5]'") from None
+    import pyjson5
+
     try:
         value = pyjson5.decode(text, maxdepth=100)
     except Exception as error:
-        said = str(error.args[0]) if error.args else type(error).__name__
-        raise fail(path, f"Invalid JSON5: {shown(said, 200)}", _json5_line(text, said)) from None
+        problem = str(error.args[0]) if error.args else type(error).__name__
+        raise fail(
+            path, f"Invalid JSON5: {shown(problem, 200)}", _json5_line(text, problem)
+        ) from None
     if not isinstance(value, dict):
         raise fail(path, f"Expected an object, not {type(value).__name__}")
     return value
 
 
 def _json5_line(text: str, message: str) -> int:
-    found = re.search(r"near (\d+)", message)
-    return text[: int(found[1])].count("\n") + 1 if found else 0
+    position = re.search(r"near (\d+)", message)
+    return text[: int(position[1])].count("\n") + 1 if position else 0
 
 
 def open_document(path: str, data: bytes | None = None) -> ConfigDocument:

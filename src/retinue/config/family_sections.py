@@ -48,7 +48,7 @@ class FamilySections:
         if self.problems:
             raise ConfigProblems(self.problems)
         plain = {
-            kind: {k: v for k, (v, _) in found.items()} for kind, found in self.settings.items()
+            kind: {k: v for k, (v, _) in values.items()} for kind, values in self.settings.items()
         }
         return families_of(self.profiles, plain)
 
@@ -135,12 +135,12 @@ class FamilySections:
         named = {
             settings_of(p)[0]: p for p in self.profiles or () if p in PROFILES or p in FAMILIES
         }
-        for kind, found in self.settings.items():
+        for kind, values in self.settings.items():
             type_ = family_type(kind).settings_type
             known = type_.__struct_fields__
-            for key, (_, path) in list(found.items())[:MOST_PROBLEMS]:
+            for key, (_, path) in list(values.items())[:MOST_PROBLEMS]:
                 if key not in known:
-                    written = [str(p[-1]) for _, p in found.values()]
+                    written = [str(p[-1]) for _, p in values.values()]
                     there = as_written(
                         known, written, is_camels=family_type(kind).camels
                     ) + inner_names(type_)
@@ -149,28 +149,28 @@ class FamilySections:
                         there, of = ["allow", "deny"], f"setting of tools of family {kind!r}"
                     hint = near(str(path[-1]), there) or f" Known: {', '.join(there)}"
                     self._say(path, f"Unknown {of}: {shown(str(path[-1]))!r}.{hint}")
-            self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})
+            self._try(named.get(kind, kind), {k: v for k, v in values.items() if k in known})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:
         """A family names its first mistake; without that setting, the next one."""
-        left = dict(settings)
-        while left:
+        rest = dict(settings)
+        while rest:
             try:
-                family(profile, **{k: v for k, (v, _) in left.items()})
+                family(profile, **{k: v for k, (v, _) in rest.items()})
                 return
             except ConfigError as error:
-                said = str(error)
+                problem = str(error)
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-                said = f"The settings of family {settings_of(profile)[0]!r} are invalid: {error}"
-            key = next((k for k in left if k in said or camel(k) in said), None)
+                problem = f"The settings of family {settings_of(profile)[0]!r} are invalid: {error}"
+            key = next((k for k in rest if k in problem or camel(k) in problem), None)
             if key:
-                *_, outer, last = left[key][1]
+                *_, outer, last = rest[key][1]
                 name = f"{outer}.{last}" if outer == "tools" else str(last)
-                said = said.replace(camel(key), str(last)).replace(f"`$.{key}", f"`$.{name}")
-            self._say(left[key][1] if key else next(iter(left.values()))[1][:-1], said)
+                problem = problem.replace(camel(key), str(last)).replace(f"`$.{key}", f"`$.{name}")
+            self._say(rest[key][1] if key else next(iter(rest.values()))[1][:-1], problem)
             if key is None:
                 return
-            del left[key]
+            del rest[key]
 
 
 def families_of(

@@ -74,8 +74,8 @@ class _Walk:
         self._layer.problems.extend(seeds.problems)
         if seeds.profiles is not None:
             self._put(("profiles",), seeds.profiles, ("profiles",))
-        for family, found in seeds.settings.items():
-            for key, (value, path) in found.items():
+        for family, values in seeds.settings.items():
+            for key, (value, path) in values.items():
                 self._put(("families", family, key), value, path)
 
     def _section(
@@ -167,12 +167,11 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
     """What RETINUE_* variables say."""
     layer = Layer("environment", "the environment")
     for setting in every_setting():
-        name = setting.variable
-        text = environ.get(name, "") if name else ""
-        if not text.strip():
+        name = next((v for v in setting.variables if environ.get(v, "").strip()), "")
+        if not name:
             continue
         try:
-            value = from_text(setting, text)
+            value = from_text(setting, environ[name])
         except ValueError as error:
             layer.problems.append(problem(name, str(error), key=dotted(setting.key)))
         else:

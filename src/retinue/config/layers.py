@@ -61,15 +61,15 @@ class EffectiveSettings:
         self.problems = tuple(p for layer in self.layers for p in layer.problems)
         self.found: dict[tuple[str, ...], FoundSetting] = {}
         for layer in self.layers:
-            for key, found in layer.found.items():
-                self._merge(key, found)
+            for key, setting in layer.found.items():
+                self._merge(key, setting)
 
-    def _merge(self, key: tuple[str, ...], found: FoundSetting) -> None:
+    def _merge(self, key: tuple[str, ...], entry: FoundSetting) -> None:
         setting, known = setting_of(key), self.found.get(key)
         if known is not None and setting is not None and setting.about.joins:
-            both = tuple(dict.fromkeys((*known.value, *found.value)))
-            found = FoundSetting(both, (*known.origins, *found.origins))
-        self.found[key] = found
+            both = tuple(dict.fromkeys((*known.value, *entry.value)))
+            entry = FoundSetting(both, (*known.origins, *entry.origins))
+        self.found[key] = entry
 
     def checked(self) -> EffectiveSettings:
         """Itself, when nothing is wrong; raises everything that is."""
@@ -94,25 +94,25 @@ class EffectiveSettings:
     def get(self, key: str) -> Any:
         """The value of a scalar or list by its key, as in `models.default`."""
         parts = tuple(key.split("."))
-        found = self.found.get(parts)
-        if found is not None:
-            return found.value
+        entry = self.found.get(parts)
+        if entry is not None:
+            return entry.value
         setting = setting_of(parts)
         return None if setting is None else setting.default
 
     def origin(self, key: str) -> SettingSource:
-        found = self.found.get(tuple(key.split(".")))
-        return found.origins[-1] if found is not None else SettingSource()
+        setting = self.found.get(tuple(key.split(".")))
+        return setting.origins[-1] if setting is not None else SettingSource()
 
     @property
     def families(self) -> tuple[Any, ...]:
         """Families with their settings, ready for an agent. A family that the nearest `profiles`
         leaves out is off."""
-        found: dict[str, dict[str, Any]] = {}
+        sections: dict[str, dict[str, Any]] = {}
         for key, (value, _) in self.found.items():
             if key[0] == "families":
-                found.setdefault(key[1], {})[key[2]] = value
-        return families_of(self.get("profiles"), found)
+                sections.setdefault(key[1], {})[key[2]] = value
+        return families_of(self.get("profiles"), sections)
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -97,7 +97,11 @@ def declarations(models: ModelsSection, providers: Entries) -> dict[str, str]:
     """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they
     are resolved."""
     prices = {resolved(name, models): price for name, price in models.prices.items()}
-    return {name: _encode(told) for name, told in ((PRICES, prices), (TERMS, providers)) if told}
+    return {
+        name: _encode(declaration)
+        for name, declaration in ((PRICES, prices), (TERMS, providers))
+        if declaration
+    }
 
 
 def declared(environ: Mapping[str, str]) -> dict[str, Any]:

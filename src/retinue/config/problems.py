@@ -17,7 +17,7 @@ _SECRET = re.compile(
 )
 """Shapes of keys that providers give out."""
 MOST_PROBLEMS = 100
-"""Nobody reads more of one file at once."""
+"""No one reads more of one file at once."""
 
 
 class Problem(Value):

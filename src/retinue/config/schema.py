@@ -21,14 +21,16 @@ _NONE: Any = msgspec.field(default_factory=dict)
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it
-    follows from the flag or the key). `scope` "user": a project's file may not set it. `joins`:
-    lists of several files are put together, so that no file takes away what another says. `check`
-    returns the value to use, or raises `ValueError`."""
+    """What is known of a setting. `variable` is that of the environment ("" for none; by default it
+    follows from the flag or the key), and `old_variable` is read if the first is not set. `scope`
+    "user": a project's file may not set it. `joins`: lists of several files are put together, so
+    that no file removes what another says. `check` returns the value to use, or raises
+    `ValueError`."""
 
     text: str
     flag: str = ""
     variable: str | None = None
+    old_variable: str = ""
     scope: Literal["any", "user"] = "any"
     joins: bool = False
     check: Callable[[Any], Any] | None = None
@@ -80,7 +82,7 @@ class ModelsSection(Value):
     ] = True
 
 
-class Permissions(Value):
+class PermissionSettings(Value):
     """Which calls are made, asked about, or denied (docs/guides/permissions.md)."""
 
     mode: Annotated[str, About("permission mode", flag="--permission-mode", check=checks.mode)] = (
@@ -148,7 +150,7 @@ class Bounds(Value):
         About(
             ("maximum time of a run: seconds, or 45s, 10m, 1h30m"),
             flag="--max-time",
-            variable="RETINUE_TIMEOUT",
+            old_variable="RETINUE_TIMEOUT",
             check=checks.duration,
         ),
     ] = None
@@ -172,7 +174,7 @@ class SandboxSection(Value):
     env: Annotated[
         Names, About("names of more variables that commands get", check=checks.variable)
     ] = ()
-    unsafe_bare: Annotated[
+    unsafe_no_sandbox: Annotated[
         bool,
         About(("run commands without a sandbox if none is available"), scope="user", variable=""),
     ] = False
@@ -207,6 +209,12 @@ class Agents(Value):
     directories: Annotated[
         Names, About("more folders with agent definitions", splits="paths", scope="user")
     ] = ()
+    writers: Annotated[
+        Literal["worktrees", "turns"],
+        About(
+            "sub-agents that change files at the same time: in copies that are merged, or in turns"
+        ),
+    ] = "worktrees"
 
 
 class StoreSection(Value):
@@ -283,7 +291,7 @@ class Configuration(Value):
             check=checks.terms,
         ),
     ] = _NONE
-    permissions: Permissions = Permissions()
+    permissions: PermissionSettings = PermissionSettings()
     limits: Bounds = Bounds()
     sandbox: SandboxSection = SandboxSection()
     tools: ToolsSection = ToolsSection()

@@ -37,6 +37,11 @@ class Setting(NamedTuple):
         name = self.about.flag.lstrip("-") or "_".join(self.key)
         return "RETINUE_" + name.replace("-", "_").upper()
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Those that are read; the first that is set counts."""
+        return tuple(name for name in (self.variable, self.about.old_variable) if name)
+
 
 def settings() -> Iterator[Setting]:
     """All settings there are."""
@@ -114,13 +119,13 @@ def _in_words(message: str, value: Any, kind: Any) -> str:
         return (
             f"{shown(value)!r} is not one of: {', '.join(choices)}.{did_you_mean(value, choices)}"
         )
-    found = re.match(r"Expected `(.+?)`, got `(.+?)`(?: - at `\$\[(?:\.\.\.|\d+)\]`)?", message)
-    if found:
-        wanted = " or ".join(
-            _TYPES.get(t.strip(), t.strip()) for t in found[1].split("|") if t.strip() != "null"
+    match = re.match(r"Expected `(.+?)`, got `(.+?)`(?: - at `\$\[(?:\.\.\.|\d+)\]`)?", message)
+    if match:
+        types = " or ".join(
+            _TYPES.get(t.strip(), t.strip()) for t in match[1].split("|") if t.strip() != "null"
         )
         inner = " in the list" if " - at " in message else ""
-        return f"Expected {wanted}{inner}, not {_TYPES.get(found[2], found[2])}"
+        return f"Expected {types}{inner}, not {_TYPES.get(match[2], match[2])}"
     bound = re.match(r"Expected `\w+` (>=|<=|>|<) ([\d.eE+-]+)", message)
     if bound:
         words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}

@@ -61,9 +61,9 @@ def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file")
     data = _parsed(text)
     if data is None or not places.whole:
         raise ConfigError(f"{name} is not valid TOML. Fix it first.")
-    wanted = _with(data, key, value)
+    result = _with(data, key, value)
     for candidate in _candidates(text, places, key, literal(value)):
-        if wanted is not None and _parsed(candidate) == wanted:
+        if result is not None and _parsed(candidate) == result:
             return candidate
     line, _ = places.of(key)
     raise ConfigError(
@@ -123,8 +123,8 @@ def _end_of_section(text: str, places: KeyPositions, header: KeySpan | None) -> 
     )
     if last < 0:
         return 0
-    found = text.find("\n", last)
-    return len(text) if found < 0 else found + 1
+    newline = text.find("\n", last)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _inserted(text: str, at: int, line: str, newline: str) -> str:
@@ -146,8 +146,8 @@ def _with(data: dict[str, Any], key: tuple[str, ...], value: Any) -> dict[str, A
     inner = data.get(head, {})
     if not isinstance(inner, dict):
         return None
-    made = _with(inner, tuple(rest), value)
-    return None if made is None else {**data, head: made}
+    branch = _with(inner, tuple(rest), value)
+    return None if branch is None else {**data, head: branch}
 
 
 @contextlib.contextmanager

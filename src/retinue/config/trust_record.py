@@ -46,8 +46,8 @@ class TrustFile:
         self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
     ) -> dict[str, str]:
         """The trusted files by path with their hashes; empty when the project is not trusted."""
-        found = self.standing(root, cwd)
-        return found.files if found.is_trusted else {}
+        trust = self.standing(root, cwd)
+        return trust.files if trust.is_trusted else {}
 
     def standing(
         self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
@@ -57,8 +57,8 @@ class TrustFile:
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
         folders = list(folders_between(os.path.realpath(cwd or root), top))
-        found = collect(top, folders, is_read=record is not None)
-        return compare_trust(top, record, found, {relative(f, top) for f in folders})
+        contents = collect(top, folders, is_read=record is not None)
+        return compare_trust(top, record, contents, {relative(f, top) for f in folders})
 
     def survey(self, root: str | os.PathLike[str]) -> ProjectTrust:
         """The same for all folders of the project."""
@@ -70,15 +70,15 @@ class TrustFile:
     def projects(self) -> dict[str, TrustedProject]:
         return self._read().projects
 
-    def grant(self, seen: ProjectTrust) -> None:
+    def grant(self, review: ProjectTrust) -> None:
         """Trust a project as it was seen. When it is not like that any more, nothing is trusted."""
-        now, refused = collect(seen.root, everywhere(seen.root))
-        if now != seen.files or refused != seen.refused:
+        now, refused = collect(review.root, everywhere(review.root))
+        if now != review.files or refused != review.refused:
             raise ConfigError(
                 "The project's files changed during the review. Nothing was trusted. Try again."
             )
         with self._changing() as book:
-            book.projects[seen.root] = TrustedProject(
+            book.projects[review.root] = TrustedProject(
                 files=now, refused=tuple(sorted(refused)), at=int(time.time() * 1000)
             )
 
@@ -95,8 +95,8 @@ class TrustFile:
         except OSError as error:
             raise self._damaged(error.strerror or str(error)) from None
         try:
-            found = os.fstat(fd)
-            if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
+            info = os.fstat(fd)
+            if info.st_uid not in (os.getuid(), 0) or stat.S_IMODE(info.st_mode) & 0o022:
                 raise self._damaged("other users can write it")
         except BaseException:
             os.close(fd)

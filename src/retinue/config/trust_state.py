@@ -56,11 +56,11 @@ class ProjectTrust(Value):
         folder, base = os.path.split(full)
         for way in (full, os.path.join(os.path.realpath(folder), base)):
             name = relative(way, self.root)
-            wanted = self.files.get(name) if self.is_trusted else None
-            if wanted is not None:
+            digest = self.files.get(name) if self.is_trusted else None
+            if digest is not None:
                 with contextlib.suppress(OSError):
                     data = content_of(os.path.join(self.root, name), self.root)
-                    return data if hashlib.sha256(data).hexdigest() == wanted else None
+                    return data if hashlib.sha256(data).hexdigest() == digest else None
         return None
 
     def why(self) -> str:
@@ -79,8 +79,8 @@ class ProjectTrust(Value):
             return ""
         if self.state == "new":
             return f"This project's files are not trusted ({_some(self.files or self.refused)})"
-        told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
-        parts = [f"{word}: {_some(names)}" for word, names in told if names]
+        differences = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
+        parts = [f"{word}: {_some(names)}" for word, names in differences if names]
         return f"This project's files have changed since you trusted it ({'; '.join(parts)})"
 
 
@@ -93,10 +93,10 @@ def _some(names: Iterable[str], most: int = 3) -> str:
 def compare_trust(
     root: str,
     record: TrustedProject | None,
-    found: tuple[dict[str, str], dict[str, str]],
+    contents: tuple[dict[str, str], dict[str, str]],
     looked: set[str] | None,
 ) -> ProjectTrust:
-    files, refused = found
+    files, refused = contents
     if record is None:
         return ProjectTrust(
             root=root, state="new" if files or refused else "empty", files=files, refused=refused

@@ -45,7 +45,7 @@ FILES = (
 )
 SKIPPED = (".retinue/worktrees", ".claude/worktrees", ".opencode/node_modules")
 """What is in these does not count: copies that runs work in, and packages. No loader looks there;
-nothing else is left out, since a loader might read it."""
+nothing else is omitted, since a loader might read it."""
 HEAVY = {"node_modules", "venv", "target", "dist", "build", "__pycache__", "vendor"}
 """Folders that are not looked through for projects inside of the project. Whoever works in one is
 still asked."""
@@ -148,8 +148,8 @@ def _below(
         yield folder  # as a file that cannot be read, and so not be trusted
         return
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(islice(found, MOST_FILES + 1), key=lambda e: e.name)
+        with os.scandir(folder) as listing:
+            entries = sorted(islice(listing, MOST_FILES + 1), key=lambda e: e.name)
     except OSError:
         yield folder
         return
@@ -162,8 +162,8 @@ def _below(
 
 
 def content_of(path: str, root: str) -> bytes:
-    """The bytes of a file beneath the root; `OSError` for what leads out of it, is no file, or is
-    too long."""
+    """The bytes of a file beneath the root; `OSError` for what leads out of it, is not a file, or
+    is too long."""
     top = Path(root)
     data = drain(open_target(target_beneath(Path(path), top), top), MOST_BYTES)
     if len(data) > MOST_BYTES:

@@ -29,6 +29,10 @@ def config_home(environ: Mapping[str, str]) -> str:
     return os.path.join(_base(environ, "XDG_CONFIG_HOME", ".config"), "retinue")
 
 
+def cache_home(environ: Mapping[str, str]) -> str:
+    return os.path.join(_base(environ, "XDG_CACHE_HOME", ".cache"), "retinue")
+
+
 def socket_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The folders in which hosts may listen, beside those of their stores; the last one always can
     be made."""
@@ -43,12 +47,11 @@ def socket_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def private_places(environ: Mapping[str, str], store: str = "") -> Private:
     """What is ours on this machine. `store` is the file of the runtime that asks."""
-    cache = os.path.join(_base(environ, "XDG_CACHE_HOME", ".cache"), "retinue")
     homes = (
         data_home(environ),
         state_home(environ),
         config_home(environ),
-        cache,
+        cache_home(environ),
         *socket_folders(environ),
     )
     temporary = os.path.join(tempfile.gettempdir(), TEMPORARY)
@@ -80,7 +83,7 @@ def noted_stores(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _base(environ: Mapping[str, str], variable: str, *below_home: str) -> str:
-    told = environ.get(variable, "")
-    if os.path.isabs(told):
-        return told
+    base = environ.get(variable, "")
+    if os.path.isabs(base):
+        return base
     return os.path.join(environ.get("HOME") or os.path.expanduser("~"), *below_home)

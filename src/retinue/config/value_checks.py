@@ -38,13 +38,13 @@ MOST_TEXT = 4_096
 
 
 def mode(text: str) -> str:
-    found = MODE_WORDS.get(text.lower())
-    if found is None:
+    mode_name = MODE_WORDS.get(text.lower())
+    if mode_name is None:
         raise ValueError(
             f"Unknown permission mode: {shown(text)!r}.{did_you_mean(text, MODES)} Known: "
             f"{', '.join(MODES)}"
         )
-    return found
+    return mode_name
 
 
 def variable(text: str) -> str:
@@ -168,8 +168,8 @@ def server(entry: dict[str, Any]) -> dict[str, Any]:
     """One server of tools in Codex's way. The client checks its types; this only that nothing
     secret stands in it."""
     for field in ("env", "http_headers", "headers"):
-        given = entry.get(field)
-        for name, value in given.items() if isinstance(given, dict) else ():
+        mapping = entry.get(field)
+        for name, value in mapping.items() if isinstance(mapping, dict) else ():
             if (
                 isinstance(value, str)
                 and "${" not in value

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from retinue.core.cache_figures import Cached
-from retinue.core.state import Amounts
+from retinue.core.state import NOTHING, Amounts, four
 from retinue.core.values import NANOS_PER_USD, Budget, OnLimit
 
 DIMENSIONS = ("tokens", "usd", "turns", "calls")
@@ -23,27 +23,30 @@ Guess = tuple[int, int, int]
 """Of what was spent: tokens and nano-dollars of which only a bound is known, and tokens whose price
 is not known."""
 SURE: Guess = (0, 0, 0)
+Counts = tuple[int, ...]
+"""One for each dimension."""
+UNASKED: Counts = (-1, -1, -1, -1)
 
 
 class Account(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """What one run and its descendants may spend, have spent, and hold, and what prompt caches gave
     them; `guess` is what of `spent` is not known for sure. `asked` are the limits about which a
-    person was asked last: one question for each limit. Changed only by the ledger, which replaces
-    the lists and never changes one: a copy stays as it is."""
+    person was asked last: one question for each limit. Changed only by the ledger; amounts are
+    tuples, so that a copy stays as it is and the collector of cycles has nothing to look at."""
 
     id: str
     parent: str = ""
     limit: Limit = UNLIMITED
     funded: Funded = UNFUNDED
-    spent: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
-    held: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
-    reserve: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
+    spent: Counts = NOTHING
+    held: Counts = NOTHING
+    reserve: Counts = NOTHING
     closed: bool = False
     below: int = 0
     guess: Guess = SURE
     cache: Cached = Cached()
     on_limit: OnLimit = "land"
-    asked: list[int] = msgspec.field(default_factory=[-1, -1, -1, -1].copy)
+    asked: Counts = UNASKED
 
     def free(self, i: int) -> int | None:
         """What is left in amount `i` for a new hold; None is without limit."""
@@ -73,8 +76,7 @@ class Draw(NamedTuple):
 
 def funded(account: Account, add: Amounts) -> Amounts:
     """What of it is taken from those above."""
-    a, b, c, d = (more if funded else 0 for more, funded in zip(add, account.funded, strict=True))
-    return (a, b, c, d)
+    return four(more if funded else 0 for more, funded in zip(add, account.funded, strict=True))
 
 
 def limits_of(budget: Budget) -> Limit:

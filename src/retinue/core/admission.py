@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from retinue.core.calls import queue, resume
 from retinue.core.children import cancel, news, note, stale
+from retinue.core.copy_merges import tell_merge
 from retinue.core.effects import Purpose
 from retinue.core.events import (
+    ActionsReturned,
     Admitted,
     Afforded,
     Answered,
@@ -18,17 +20,17 @@ from retinue.core.events import (
     CancelAsked,
     ChildEnded,
     Cleared,
-    Composed,
     Decided,
-    Enlisted,
     Granted,
+    MailReceived,
+    Merged,
     ModelFailed,
-    Narrowed,
-    Ordered,
-    Posted,
+    PermissionsRestricted,
     Prolonged,
     Recovered,
     Replied,
+    ResultsFormatted,
+    RunCreated,
     StateEvent,
     Submitted,
     ToolReturned,
@@ -39,27 +41,29 @@ from retinue.core.restarts import again, out_of_time, stop_recovery, waited_too_
 from retinue.core.state import NEW_CALL, Kept, Queued, Run, Short
 from retinue.core.step_context import StepContext, idle, seated
 from retinue.core.turn import go_on, post, sooner
+from retinue.core.writer_lines import TURN
 
 Alike = (
     ChildEnded
-    | Posted
+    | MailReceived
     | CancelAsked
-    | Narrowed
+    | PermissionsRestricted
     | Granted
     | Cleared
     | Prolonged
     | Replied
     | ModelFailed
     | ToolReturned
-    | Ordered
+    | ActionsReturned
     | Submitted
     | Asked
     | Answered
-    | Composed
+    | ResultsFormatted
     | Decided
+    | Merged
 )
 """Whatever a run waits for in line, these are decided alike."""
-OF_LINES = (Enlisted, Admitted, Afforded, Woke, Recovered)
+OF_LINES = (RunCreated, Admitted, Afforded, Woke, Recovered)
 """All others."""
 
 
@@ -67,21 +71,23 @@ def _in_line(run: Run, event: Alike, ctx: StepContext) -> Run:
     match event:
         case ChildEnded():
             return news(run, event, ctx)
-        case Posted():
+        case MailReceived():
             return post(run, event.mail, ctx)
+        case Merged():
+            return tell_merge(run, ctx, event)
         case CancelAsked():
             return cancel(run, event, ctx)
-        case Narrowed() | Granted() | Cleared() | Prolonged():
+        case PermissionsRestricted() | Granted() | Cleared() | Prolonged():
             return note(run, event, ctx)
         case (
             Replied()
             | ModelFailed()
             | ToolReturned()
-            | Ordered()
+            | ActionsReturned()
             | Submitted()
             | Asked()
             | Answered()
-            | Composed()
+            | ResultsFormatted()
         ):
             raise stale(run, event)
         case Decided():
@@ -95,24 +101,40 @@ def queued(run: Run, state: Queued, event: StateEvent, ctx: StepContext) -> Run:
     if not isinstance(event, OF_LINES):
         return _in_line(run, event, ctx)
     match event:
-        case Enlisted():
+        case RunCreated():
             if run.version:
                 raise stale(run, event, "it was enlisted before")
-            return _enter_lanes(run, ctx, 0, back=False)
+            return _wait_for_turn(run, ctx) or _enter_lanes(run, ctx, 0, back=False)
         case Admitted():
-            _take_slot(run, state, event, ctx)
+            if state.lane == TURN:
+                if not ctx.tree.writer_lines.stand(ctx.spec):
+                    raise stale(run, event, "it is not its turn to write")
+            else:
+                _take_slot(run, state, event, ctx)
             return _enter_lanes(
-                run, ctx, state.lane + 1, back=state.back, purpose=state.purpose, kept=state.kept
+                run,
+                ctx,
+                state.lane + 1,
+                back=state.back,
+                purpose=state.purpose,
+                progress=state.kept,
             )
         case Woke():
             return out_of_time(run, ctx) or waited_too_long(run, ctx)
         case Recovered():
-            if state.lane < len(ctx.order.lanes) and ctx.tree.is_waiting(
+            if state.lane == TURN and not ctx.tree.writer_lines.stand(ctx.spec):
+                return stop_recovery(run, event, ctx) or again(run, event)
+            if TURN < state.lane < len(ctx.order.lanes) and ctx.tree.is_waiting(
                 run.id, ctx.order.lanes[state.lane]
             ):
                 return again(run, event)
             return stop_recovery(run, event, ctx) or _enter_lanes(
-                again(run, event), ctx, 0, back=state.back, purpose=state.purpose, kept=state.kept
+                again(run, event),
+                ctx,
+                0,
+                back=state.back,
+                purpose=state.purpose,
+                progress=state.kept,
             )
         case Afforded():
             raise stale(run, event)
@@ -120,13 +142,19 @@ def queued(run: Run, state: Queued, event: StateEvent, ctx: StepContext) -> Run:
             assert_never(event)
 
 
+def _wait_for_turn(run: Run, ctx: StepContext) -> Run | None:
+    """The run as it waits until others have changed files, if it has to."""
+    is_its_turn = ctx.tree.writer_lines.stand(ctx.spec)
+    return None if is_its_turn else replace(run, state=Queued(lane=TURN))
+
+
 def _take_slot(run: Run, state: Queued, event: Admitted, ctx: StepContext) -> None:
     """The slot is the run's, if it is the one that it waits for."""
     is_shared = state.lane < len(ctx.order.lanes) and ctx.order.lanes[state.lane].is_shared
-    given = ctx.tree.asked if is_shared else ctx.tree.granted
-    if run.id not in given or (is_shared and event.ticket != state.ticket):
+    ids = ctx.tree.asked if is_shared else ctx.tree.granted
+    if run.id not in ids or (is_shared and event.ticket != state.ticket):
         raise stale(run, event, "no slot was given to it")
-    given.discard(run.id)
+    ids.discard(run.id)
 
 
 def _enter_lanes(
@@ -136,13 +164,15 @@ def _enter_lanes(
     *,
     back: bool,
     purpose: Purpose = "turn",
-    kept: Kept = NEW_CALL,
+    progress: Kept = NEW_CALL,
 ) -> Run:
     lanes = ctx.order.lanes
-    held = ctx.tree.enter(run.id, lanes, first, back=back)
-    if held < len(lanes):
-        return queue(run, ctx, held, back=back, purpose=purpose, kept=kept)
-    return go_on(seated(run, ctx.now) if back else _start(run, ctx), ctx, purpose, kept=kept)
+    n_lanes = ctx.tree.enter(run.id, lanes, first, back=back)
+    if n_lanes < len(lanes):
+        return queue(run, ctx, n_lanes, back=back, purpose=purpose, progress=progress)
+    return go_on(
+        seated(run, ctx.now) if back else _start(run, ctx), ctx, purpose, progress=progress
+    )
 
 
 def _start(run: Run, ctx: StepContext) -> Run:
@@ -151,7 +181,7 @@ def _start(run: Run, ctx: StepContext) -> Run:
         return seated(run, ctx.now)
     order = ctx.order
     deadline = run.deadline
-    if order.clock == "start" and order.timeout_ms is not None:
+    if order.timeout_from == "start" and order.timeout_ms is not None:
         deadline = sooner(deadline, ctx.now + order.timeout_ms)
     if order.budget.seconds is not None:
         deadline = sooner(deadline, ctx.now + round(order.budget.seconds * 1000))
@@ -167,7 +197,7 @@ def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
             if run.id not in ctx.tree.ledger.waits:
                 raise stale(run, event, "it waits for nothing in the ledger")
             ctx.tree.ledger.leave(run.id)
-            return resume(run, ctx, state.purpose, kept=state.kept)
+            return resume(run, ctx, state.purpose, progress=state.kept)
         case Woke():
             return (
                 out_of_time(run, ctx) or _unanswered(run, state, ctx) or waited_too_long(run, ctx)
@@ -176,7 +206,7 @@ def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
             if run.id in ctx.tree.ledger.waits:
                 return again(run, event)
             return stop_recovery(run, event, ctx) or _stand_again(again(run, event), state, ctx)
-        case Enlisted() | Admitted():
+        case RunCreated() | Admitted():
             raise stale(run, event)
         case _:
             assert_never(event)
@@ -187,7 +217,7 @@ def _stand_again(run: Run, state: Short, ctx: StepContext) -> Run:
     others asks anew."""
     ledger = ctx.tree.ledger
     if not state.asks or ledger.accounts[state.account].on_limit != "ask":
-        return resume(run, ctx, state.purpose, kept=state.kept)
+        return resume(run, ctx, state.purpose, progress=state.kept)
     ask = HoldRequest(state.need, state.last, state.purpose not in ("turn", "compact"), state.lack)
     ledger.wait(run.id, ask, state.kept.ticket, Verdict("short", state.account, state.lack))
     ledger.ease(state.account)  # it may have been decided before anybody was taken up
@@ -199,17 +229,17 @@ def _unanswered(run: Run, state: Short, ctx: StepContext) -> Run | None:
     the work lands. Who stands in line behind whoever asked waits as long as that does."""
     if run.wake_at is None or run.wake_at > ctx.now:
         return None
-    asked = (
+    askers = (
         id
         for (account, _), runs in ctx.tree.asking.items()
         if account == state.account
         for id in runs
     )
-    asker = run if state.asks else ctx.tree.runs.get(next(asked, ""))
+    asker = run if state.asks else ctx.tree.runs.get(next(askers, ""))
     if asker is None:
         return None
     if asker.wake_at is not None and asker.wake_at > ctx.now:
         return replace(run, wake_at=sooner(run.deadline, asker.wake_at))
     ctx.tree.ledger.leave(run.id)
     ctx.tree.ledger.set_on_limit(state.account, "land")
-    return resume(run, ctx, state.purpose, kept=state.kept)
+    return resume(run, ctx, state.purpose, progress=state.kept)

@@ -26,16 +26,16 @@ def fitting(laid: Laid, room: int, tidy: Callable[[str], str] = same) -> Generat
     ):
         return text
     texts = [tidy(clean(leaf.text)) for leaf in leaves]
-    wanted = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
+    sizes = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
     notes = [
         laid.size(leaf.note(len(t), len(t), leaf.where or "artifact " + "0" * 64))
         for leaf, t in zip(leaves, texts, strict=True)
     ]
     frame = len(laid.render([""] * len(leaves)))
-    if frame + sum(map(min, wanted, notes)) <= room:
+    if frame + sum(map(min, sizes, notes)) <= room:
         shown = []
         for leaf, t, allowed in zip(
-            leaves, texts, fair_above(wanted, notes, room - frame), strict=True
+            leaves, texts, fair_above(sizes, notes, room - frame), strict=True
         ):
             where = leaf.where
             if laid.size(laid.seal(t)) > allowed and not where:
@@ -51,10 +51,10 @@ def _wanted(laid: Laid, leaf: Long, text: str) -> int:
     return size if leaf.most is None else min(size, leaf.most)
 
 
-def fair_above(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+def fair_above(sizes: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Fair, but nobody who is cut gets less than the word about it takes."""
-    base = [min(w, n) for w, n in zip(wanted, least, strict=True)]
-    more = fair([w - b for w, b in zip(wanted, base, strict=True)], room - sum(base))
+    base = [min(w, n) for w, n in zip(sizes, least, strict=True)]
+    more = fair([w - b for w, b in zip(sizes, base, strict=True)], room - sum(base))
     return [b + m for b, m in zip(base, more, strict=True)]
 
 
@@ -79,9 +79,9 @@ def _briefly(laid: Laid, room: int, where: str, tidy: Callable[[str], str]) -> s
     laid = laid.shorter(low, where)
     leaves = laid.leaves()
     texts = [tidy(clean(leaf.text)) for leaf in leaves]
-    wanted = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
+    sizes = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
     frame = len(laid.render([""] * len(leaves)))
-    allowed = fair_above(wanted, [len(SHORT)] * len(leaves), room - frame)
+    allowed = fair_above(sizes, [len(SHORT)] * len(leaves), room - frame)
     shown = [
         cut(t, a, "", laid.size, laid.seal, _short) for t, a in zip(texts, allowed, strict=True)
     ]
@@ -95,8 +95,8 @@ def fit_here(laid: Laid, room: int) -> str:
         next(steps)
         while True:
             steps.send("")
-    except StopIteration as done:
-        return str(done.value)
+    except StopIteration as end:
+        return str(end.value)
 
 
 async def fit(
@@ -111,5 +111,5 @@ async def fit(
         text = next(steps)
         while True:
             text = steps.send("" if keep is None else await keep(text))
-    except StopIteration as done:
-        return str(done.value)
+    except StopIteration as end:
+        return str(end.value)

@@ -136,9 +136,9 @@ class LayoutPage(Laid):
         return len(self.parts)
 
     def shorter(self, n: int, where: str) -> LayoutPage:
-        left = _left_out([p.state for p in self.parts[n:]])
-        states = ", ".join(f"{k} {state}" for state, k in left.get("states", {}).items())
-        more = f"{left['not_shown']} more hidden ({states})" if left else ""
+        rest = _left_out([p.state for p in self.parts[n:]])
+        states = ", ".join(f"{k} {state}" for state, k in rest.get("states", {}).items())
+        more = f"{rest['not_shown']} more hidden ({states})" if rest else ""
         at = f"full text in {where}" if where else ""
         note = "; ".join(filter(None, (more, at)))
         return replace(self, parts=self.parts[:n], tail=f"[truncated: {note}]")
@@ -186,10 +186,10 @@ def closed(text: str) -> str:
     if "```" not in text and "~~~" not in text:
         return text
     for line in text.splitlines():
-        found = _FENCE.match(line)
-        if found is None:
+        match = _FENCE.match(line)
+        if match is None:
             continue
-        mark, rest = found[1], found[2]
+        mark, rest = match[1], match[2]
         if not fence:
             fence = "" if mark[0] == "`" and "`" in rest else mark
         elif mark[0] == fence[0] and len(mark) >= len(fence) and not rest.strip():

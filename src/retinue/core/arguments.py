@@ -62,11 +62,11 @@ def _not_object(value: object) -> dict[str, Any]:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 raise BadArguments(f"duplicate key: {key[:80]}")
-            seen.add(key)
+            keys.add(key)
     return out
 
 

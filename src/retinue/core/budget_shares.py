@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retinue.core.account import Limit
+from retinue.core.state import four
 from retinue.core.values import NANOS_PER_USD
 
 
@@ -36,5 +37,4 @@ def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
 
 
 def _each(free: Limit, part: int, whole: int) -> Limit:
-    a, b, c, d = (None if f is None else max(0, f) * part // whole for f in free)
-    return (a, b, c, d)
+    return four(None if f is None else max(0, f) * part // whole for f in free)

@@ -9,11 +9,11 @@ from retinue.core import permissions as permits
 from retinue.core.calls import settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.ending import finish
-from retinue.core.messages import Assistant, Call, Result
+from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.notices import fill
-from retinue.core.state import NOTHING, Calls, Question, Run
+from retinue.core.state import NOTHING, OpenCalls, Question, Run
 from retinue.core.step_context import StepContext
-from retinue.core.values import Capabilities, Guard, Words
+from retinue.core.values import NoticeTexts, Permissions, ToolRisk
 
 ONE_CALL = (0, 0, 0, 1)
 ALONE = (
@@ -28,24 +28,24 @@ MIXED = "{name} was called together with other calls, and must be the only call 
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
-def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
+def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) -> Run:
     """A reply with calls was taken in: start each that may run and answer each that may not."""
-    calls, definition = said.calls, ctx.definition
+    calls, definition = reply.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
     message = run.length - 1
     tools = asks = 0
     questions: tuple[Question, ...] = ()
-    known, guards = definition.tools, definition.guards
+    known, guards = definition.tools, definition.tool_risks
     chain = ctx.tree.deciding(run.id)
-    is_ruled = any([held.rules or held.mode for _, held in chain])
+    is_ruled = any([permissions.rules or permissions.mode for _, permissions in chain])
     ledger = ctx.tree.ledger
     is_limited = bool(ledger.draws(run.id))
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        told = call.name in known or ctx.words.denied or call.name in ctx.words.refused
-        why = gate(chain, call.name, ctx.now) if reason is None and told else None
+        is_shown = call.name in known or ctx.words.denied or call.name in ctx.words.refused
+        why = gate(chain, call.name, ctx.now) if reason is None and is_shown else None
         if why is not None:
             reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
@@ -56,10 +56,7 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
             if lack is not None:
                 run, reason = beyond_budget(run, ctx, lack)
         if reason is not None:
-            run = ctx.append(
-                run,
-                Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied),
-            )
+            run = _answer(run, ctx, call, reason, is_denied=is_denied)
             continue
         if question is not None:
             questions += (question,)
@@ -79,7 +76,7 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
         name = _submitted(ctx, calls)
         if name:
             return finish(run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=name))
-    at = Calls(
+    at = OpenCalls(
         message=message,
         count=len(calls),
         open=tools | asks,
@@ -90,8 +87,15 @@ def dispatch(run: Run, ctx: StepContext, said: Assistant, *, cut: bool) -> Run:
     return settle(run, ctx, at)
 
 
+def _answer(run: Run, ctx: StepContext, call: ToolCall, reason: str, *, is_denied: bool) -> Run:
+    return ctx.append(
+        run,
+        ToolMessage(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied),
+    )
+
+
 def _refusal(
-    ctx: StepContext, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str
+    ctx: StepContext, words: NoticeTexts, chain: list[tuple[str, Permissions]], tool: str, why: str
 ) -> str:
     """A call that a run may not make, in the words of the tool that started the run. Why it did not
     lend a tool is told only if it could have: what was taken from somebody above, nobody could
@@ -117,7 +121,7 @@ def beyond_budget(run: Run, ctx: StepContext, lack: str) -> tuple[Run, str]:
 
 
 def _permission(
-    run: Run, ctx: StepContext, index: int, call: Call
+    run: Run, ctx: StepContext, index: int, call: ToolCall
 ) -> tuple[Question | None, str | None]:
     """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
     ruling = ctx.tree.rule_on(run.id, call)
@@ -132,7 +136,7 @@ def _permission(
         index=index,
         id=permits.question_id(run.id, run.turn, index, call),
         call_id=call.id,
-        text=permits.question_text(call, ctx.definition.guards.get(call.name, Guard())),
+        text=permits.question_text(call, ctx.definition.tool_risks.get(call.name, ToolRisk())),
         tool=call.name,
         kind="permission",
     )
@@ -146,7 +150,7 @@ def announce(run: Run, ctx: StepContext, question: Question) -> None:
         ctx.say(f"{ctx.order.name} asks: {question.text}", run.turn, "question", question.id)
 
 
-def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
+def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> dict[int, str]:
     """Calls that are answered without being run, by their index."""
     if cut:
         text = (
@@ -154,7 +158,7 @@ def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[i
             "incomplete. Make it shorter."
         )
         return dict.fromkeys(range(len(calls)), text)
-    submits, ending = ctx.definition.submits, _submitted(ctx, calls)
+    submits, ending = ctx.definition.submit_tools, _submitted(ctx, calls)
     if ending:
         return {
             i: (ALONE if c.name in submits else NOT_RUN).format(name=ending)
@@ -168,10 +172,10 @@ def _refusals(ctx: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[i
     return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
 
 
-def _submitted(ctx: StepContext, calls: tuple[Call, ...]) -> str:
+def _submitted(ctx: StepContext, calls: tuple[ToolCall, ...]) -> str:
     """The tool by which a run hands in its result among other calls; "" when there is none, or it
     stands alone."""
-    submits = ctx.definition.submits
+    submits = ctx.definition.submit_tools
     return (
         next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
     )

@@ -7,12 +7,12 @@ import re
 import msgspec
 
 from retinue.core import arguments, call_rules
-from retinue.core.messages import Call
-from retinue.core.values import Guard
+from retinue.core.messages import ToolCall
+from retinue.core.values import ToolRisk
 from retinue.formats.safe_text import reveal
 
 
-def call_lines(call: Call, guard: Guard) -> str:
+def call_lines(call: ToolCall, guard: ToolRisk) -> str:
     """A call as it will be made: its name and every argument, one a line. Behind the name stands
     the host of an address that looks like another: letters of other scripts, a name before an @."""
     args = arguments.read(call.args)

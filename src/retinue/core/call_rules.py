@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from retinue.core.values import Guard, Value
+from retinue.core.values import ToolRisk, Value
 from retinue.formats.globs import rule_glob, rule_pattern
 from retinue.formats.host_names import spelled
 
@@ -36,12 +36,12 @@ class Rule(Value):
 def read_rule(text: str) -> Rule:
     """A rule as people write it: `deny: shell(rm *)`, `allow: edit(src/**)`, `ask:
     fetch(domain:example.org)`."""
-    found = _RULE.fullmatch(text.strip())
-    if found is None:
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(
             f"{text!r} is not a rule. Write e.g. 'allow: shell(git log*)' or 'deny: edit(.env)'."
         )
-    effect, tool, pattern = found.groups()
+    effect, tool, pattern = match.groups()
     return Rule(effect=effect, tool=tool, pattern=pattern)  # type: ignore[arg-type]
 
 
@@ -56,7 +56,9 @@ def _literal(text: str) -> str:
     return re.sub(r"([*?\\])", r"\\\1", text)
 
 
-def rule_matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str = "") -> bool:
+def rule_matches(
+    rule: Rule, tool: str, guard: ToolRisk, subject: str | None, cwd: str = ""
+) -> bool:
     """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a
     pattern never says yes; a question is asked, and a denial is left to the tool, which sees every
     path."""
@@ -93,8 +95,8 @@ def barred_path(
     where a link leads. `bounds` are the directories and rules of the run and its ancestors. A rule
     that asks counts like a denial, for nobody was asked; unless it spoke of the call itself:
     `tool`, with the path `written` in `cwd` ("": a patch)."""
-    guard = Guard(risk="write", subject="path")
-    asked = whole_path(cwd, written) if written.strip() else None
+    guard = ToolRisk(risk="write", subject="path")
+    target = whole_path(cwd, written) if written.strip() else None
     rules = [(own, text, read_rule(text)) for own, texts in bounds for text in texts]
     for name in names:
         for own, text, rule in rules:
@@ -104,7 +106,7 @@ def barred_path(
                 or not rule_matches(rule, name, guard, whole_path(own, path), own)
             ):
                 continue
-            if rule.effect == "deny" or not (tool and rule_matches(rule, tool, guard, asked, own)):
+            if rule.effect == "deny" or not (tool and rule_matches(rule, tool, guard, target, own)):
                 return text
     return ""
 
@@ -114,7 +116,7 @@ def patterns_below(
 ) -> list[str]:
     """The patterns of the rules that keep tools of these names from a path, each as seen from the
     directory `top`."""
-    found: dict[str, None] = {}
+    patterns: dict[str, None] = {}
     for own, texts in bounds:
         for rule in map(read_rule, texts):
             if (
@@ -125,10 +127,10 @@ def patterns_below(
                 continue
             far = rule.pattern.startswith("**")
             whole = f"/{rule.pattern}" if far else whole_path(_literal(own), rule.pattern)
-            found.update(
+            patterns.update(
                 dict.fromkeys(_seen_from(whole.split("/")[1:], [p for p in top.split("/") if p]))
             )
-    return list(found)
+    return list(patterns)
 
 
 def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
@@ -176,11 +178,11 @@ def whole_path(cwd: str, path: str) -> str:
 
 def _in_domain(url: str, domain: str) -> bool:
     """Whether the host of an address is this one or below it, however it is spelled."""
-    host, wanted = host_of(url), spelled(domain.removeprefix("*."))
-    return bool(host) and (host == wanted or host.endswith("." + wanted))
+    host, suffix = host_of(url), spelled(domain.removeprefix("*."))
+    return bool(host) and (host == suffix or host.endswith("." + suffix))
 
 
 def host_of(url: str) -> str:
     """The host of an address as it is asked for, or ""."""
-    found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
-    return "" if found is None else spelled(found[1].rpartition("@")[2])
+    match = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
+    return "" if match is None else spelled(match[1].rpartition("@")[2])

@@ -4,8 +4,8 @@ A call is open until it has a result. Results of joined children may come early;
 once; the turn goes on when the last open call is closed.
 
 Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call
-(`state.Calls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait for
-a person, `woken` are run again because what they waited for has come; what is open and none of
+(`state.OpenCalls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait
+for a person, `woken` are run again because what they waited for has come; what is open and none of
 these waits for children, joined ones (a `Fan` in the tree, by the call's number) or those that one
 of `waits` names. So `open & ~(tools | asks | woken)` is who waits, and a turn is over when `open`
 is zero. `settle` is the one place that turns these bits into a state: tools running is `Working`,
@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.effects import Abort, CallTool, ChildOutcome, Purpose
+from retinue.core.copy_merges import merge_copies, note_unmerged, ready_after, take_merge
+from retinue.core.effects import AbortRun, CallTool, ChildOutcome, Purpose
 from retinue.core.ending import free_slots
-from retinue.core.events import CancelAsked, Composed, Ordered
+from retinue.core.events import ActionsReturned, CancelAsked, Merged, ResultsFormatted
 from retinue.core.fan_results import (
     close_fans,
     close_turn,
@@ -27,18 +28,18 @@ from retinue.core.fan_results import (
     note_results,
     point_to,
 )
-from retinue.core.messages import Call, Result
+from retinue.core.messages import ToolCall, ToolMessage
 from retinue.core.notices import plain_result
-from retinue.core.spec import Wait
+from retinue.core.spec import WaitForRuns
 from retinue.core.state import (
     NEW_CALL,
     Asking,
-    Calls,
+    CallWait,
     Kept,
+    OpenCalls,
     Queued,
     Run,
     Waiting,
-    Watch,
     Working,
     is_seated,
 )
@@ -52,7 +53,9 @@ BROKEN_OFF = (
 NOT_ASKED = "Not run: a message arrived before the question was answered."
 
 
-def start_tool(run: Run, ctx: StepContext, index: int, call: Call, *, again: bool = False) -> None:
+def start_tool(
+    run: Run, ctx: StepContext, index: int, call: ToolCall, *, again: bool = False
+) -> None:
     key = f"{run.id}/{run.turn}/{index}"
     ctx.perform(
         CallTool(
@@ -61,7 +64,7 @@ def start_tool(run: Run, ctx: StepContext, index: int, call: Call, *, again: boo
     )
 
 
-def start_woken(run: Run, ctx: StepContext, watch: Watch, *, again: bool = False) -> None:
+def start_woken(run: Run, ctx: StepContext, watch: CallWait, *, again: bool = False) -> None:
     ctx.perform(
         CallTool(
             run=run.id,
@@ -77,12 +80,14 @@ def start_woken(run: Run, ctx: StepContext, watch: Watch, *, again: bool = False
     )
 
 
-def keep_waiting(run: Run, ctx: StepContext, calls: Calls, event: Ordered, wait: Wait) -> Run:
+def keep_waiting(
+    run: Run, ctx: StepContext, calls: OpenCalls, event: ActionsReturned, wait: WaitForRuns
+) -> Run:
     """The call stays open and its tool is run again when what it waits for has come."""
-    call = Call(id=event.call_id, name=event.name, args=wait.then)
+    call = ToolCall(id=event.call_id, name=event.name, args=wait.then)
     back = next((w.back for w in calls.waits if w.index == event.index), ())
     until = ctx.now + max(0, wait.timeout_ms)
-    watch = Watch(
+    watch = CallWait(
         index=event.index, call=call, runs=wait.runs, first=wait.first, until=until, back=back
     )
     calls = let_rest(calls, event.index)
@@ -90,14 +95,14 @@ def keep_waiting(run: Run, ctx: StepContext, calls: Calls, event: Ordered, wait:
     return settle(replace(run, suspicion=None), ctx, wake(run, ctx, calls))
 
 
-def let_rest(calls: Calls, index: int) -> Calls:
+def let_rest(calls: OpenCalls, index: int) -> OpenCalls:
     """The call's tool has returned. Whether the call has its result is another matter."""
     bit = ~(1 << index)
     waits = tuple(w for w in calls.waits if w.index != index) if calls.waits else ()
     return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)
 
 
-def wake(run: Run, ctx: StepContext, calls: Calls) -> Calls:
+def wake(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
     """Run those tools again whose wait is over."""
     for watch in calls.waits:
         if not calls.woken >> watch.index & 1 and _is_over(watch, ctx):
@@ -106,7 +111,7 @@ def wake(run: Run, ctx: StepContext, calls: Calls) -> Calls:
     return calls
 
 
-def _is_over(watch: Watch, ctx: StepContext) -> bool:
+def _is_over(watch: CallWait, ctx: StepContext) -> bool:
     live = sum(ctx.tree.is_live(id) for id in watch.runs)
     return watch.until <= ctx.now or not live or (watch.first and live < len(watch.runs))
 
@@ -114,7 +119,7 @@ def _is_over(watch: Watch, ctx: StepContext) -> bool:
 def remember(run: Run, outcome: ChildOutcome) -> Run:
     """A child that is about to be deleted has ended: whoever waits for it keeps how."""
     match run.state:
-        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
+        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=OpenCalls() as calls):
             waits = tuple(
                 replace(w, back=(*w.back, outcome)) if outcome.id in w.runs else w
                 for w in calls.waits
@@ -127,23 +132,25 @@ def remember(run: Run, outcome: ChildOutcome) -> Run:
 def stir(run: Run, ctx: StepContext) -> Run:
     """A child has ended, or a time has come: a call may have waited for it."""
     match run.state:
-        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
+        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=OpenCalls() as calls):
             woken = wake(run, ctx, calls) if calls.waits else calls
             return run if woken is calls else settle(run, ctx, woken)
         case _:
             return run
 
 
-def close_call(run: Run, ctx: StepContext, calls: Calls, index: int, result: Result) -> Run:
+def close_call(
+    run: Run, ctx: StepContext, calls: OpenCalls, index: int, result: ToolMessage
+) -> Run:
     """One call has its result. Behind the last one of a turn comes the next turn, at once if no
     slot has to be waited for and nothing else belongs to this one."""
     bit = ~(1 << index)
     is_last = not (calls.open & bit or calls.pause or run.id in ctx.tree.fans)
     if is_last and (not ctx.order.lanes or is_seated(run)):
         ctx.write(run, result)
-        length, fresh = run.length + 1, run.fresh + weight(result)
+        length, fresh = run.length + 1, run.new_bytes + weight(result)
         idle_run = replace(
-            run, state=idle(run, ctx.now), length=length, fresh=fresh, suspicion=None
+            run, state=idle(run, ctx.now), length=length, new_bytes=fresh, suspicion=None
         )
         return next_turn(idle_run, ctx)
     calls = replace(
@@ -159,10 +166,11 @@ def close_call(run: Run, ctx: StepContext, calls: Calls, index: int, result: Res
     return settle(ctx.append(run, result), ctx, calls)
 
 
-def settle(run: Run, ctx: StepContext, calls: Calls) -> Run:
+def settle(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
         return wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))
+    merge_copies(run, ctx, calls)
     if not calls.woken:
         run, calls = close_turn(run, ctx, calls)
     if calls.asks:
@@ -179,7 +187,7 @@ def wait_in(run: Run, ctx: StepContext, state: Working | Waiting | Asking) -> Ru
     """Every wait has a deadline. Only a run at work holds slots."""
     if not isinstance(state, Working):
         free_slots(run, ctx)
-    wake_at = sooner(run.deadline, ctx.now + ctx.rules.wait_ms)
+    wake_at = sooner(run.deadline, ctx.now + ctx.patience(state))
     calls = state.calls
     for watch in calls.waits if calls is not None else ():
         if calls is not None and not calls.woken >> watch.index & 1:
@@ -187,14 +195,16 @@ def wait_in(run: Run, ctx: StepContext, state: Working | Waiting | Asking) -> Ru
     return replace(run, state=state, wake_at=wake_at)
 
 
-def resume(run: Run, ctx: StepContext, purpose: Purpose = "turn", *, kept: Kept = NEW_CALL) -> Run:
+def resume(
+    run: Run, ctx: StepContext, purpose: Purpose = "turn", *, progress: Kept = NEW_CALL
+) -> Run:
     """Take the next turn, or make another call, once there is a slot for it in every lane."""
     lanes = ctx.order.lanes
     if lanes and not is_seated(run):
-        held = ctx.tree.enter(run.id, lanes, 0, back=True)
-        if held < len(lanes):
-            return queue(run, ctx, held, back=True, purpose=purpose, kept=kept)
-    return go_on(seated(run, ctx.now), ctx, purpose, kept=kept)
+        n_lanes = ctx.tree.enter(run.id, lanes, 0, back=True)
+        if n_lanes < len(lanes):
+            return queue(run, ctx, n_lanes, back=True, purpose=purpose, progress=progress)
+    return go_on(seated(run, ctx.now), ctx, purpose, progress=progress)
 
 
 def queue(
@@ -204,19 +214,19 @@ def queue(
     *,
     back: bool,
     purpose: Purpose = "turn",
-    kept: Kept = NEW_CALL,
+    progress: Kept = NEW_CALL,
 ) -> Run:
     """The run waits for a slot in this lane and holds one in each before it."""
     ctx.tree.tickets += 1
     if ctx.order.lanes[lane].is_shared:
         ctx.tree.ask(run.id, ctx.order.lanes[lane], back=back, ticket=ctx.tree.tickets)
     wake_at = sooner(run.deadline, ctx.now + ctx.rules.wait_ms)
-    state = Queued(lane=lane, back=back, ticket=ctx.tree.tickets, purpose=purpose, kept=kept)
+    state = Queued(lane=lane, back=back, ticket=ctx.tree.tickets, purpose=purpose, kept=progress)
     return replace(run, state=state, wake_at=wake_at)
 
 
 def child_joined(
-    run: Run, ctx: StepContext, calls: Calls, index: int, outcome: ChildOutcome
+    run: Run, ctx: StepContext, calls: OpenCalls, index: int, outcome: ChildOutcome
 ) -> Run:
     """A joined child is back. The caller has checked that it was still out."""
     fan_in = ctx.tree.fans[run.id]
@@ -239,7 +249,7 @@ def child_joined(
     return settle(run, ctx, calls)
 
 
-def close_composed(run: Run, ctx: StepContext, calls: Calls, event: Composed) -> Run:
+def close_composed(run: Run, ctx: StepContext, calls: OpenCalls, event: ResultsFormatted) -> Run:
     """A family has put its children's outcomes into words."""
     fan_in = ctx.tree.fans.get(run.id)
     for index, call_id, name, text in event.calls:
@@ -249,32 +259,47 @@ def close_composed(run: Run, ctx: StepContext, calls: Calls, event: Composed) ->
             fan = fan_in.drop(index)
             discard_children(ctx, fan)
             run = note_results(run, ctx, fan)
-        run = ctx.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
+        run = ctx.append(run, ToolMessage(call_id=call_id, name=name, text=text, error=event.error))
         run = gather(run, text)
         calls = replace(calls, open=calls.open & ~(1 << index))
     drop_empty(run, ctx)
     return settle(run, ctx, calls)
 
 
-def detach(run: Run, ctx: StepContext, calls: Calls) -> Run:
+def close_merged(run: Run, ctx: StepContext, calls: OpenCalls, event: Merged) -> Run:
+    """The changes of writers are merged: what waited only for that has its result."""
+    run, calls = take_merge(run, ctx, calls, event)
+    fan_in = ctx.tree.fans.get(run.id)
+    if fan_in is None or event.turn != run.turn:
+        return replace(run, state=replace(run.state, calls=calls))
+    run, calls = close_fans(run, ctx, calls, ready_after(fan_in, event))
+    return settle(run, ctx, calls)
+
+
+def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
     """A steering message cuts the turn short: tools are stopped, joined children go on and report
     as news."""
     fan_in = ctx.tree.fans.pop(run.id, None)
-    ctx.perform(Abort(run=run.id))
+    ctx.perform(AbortRun(run=run.id))
     for watch in calls.waits:
-        run = ctx.append(run, Result(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF))
-    for asked in calls.questions:
         run = ctx.append(
-            run, Result(call_id=asked.call_id, name=asked.tool, text=NOT_ASKED, error=True)
+            run, ToolMessage(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF)
+        )
+    for question in calls.questions:
+        run = ctx.append(
+            run,
+            ToolMessage(call_id=question.call_id, name=question.tool, text=NOT_ASKED, error=True),
         )
     for fan in fan_in.in_order() if fan_in else ():
         discard_children(ctx, fan)
         run = note_results(run, ctx, fan)
+        if fan_in is not None and not fan_in.is_merging:
+            run = note_unmerged(run, ctx, fan)
         text = plain_result(fan.in_order())[0] if fan.ended else ""
         if fan.pending:
             text = (
                 "Still running, you will be notified when they end: "
                 f"{', '.join(sorted(fan.pending))}\n{text}"
             )
-        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text.strip()))
+        run = ctx.append(run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text.strip()))
     return resume(run, ctx)

@@ -10,28 +10,28 @@ from functools import lru_cache
 import msgspec
 
 from retinue.core import permissions as permits
-from retinue.core.messages import Call
-from retinue.core.values import Capabilities, Guard
+from retinue.core.messages import ToolCall
+from retinue.core.values import Permissions, ToolRisk
 
 SETS = ("tools", "agents", "models", "read", "write", "hosts", "env", "announce", "comms")
 PATHS = ("read", "write")
-EXECUTES = Guard()
+EXECUTES = ToolRisk()
 
 
 @lru_cache(maxsize=4096)
-def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
+def derive(parent: Permissions, request: Permissions) -> Permissions:
     """The meet of what the parent has and what is asked for: the child never has more, whatever was
     asked."""
     fields: dict[str, object] = {
         name: (_within if name in PATHS else _meet)(getattr(parent, name), getattr(request, name))
         for name in SETS
     }
-    return Capabilities(
+    return Permissions(
         **fields,  # type: ignore[arg-type]
         deny=_union(parent.deny, request.deny),
         depth=_least(None if parent.depth is None else parent.depth - 1, request.depth),
         fanout=_least(parent.fanout, request.fanout),
-        spawn=parent.spawn and request.spawn,
+        may_spawn=parent.may_spawn and request.may_spawn,
         sandbox=max(parent.sandbox, request.sandbox),
         expires=_least(parent.expires, request.expires),
         mode=permits.stricter(parent.mode, request.mode),
@@ -40,43 +40,43 @@ def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
 
 
 @lru_cache(maxsize=4096)
-def narrow(held: Capabilities, request: Capabilities) -> Capabilities:
+def narrow(permissions: Permissions, request: Permissions) -> Permissions:
     """The same meet for a run that is already at work: depth is not a step down here."""
-    depth = None if held.depth is None else held.depth + 1
-    return derive(msgspec.structs.replace(held, depth=depth), request)
+    depth = None if permissions.depth is None else permissions.depth + 1
+    return derive(msgspec.structs.replace(permissions, depth=depth), request)
 
 
 @lru_cache(maxsize=4096)
 def lend(
-    held: Capabilities, asked: Capabilities, reach: tuple[str, ...], crew: tuple[str, ...]
-) -> Capabilities:
+    permissions: Permissions, request: Permissions, reach: tuple[str, ...], crew: tuple[str, ...]
+) -> Permissions:
     """What a parent that holds `held` gives to a child whose agent can reach these tools and
     agents."""
-    return derive(narrow(held, Capabilities(tools=reach, agents=crew)), asked)
+    return derive(narrow(permissions, Permissions(tools=reach, agents=crew)), request)
 
 
-def allows(held: Capabilities, tool: str) -> bool:
-    return tool not in held.deny and (held.tools is None or tool in held.tools)
+def allows(permissions: Permissions, tool: str) -> bool:
+    return tool not in permissions.deny and (permissions.tools is None or tool in permissions.tools)
 
 
-def gate(chain: Iterable[tuple[str, Capabilities]], tool: str, now: int) -> str | None:
+def gate(chain: Iterable[tuple[str, Permissions]], tool: str, now: int) -> str | None:
     """Why `tool` may not be called, or None. `chain` is the run and its ancestors, each with its
     name."""
-    for name, held in chain:
-        if held.expires is not None and held.expires <= now:
+    for name, permissions in chain:
+        if permissions.expires is not None and permissions.expires <= now:
             return f"the capabilities of {name} have expired"
-        if tool in held.deny:
+        if tool in permissions.deny:
             return f"{name} denies {tool!r}"
-        if held.tools is not None and tool not in held.tools:
+        if permissions.tools is not None and tool not in permissions.tools:
             return f"{name} does not have the tool {tool!r}"
     return None
 
 
 def explain(
-    chain: Iterable[tuple[str, Capabilities]],
+    chain: Iterable[tuple[str, Permissions]],
     tool: str,
     now: int,
-    guard: Guard = EXECUTES,
+    guard: ToolRisk = EXECUTES,
     args: str = "{}",
     default: str = "manual",
     cwds: Sequence[str] = (),
@@ -87,14 +87,14 @@ def explain(
     if reason:
         return f"refused: {reason}"
     ruling = permits.rule_on(
-        chain, Call(id="", name=tool, args=args), guard, default=default, cwds=cwds
+        chain, ToolCall(id="", name=tool, args=args), guard, default=default, cwds=cwds
     )
     if ruling.verdict == "allow":
         return f"allowed: {tool!r} is available to this run and all its ancestors; {ruling.why}"
     return f"{'needs permission' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"
 
 
-def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
+def exceeds(child: Permissions, parent: Permissions) -> str | None:
     """The name of the first field in which `child` holds more than `parent`, or None."""
     for name in SETS:
         mine, theirs = getattr(child, name), getattr(parent, name)
@@ -113,15 +113,15 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
         mine, theirs = getattr(child, name), getattr(parent, name)
         if theirs is not None and (mine is None or mine > theirs):
             return name
-    if child.spawn and not parent.spawn:
-        return "spawn"
+    if child.may_spawn and not parent.may_spawn:
+        return "may_spawn"
     return "sandbox" if child.sandbox < parent.sandbox else None
 
 
-def covers(path: str, cwd: str, held: Capabilities) -> bool:
+def covers(path: str, cwd: str, permissions: Permissions) -> bool:
     """Whether a run that works in `cwd` may send a child to `path`. Without a directory of its own
     it has no bounds."""
-    return not cwd or _covers(path, (cwd, *(held.read or ()), *(held.write or ())))
+    return not cwd or _covers(path, (cwd, *(permissions.read or ()), *(permissions.write or ())))
 
 
 def _meet(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -130,16 +130,18 @@ def _meet(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ..
     return tuple(sorted({*a} & {*b}))
 
 
-def _within(roots: tuple[str, ...] | None, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _within(
+    roots: tuple[str, ...] | None, request: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     """Paths are kept when a root of the parent covers them, and a parent's root when an asked path
     covers it."""
-    if roots is None or asked is None:
-        only = roots if asked is None else asked
+    if roots is None or request is None:
+        only = roots if request is None else request
         return (
             None if only is None else tuple(sorted({p for p in only if ".." not in p.split("/")}))
         )
-    kept = {p for p in asked if _covers(p, roots)} | {r for r in roots if _covers(r, asked)}
-    return tuple(sorted(kept))
+    paths = {p for p in request if _covers(p, roots)} | {r for r in roots if _covers(r, request)}
+    return tuple(sorted(paths))
 
 
 def _covers(path: str, roots: Iterable[str]) -> bool:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from retinue.core.calls import child_joined, remember
 from retinue.core.capabilities import narrow
+from retinue.core.copy_merges import unmerged_note
 from retinue.core.effects import ChildOutcome
 from retinue.core.ending import finish
 from retinue.core.events import (
@@ -17,14 +18,14 @@ from retinue.core.events import (
     ChildEnded,
     Cleared,
     Granted,
-    Narrowed,
+    PermissionsRestricted,
     Prolonged,
     RunEvent,
 )
 from retinue.core.notices import is_known, of_parent, skipped, tell
 from retinue.core.provenance import add, is_dismissed, note_of
-from retinue.core.spec import Spec
-from retinue.core.state import Breaker, Calls, Ended, Run, Thinking, calls_of
+from retinue.core.spec import RunSpec
+from retinue.core.state import Breaker, Ended, OpenCalls, Run, Thinking, calls_of
 from retinue.core.step_context import StepContext
 from retinue.core.suspects import cleared
 from retinue.core.turn import post, sooner
@@ -32,16 +33,16 @@ from retinue.core.values import Ending, Mail, Who
 from retinue.errors import InvalidTransition
 
 
-def child_at_calls(run: Run, calls: Calls, event: ChildEnded, ctx: StepContext) -> Run:
+def child_at_calls(run: Run, calls: OpenCalls, event: ChildEnded, ctx: StepContext) -> Run:
     outcome = _outcome(run, event, ctx)
-    slot = ctx.tree.specs[event.child].slot
+    slot = ctx.tree.specs[event.child].parent_call
     fan_in = ctx.tree.fans.get(run.id)
     if slot is not None and fan_in is not None and slot.turn == run.turn:
         fan = fan_in.fans.get(slot.index)
         if fan is not None and event.child in fan.pending:
             child = ctx.tree.specs[event.child]
             run = _count(run, child, outcome, ctx)
-            if child.order.retention == "delete":
+            if child.request.retention == "delete":
                 fan.discard[child.id] = child
             ctx.tree.dismiss(event.child)
             return child_joined(run, ctx, calls, slot.index, outcome)
@@ -57,20 +58,20 @@ def _outcome(run: Run, event: ChildEnded, ctx: StepContext) -> ChildOutcome:
     return child_outcome(spec, child, child.state.ending)
 
 
-def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
+def child_outcome(spec: RunSpec, run: Run, ending: Ending) -> ChildOutcome:
     return ChildOutcome(
         id=spec.id,
-        label=spec.order.label or spec.order.agent,
-        task=spec.order.task,
-        item=spec.slot.item if spec.slot else 0,
+        label=spec.request.label or spec.request.agent,
+        task=spec.request.task,
+        item=spec.parent_call.item if spec.parent_call else 0,
         ending=ending,
         usage=run.usage,
         created_at=spec.created_at,
         started_at=run.started_at or spec.created_at,
-        depth=spec.order.level or spec.depth,
-        max_turns=spec.order.max_turns,
+        depth=spec.request.level or spec.depth,
+        max_turns=spec.request.max_turns,
         model=run.model_used or spec.model,
-        remark=spec.order.remark,
+        remark=spec.request.remark,
     )
 
 
@@ -81,19 +82,20 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     child, row = ctx.tree.specs[event.child], ctx.tree.runs[event.child]
     run = _count(run, child, outcome, ctx)
     ctx.tree.dismiss(event.child)
-    if child.order.retention == "delete":
+    if child.request.retention == "delete":
         run = remember(run, outcome)
         ctx.tree.discard(child.id, child.path)
-    if child.order.join == "none" and (
-        not child.order.news or skipped(child.order, outcome.ending)
+    if child.request.join == "none" and (
+        not child.request.tell_parent or skipped(child.request, outcome.ending)
     ):
         return run
     if is_known(outcome.ending):
         return run
     words = of_parent(ctx.definition, child)
     text = tell(words.notice, child, row, outcome.ending, ctx.rules.mail_cap)
-    note, announced = note_of(outcome.ending), child.order.announce
-    by_age = child.order.results == "creation"
+    note, announced = note_of(outcome.ending), child.request.announce
+    note = "\n".join(filter(None, (note, unmerged_note(child))))
+    by_age = child.request.result_order == "creation"
     mail = Mail(
         seq=0,
         text=text,
@@ -106,15 +108,15 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     return post(run, mail, ctx)
 
 
-def _count(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Run:
+def _count(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepContext) -> Run:
     """What a child came back with is what the run's own result rests on."""
-    if not is_dismissed(child.order, outcome.ending):
+    if not is_dismissed(child.request, outcome.ending):
         helpers = add(run.helpers, outcome.label, outcome.id, outcome.ending)
         run = run if helpers is run.helpers else replace(run, helpers=helpers)
     return _count_failure(run, child, outcome, ctx)
 
 
-def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Run:
+def _count_failure(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepContext) -> Run:
     """Equal failures in a row open the breaker; any other end closes it. What went out in one call
     was sent before anybody could learn from the first failure: it counts once."""
     ending = outcome.ending
@@ -122,7 +124,7 @@ def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContex
         return run if run.breaker is None else replace(run, breaker=None)
     signature = ending.stop if not ending.error else f"{ending.stop}: {ending.error[:80]}"
     last = run.breaker if run.breaker is not None and run.breaker.signature == signature else None
-    slot = child.slot
+    slot = child.parent_call
     call = "" if slot is None else f"{slot.turn}.{slot.index}"
     if last is not None and call in last.calls:
         return run
@@ -153,12 +155,14 @@ def cancel(run: Run, event: CancelAsked, ctx: StepContext) -> Run:
     )
 
 
-def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, ctx: StepContext) -> Run:
+def note(
+    run: Run, event: PermissionsRestricted | Granted | Cleared | Prolonged, ctx: StepContext
+) -> Run:
     """What may be done is changed, and what is known; not what is being done."""
     match event:
-        case Narrowed():
+        case PermissionsRestricted():
             ctx.tree.narrowed = True
-            return replace(run, access=narrow(ctx.access(run), event.access))
+            return replace(run, permissions=narrow(ctx.access(run), event.permissions))
         case Granted():
             return (
                 run
@@ -183,7 +187,7 @@ def _prolong(run: Run, event: Prolonged, ctx: StepContext) -> Run:
     if run.wake_at != event.deadline:
         return run
     state, calls = run.state, calls_of(run)
-    wake_at = sooner(event.until, ctx.now + ctx.rules.wait_ms)
+    wake_at = sooner(event.until, ctx.now + ctx.patience(state))
     if isinstance(state, Thinking):
         wake_at = sooner(wake_at, state.retry_at)
     for watch in calls.waits if calls is not None else ():

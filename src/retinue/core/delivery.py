@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from retinue.core.events import Acked, Bounced, Dropped, Requeued, Sent
 from retinue.core.ids import digest
-from retinue.core.values import Delivery, Rules
+from retinue.core.values import Delivery, Limits
 from retinue.errors import InvalidTransition
 
 
 def step(
-    delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, rules: Rules
+    delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, rules: Limits
 ) -> Delivery:
     match event:
         case Sent():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from retinue.core.messages import Call
+from retinue.core.merges import WriterCopy
+from retinue.core.messages import ToolCall
 from retinue.core.spec import Lane
 from retinue.core.values import Ending, Usage, Value
 
@@ -58,7 +59,7 @@ class CallTool(Value):
     run: str
     turn: int
     index: int
-    call: Call
+    call: ToolCall
     key: str
     at: int
     again: bool = False
@@ -78,7 +79,7 @@ class JoinedCall(Value):
     plain: bool = False
 
 
-class Compose(Value):
+class FormatResults(Value):
     """Put the outcomes of joined children into words."""
 
     run: str
@@ -86,7 +87,19 @@ class Compose(Value):
     calls: tuple[JoinedCall, ...]
 
 
-class Abort(Value):
+class Merge(Value):
+    """Merge what writers have changed in their copies into the files of their parent, in this
+    order. `key` names it for ever: asked for again, what was done is not done twice. `indices` are
+    the calls that wait for it."""
+
+    run: str
+    turn: int
+    indices: tuple[int, ...]
+    copies: tuple[WriterCopy, ...]
+    key: str
+
+
+class AbortRun(Value):
     """Stop whatever is under way for a run: its tools, and its model call. With an `attempt` there
     was one: `Aborted` says whether it had left, and what it has cost."""
 
@@ -112,17 +125,27 @@ class FreeSlot(Value):
     lane: Lane
 
 
-class Deliver(Value):
+class ScheduleDelivery(Value):
     """A delivery is due at `at`: say `Sent` then."""
 
     key: str
     at: int
 
 
-class Transmit(Value):
+class SendDelivery(Value):
     """Hand a delivery to its channel; the intent is on record."""
 
     key: str
 
 
-Effect = CallModel | CallTool | Compose | Abort | AskSlot | FreeSlot | Deliver | Transmit
+Effect = (
+    CallModel
+    | CallTool
+    | FormatResults
+    | Merge
+    | AbortRun
+    | AskSlot
+    | FreeSlot
+    | ScheduleDelivery
+    | SendDelivery
+)

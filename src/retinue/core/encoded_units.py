@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from retinue.core.messages import Assistant, Message, Result
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
 
 if TYPE_CHECKING:
     from retinue.core.history import Conversation
@@ -93,14 +93,14 @@ class Encoded:
         at, last, length = self.n - base, stop - base, len(own)
         while at < last:
             head, end = own[at], at + 1
-            while end < length and type(own[end]) is Result:
+            while end < length and type(own[end]) is ToolMessage:
                 end += 1
             unit: Sequence[Message] = (head,)
-            if type(head) is Result:
+            if type(head) is ToolMessage:
                 self.n = base + end
                 at = end
                 continue
-            if type(head) is Assistant and head.calls:
+            if type(head) is AssistantMessage and head.calls:
                 unit = own[at:end]
                 if end == length and not _is_paid(head, unit):
                     return base + at
@@ -136,13 +136,13 @@ class Encoded:
         return n + 1
 
 
-def _is_paid(head: Assistant, unit: Sequence[Message]) -> bool:
+def _is_paid(head: AssistantMessage, unit: Sequence[Message]) -> bool:
     """Whether each call of the message that a unit begins with has its result, so that none can be
     added."""
     calls = head.calls
     if len(unit) <= len(calls):
         return False
-    paid = [r.call_id for r in unit if isinstance(r, Result)]
+    paid = [r.call_id for r in unit if isinstance(r, ToolMessage)]
     if len(calls) == 1:
         return calls[0].id in paid
     return not Counter(c.id for c in calls) - Counter(paid)

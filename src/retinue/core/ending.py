@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.core.account import Guess
-from retinue.core.effects import Abort
-from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, Posted
+from retinue.core.effects import AbortRun
+from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, MailReceived
 from retinue.core.ids import digest
 from retinue.core.notices import is_known, listed, skipped, tell
 from retinue.core.price_tags import reckon
@@ -18,6 +18,7 @@ from retinue.core.state import (
     Amounts,
     Asking,
     BrokenOff,
+    ByDimension,
     Ended,
     Queued,
     Run,
@@ -30,12 +31,17 @@ from retinue.core.state import (
     is_seated,
 )
 from retinue.core.step_context import StepContext
-from retinue.core.values import Delivery, End, Ending, Helpers, Mail, ModelInfo, Usage, Who
+from retinue.core.values import Delivery, Ending, EndState, Helpers, Mail, ModelInfo, Usage, Who
+from retinue.core.writers import let_next_in
 from retinue.errors import InvalidTransition
 from retinue.formats.fair_cut import clip
 
 NO_HELPERS = Helpers()
-ENDED_BY: dict[End, Who] = {"timed_out": "limit", "incomplete": "limit", "interrupted": "system"}
+ENDED_BY: dict[EndState, Who] = {
+    "timed_out": "limit",
+    "incomplete": "limit",
+    "interrupted": "system",
+}
 BACK = "Results received so far:"
 GONE = (
     "The agent you asked has ended. Use your best judgement, and state your assumptions "
@@ -46,7 +52,7 @@ GONE = (
 def finish(
     run: Run,
     ctx: StepContext,
-    state: End,
+    state: EndState,
     stop: str,
     *,
     text: str | None = None,
@@ -60,16 +66,17 @@ def finish(
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
     is_cut = len(text) > ctx.rules.text_cap
-    text = clip(text, ctx.rules.text_cap, run.spilled[-1].path if run.spilled else "")
+    text = clip(text, ctx.rules.text_cap, run.artifacts[-1].path if run.artifacts else "")
     if run.work is not None:
-        text = f"{text}\n\n{run.work.words}".strip()
+        is_merged = bool(ctx.order.copy_of)
+        text = f"{text}\n\n{run.work.words(is_merged=is_merged)}".strip()
     ending = Ending(
         state=state,
         stop=stop,
         text=text,
         error=error,
         data=data,
-        artifacts=run.spilled,
+        artifacts=run.artifacts,
         is_cut=is_cut,
         last_tool=run.last_tool,
         work=run.work,
@@ -79,8 +86,8 @@ def finish(
     )
     run = let_go(run, ctx)
     for child in ctx.children(run):
-        if ctx.tree.specs[child].order.questions == "deny" and asks(ctx.tree.runs[child]):
-            ctx.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
+        if ctx.tree.specs[child].request.questions == "deny" and asks(ctx.tree.runs[child]):
+            ctx.tell(child, MailReceived(mail=Mail(seq=0, text=GONE, sender=run.id)))
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them
     # alone.
     cancelled = state in ("cancelled", "timed_out")
@@ -99,7 +106,7 @@ def _so_far(run: Run, ctx: StepContext) -> str:
     back = (
         tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
     )
-    text = run.said or run.gathered
+    text = run.last_text or run.child_texts
     room = max(ctx.rules.text_cap - len(text) - len(BACK) - 4, ctx.rules.text_cap // 2)
     return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
@@ -118,7 +125,7 @@ def let_go(run: Run, ctx: StepContext) -> Run:
         case Thinking():
             run = break_off(run, run.state, ctx)
         case Working() | Waiting() | Asking():
-            ctx.perform(Abort(run=run.id))
+            ctx.perform(AbortRun(run=run.id))
         case Short():
             ctx.tree.ledger.leave(run.id)
         case Queued() | Stopping() | Ended():
@@ -133,7 +140,7 @@ def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
     if state.retry_at is not None:
         ctx.tree.ledger.release(run.id, state.hold)
         return run
-    ctx.perform(Abort(run=run.id, attempt=state.attempt))
+    ctx.perform(AbortRun(run=run.id, attempt=state.attempt))
     return replace(
         run,
         broken_off=(
@@ -145,15 +152,15 @@ def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
 
 def pay_for_broken_off(run: Run, ctx: StepContext, event: Aborted) -> Run:
     """It is heard what a stopped call has cost. The run may end only after that."""
-    found = next((b for b in run.broken_off if b.attempt == event.attempt), None)
-    if found is None:
+    call = next((b for b in run.broken_off if b.attempt == event.attempt), None)
+    if call is None:
         raise InvalidTransition(
             f"Aborted for {run.id}: attempt {event.attempt} was not stopped, or is paid for"
         )
-    run = replace(run, broken_off=tuple(b for b in run.broken_off if b is not found))
-    run = pay(run, ctx, found, event.usage) if event.sent else run
+    run = replace(run, broken_off=tuple(b for b in run.broken_off if b is not call))
+    run = pay(run, ctx, call, event.usage) if event.sent else run
     if not event.sent:
-        ctx.tree.ledger.release(run.id, found.hold)
+        ctx.tree.ledger.release(run.id, call.hold)
     state = run.state
     if (
         isinstance(state, Stopping)
@@ -206,8 +213,14 @@ def guess(usage: Usage, ctx: StepContext) -> Guess:
 def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:
     """A call that was sent and never answered: nobody knows what it cost, so the bound is
     booked."""
-    tokens, nanos, turns, calls = hold
-    used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)
+    bound = ByDimension(*hold)
+    used = Usage(
+        estimated=bound.tokens,
+        nanos=bound.nanos,
+        nanos_estimated=bound.nanos,
+        turns=bound.turns,
+        calls=bound.calls,
+    )
     ctx.tree.ledger.settle(run.id, hold, hold, guess(used, ctx))
     return replace(run, usage=run.usage.plus(used))
 
@@ -219,12 +232,14 @@ def free_slots(run: Run, ctx: StepContext) -> None:
         return
     match run.state:
         case Thinking() | Working():
-            held = len(lanes) if is_seated(run) else 0
+            n_lanes = len(lanes) if is_seated(run) else 0
+        case Queued(lane=lane) if lane < 0:
+            return  # it waits for its turn to write, and holds nothing
         case Queued(lane=lane):
-            held = lane + tree.leave_queue(run.id, lanes[lane])
+            n_lanes = lane + tree.leave_queue(run.id, lanes[lane])
         case Short() | Waiting() | Asking() | Stopping() | Ended():
             return
-    for promoted in tree.give_back(run.id, lanes[:held]):
+    for promoted in tree.give_back(run.id, lanes[:n_lanes]):
         ctx.tell(promoted, Admitted())
 
 
@@ -233,6 +248,7 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
     spec, tree = ctx.spec, ctx.tree
     tree.ledger.close(run.id)
     tree.leave_group(spec)
+    let_next_in(ctx)
     helpers = _rests_on(run, ctx)
     ending = ending if helpers == NO_HELPERS else replace(ending, helpers=helpers)
     run = replace(
@@ -241,9 +257,9 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
         defect="",  # it may end before it was taken up again
         wake_at=None,
         deadline=None,
-        said="",
-        gathered="",
-        spilled=(),
+        last_text="",
+        child_texts="",
+        artifacts=(),
         work=None,
         helpers=NO_HELPERS,
     )
@@ -263,7 +279,11 @@ def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
     the one that goes on in the conversation of its root, or to the channel that asked for the
     work."""
     order = ctx.order
-    if is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news):
+    if (
+        is_known(ending)
+        or skipped(order, ending)
+        or (order.join == "none" and not order.tell_parent)
+    ):
         return
     text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.rules.mail_cap)
     mail = Mail(
@@ -278,9 +298,9 @@ def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
     told, unless the work was called off."""
     above = ctx.tree.nearest(ctx.spec.parent)
     if above:
-        ctx.tell(above, Posted(mail=mail))
+        ctx.tell(above, MailReceived(mail=mail))
     elif ctx.tree.successor:
-        ctx.tree.letters.append((ctx.tree.successor, Posted(mail=mail), mail.sender))
+        ctx.tree.letters.append((ctx.tree.successor, MailReceived(mail=mail), mail.sender))
     elif not (mail.announced or is_quiet or _is_called_off(ctx)):
         ctx.say(mail.text, "passed on", mail.sender, note=mail.note)
 
@@ -305,10 +325,10 @@ def _rests_on(run: Run, ctx: StepContext) -> Helpers:
     helpers, out = run.helpers, []
     for id in ctx.children(run) if ctx.tree.children.get(run.id) else ():
         spec, child = ctx.tree.specs[id], ctx.tree.runs[id]
-        label = spec.order.label or spec.order.agent
+        label = spec.request.label or spec.request.agent
         if not isinstance(child.state, Ended):
-            out += [] if spec.order.host else [(label, id)]
-        elif not is_dismissed(spec.order, child.state.ending):
+            out += [] if spec.request.stay_open else [(label, id)]
+        elif not is_dismissed(spec.request, child.state.ending):
             helpers = add(helpers, label, id, child.state.ending)
     return total(helpers, run.n_children, out)
 
@@ -320,8 +340,8 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
         return
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
-    done = order.group_size - tree.n_members(spec)
-    text = tell(ctx.words.announcement, spec, run, ending, ctx.rules.mail_cap, done)
+    n_ended = order.group_size - tree.n_members(spec)
+    text = tell(ctx.words.announcement, spec, run, ending, ctx.rules.mail_cap, n_ended)
     quiet = is_killed or skipped(order, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),
@@ -336,8 +356,8 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
         next_at=ctx.now,
     )
     ctx.dispatch(delivery)
-    if order.group_size and done == order.group_size and not is_killed:
-        assert parent is not None and spec.slot is not None
+    if order.group_size and n_ended == order.group_size and not is_killed:
+        assert parent is not None and spec.parent_call is not None
         ctx.dispatch(
             Delivery(
                 key=digest(parent.id, order.group_kind, order.group, "summary"),
@@ -347,7 +367,7 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
                 origin=spec.origin,
                 text="",
                 group=order.group,
-                tool=spec.slot.tool,
+                tool=spec.parent_call.tool,
                 next_at=ctx.now,
             )
         )

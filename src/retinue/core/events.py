@@ -8,20 +8,22 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.core.cache_figures import Tag
-from retinue.core.messages import Call, Image, Reply
-from retinue.core.spec import Base, Order, Orders
+from retinue.core.merges import BranchMerge
+from retinue.core.messages import Image, ModelReply, ToolCall
+from retinue.core.spec import Actions, ForkPoint, RunRequest
 from retinue.core.values import (
-    Capabilities,
+    BranchWork,
     Definition,
-    Grant,
+    Limits,
     Mail,
     ModelInfo,
+    PermissionGrant,
+    Permissions,
+    ProviderTrouble,
     Restart,
-    Rules,
     Usage,
     Value,
     Who,
-    Work,
 )
 
 
@@ -37,39 +39,39 @@ class OfTree(Event):
     """What concerns a tree rather than one live run of it."""
 
 
-class Opened(OfStore):
+class Opened(OfStore, rename={"limits": "rules"}):
     """A process took the log over. `epoch` fences every earlier one."""
 
     epoch: int
-    rules: Rules
+    limits: Limits
 
 
 class Closed(OfStore):
     """The process let go of the log in good order: what it left open has not killed it."""
 
 
-class Registered(OfStore):
+class AgentRegistered(OfStore, tag="Registered"):
     """An agent's definition became known, or changed."""
 
     definition: Definition
 
 
-class Described(OfStore):
+class ModelRegistered(OfStore, tag="Described"):
     """A model's facts became known, or changed."""
 
     model: ModelInfo
 
 
-class Requested(OfTree):
+class Requested(OfTree, rename={"request": "order", "permissions": "capabilities"}):
     """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes`
     ended; `base` then says from which message on it is visible, and of how many. `tag` is what its
     first prompt was expected to cost. `news` are the ends of those whom earlier runs of the
     conversation have left, and of which nobody has heard."""
 
     id: str
-    order: Order
-    capabilities: Capabilities = Capabilities()
-    base: Base | None = None
+    request: RunRequest
+    permissions: Permissions = Permissions()
+    base: ForkPoint | None = None
     conversation: str = ""
     resumes: str = ""
     context: int = 0
@@ -136,7 +138,7 @@ class LimitChanged(OfTree):
     reason: str = ""
 
 
-class Enlisted(Event):
+class RunCreated(Event, tag="Enlisted"):
     """The run exists and may ask for its lanes."""
 
 
@@ -157,14 +159,14 @@ class Replied(Event):
     over-long text, `work` is what an isolated run has done until now."""
 
     attempt: int
-    reply: Reply
+    reply: ModelReply
     spilled: tuple[str, int] | None = None
-    work: Work | None = None
+    work: BranchWork | None = None
 
 
 class ModelFailed(Event):
     """Attempt `attempt` came to nothing. `usage` is what it has cost all the same, as far as it is
-    known."""
+    known. `trouble` says whose provider it was, and what it answered."""
 
     attempt: int
     kind: str
@@ -172,6 +174,7 @@ class ModelFailed(Event):
     retry: bool = False
     after_ms: int = 0
     usage: Usage | None = None
+    trouble: ProviderTrouble | None = None
 
 
 class Aborted(Event):
@@ -196,17 +199,20 @@ class ToolReturned(Event):
     spilled: tuple[str, int] | None = None
 
 
-class Ordered(Event):
+class ActionsReturned(Event, tag="Ordered", rename={"actions": "orders"}):
     """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the
-    children's names. `place` is where the run really works, when that is not where it was sent."""
+    children's names. `place` is where the run really works, when that is not where it was sent.
+    `snapshot` is the commit that holds its files as they stood then, if children can have copies of
+    them."""
 
     turn: int
     index: int
     call_id: str
     name: str
-    orders: Orders
+    actions: Actions
     asked_at: int = 0
     place: str = ""
+    snapshot: str = ""
 
 
 class Submitted(Event):
@@ -220,7 +226,7 @@ class Submitted(Event):
     ok: bool = True
     data: Any = None
     spilled: tuple[str, int] | None = None
-    work: Work | None = None
+    work: BranchWork | None = None
 
 
 class Asked(Event):
@@ -249,7 +255,7 @@ class Decided(Event):
     question: str
     turn: int
     index: int
-    call: Call
+    call: ToolCall
     allow: bool
     by: str = ""
     reason: str = ""
@@ -259,15 +265,24 @@ class Decided(Event):
 class Granted(Event):
     """A person said yes once and for all."""
 
-    grant: Grant
+    grant: PermissionGrant
 
 
-class Composed(Event):
+class ResultsFormatted(Event, tag="Composed"):
     """A family put the outcomes of joined children into words: one text for each of `calls`."""
 
     turn: int
     calls: tuple[tuple[int, str, str, str], ...]
     error: bool = False
+
+
+class Merged(Event):
+    """What became of the changes of writers that worked in copies; the calls of `indices` waited
+    for it."""
+
+    turn: int
+    indices: tuple[int, ...]
+    merges: tuple[BranchMerge, ...]
 
 
 class ChildEnded(Event):
@@ -276,7 +291,7 @@ class ChildEnded(Event):
     child: str
 
 
-class Posted(Event):
+class MailReceived(Event, tag="Posted"):
     """A message reached the run's mailbox."""
 
     mail: Mail
@@ -292,10 +307,10 @@ class CancelAsked(Event):
     along: bool = False
 
 
-class Narrowed(Event):
+class PermissionsRestricted(Event, tag="Narrowed", rename={"permissions": "access"}):
     """The run's capabilities were cut down; what is below it follows at its next call."""
 
-    access: Capabilities
+    permissions: Permissions
 
 
 class Prolonged(Event):
@@ -313,11 +328,11 @@ class Woke(Event):
     early: bool = False
 
 
-class OpenCall(Value):
+class InterruptedCall(Value):
     """A call that was under way when the process died, with its tool's restart class of today."""
 
     index: int
-    call: Call
+    call: ToolCall
     restart: Restart
 
 
@@ -332,7 +347,7 @@ class Recovered(Event):
     attempt: int = 0
     clean: bool = False
     alone: bool = False
-    calls: tuple[OpenCall, ...] = ()
+    calls: tuple[InterruptedCall, ...] = ()
     unsent: tuple[int, ...] = ()
 
 
@@ -340,26 +355,27 @@ class Cleared(Event):
     """The run was under suspicion, was at work for a while, and the process lived."""
 
 
-StoreEvent = Opened | Closed | Registered | Described | Forgotten
+StoreEvent = Opened | Closed | AgentRegistered | ModelRegistered | Forgotten
 TreeEvent = Requested | Broken | LimitChanged | Sent | Acked | Bounced | Requeued | Dropped
 StateEvent = (
-    Enlisted
+    RunCreated
     | Admitted
     | Afforded
     | Replied
     | ModelFailed
     | ToolReturned
-    | Ordered
+    | ActionsReturned
     | Submitted
     | Asked
     | Answered
     | Decided
     | Granted
-    | Composed
+    | ResultsFormatted
+    | Merged
     | ChildEnded
-    | Posted
+    | MailReceived
     | CancelAsked
-    | Narrowed
+    | PermissionsRestricted
     | Prolonged
     | Woke
     | Recovered

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 
 
 @dataclass(slots=True)
 class Fan:
     """The joined children of one open call: who is still out, and the outcomes of those who are
-    back."""
+    back. `copies` are those whose changes are to be merged."""
 
     join: str
     call_id: str
@@ -23,7 +23,8 @@ class Fan:
     aggregate: str = "call"
     while_waiting: str = "keep"
     composing: bool = False
-    discard: dict[str, Spec] = field(default_factory=dict)
+    discard: dict[str, RunSpec] = field(default_factory=dict)
+    copies: dict[str, RunSpec] = field(default_factory=dict)
     pending: dict[str, None] = field(default_factory=dict)
     ended: list[ChildOutcome] = field(default_factory=list)
 
@@ -39,14 +40,14 @@ def by_end(outcomes: Iterable[ChildOutcome]) -> tuple[ChildOutcome, ...]:
     return tuple(sorted(outcomes, key=lambda o: (o.ending.at, o.id)))
 
 
-def fan_of(order: Order, call_id: str, name: str) -> Fan:
+def fan_of(order: RunRequest, call_id: str, name: str) -> Fan:
     """The fan of a call whose children have orders like this one."""
     return Fan(
         join=order.join,
         call_id=call_id,
         name=name,
-        results=order.results,
-        compose=order.compose,
+        results=order.result_order,
+        compose=order.format_results,
         fail_fast=order.fail_fast,
         aggregate=order.aggregate if order.join == "turn" else "call",
         while_waiting=order.while_waiting,
@@ -57,12 +58,15 @@ def fan_of(order: Order, call_id: str, name: str) -> Fan:
 class FanIn:
     """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn,
     `out` their children that are not back, `composing` those whose results are being put into
-    words."""
+    words, or whose changes are being merged. `merging_since` is the epoch of the process that was
+    asked to merge."""
 
     fans: dict[int, Fan] = field(default_factory=dict)
     by_turn: int = 0
     out: int = 0
     composing: int = 0
+    is_merging: bool = False
+    merging_since: int = 0
 
     def add(self, index: int, fan: Fan) -> None:
         self.fans[index] = fan
@@ -84,8 +88,8 @@ class FanIn:
     def outcomes(self, indices: list[int]) -> tuple[ChildOutcome, ...]:
         """Those who are back of these calls, in the order that they asked for."""
         fans = [self.fans[i] for i in indices]
-        found = tuple(o for fan in fans for o in fan.in_order())
-        return by_end(found) if fans[0].results == "completion" else found
+        members = tuple(o for fan in fans for o in fan.in_order())
+        return by_end(members) if fans[0].results == "completion" else members
 
     @property
     def refuses_mail(self) -> bool:

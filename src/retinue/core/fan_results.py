@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.effects import Compose, JoinedCall
+from retinue.core.copy_merges import is_unmerged
+from retinue.core.effects import FormatResults, JoinedCall
 from retinue.core.fan_in import Fan
-from retinue.core.messages import Result
+from retinue.core.messages import ToolMessage
 from retinue.core.notices import NONE, fill, plain_result
 from retinue.core.provenance import note_on
-from retinue.core.state import Calls, Run
+from retinue.core.state import OpenCalls, Run
 from retinue.core.step_context import StepContext
 from retinue.core.turn import post
 from retinue.core.values import Mail
@@ -23,7 +24,7 @@ ELSEWHERE = (
 )
 
 
-def close_turn(run: Run, ctx: StepContext, calls: Calls) -> tuple[Run, Calls]:
+def close_turn(run: Run, ctx: StepContext, calls: OpenCalls) -> tuple[Run, OpenCalls]:
     """Calls that are joined by turn are ready together, once no tool can add to them and nobody is
     out."""
     fan_in = ctx.tree.fans.get(run.id)
@@ -34,12 +35,16 @@ def close_turn(run: Run, ctx: StepContext, calls: Calls) -> tuple[Run, Calls]:
     )
 
 
-def close_fans(run: Run, ctx: StepContext, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
+def close_fans(
+    run: Run, ctx: StepContext, calls: OpenCalls, ready: list[int]
+) -> tuple[Run, OpenCalls]:
     """Give each of these calls its result, or have its family compose it."""
     fan_in = ctx.tree.fans[run.id]
     compose = []
     for index in ready:
         fan = fan_in.fans[index]
+        if is_unmerged(fan, calls, index):
+            continue
         together = fan_in.together(index)
         long = (
             len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.rules.text_cap
@@ -61,34 +66,38 @@ def close_fans(run: Run, ctx: StepContext, calls: Calls, ready: list[int]) -> tu
             continue
         discard_children(ctx, fan_in.drop(index))
         text, error = plain_result(fan.in_order())
-        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
+        run = ctx.append(
+            run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text, error=error)
+        )
         run = note_results(gather(run, text), ctx, fan)
         calls = replace(calls, open=calls.open & ~(1 << index))
     drop_empty(run, ctx)
     if compose:
-        ctx.perform(Compose(run=run.id, turn=run.turn, calls=tuple(compose)))
+        ctx.perform(FormatResults(run=run.id, turn=run.turn, calls=tuple(compose)))
     return run, calls
 
 
 def point_to(
-    run: Run, ctx: StepContext, calls: Calls, index: int, call_id: str
-) -> tuple[Run, Calls]:
+    run: Run, ctx: StepContext, calls: OpenCalls, index: int, call_id: str
+) -> tuple[Run, OpenCalls]:
     """A call whose results stand in the answer of another says so."""
     fan = ctx.tree.fans[run.id].drop(index)
     discard_children(ctx, fan)
     run = note_results(run, ctx, fan)
-    words = ctx.definition.words.get(fan.name, NONE).elsewhere or ELSEWHERE
+    words = ctx.definition.notices.get(fan.name, NONE).elsewhere or ELSEWHERE
     ids = ", ".join(sorted(o.id for o in fan.ended))
     text = fill(words, {"count": str(len(fan.ended)), "ids": ids, "call": call_id})
-    run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text))
+    run = ctx.append(run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text))
     return run, replace(calls, open=calls.open & ~(1 << index))
 
 
 def gather(run: Run, text: str) -> Run:
     """The beginning of what children reported: all there is to show if no reply of its own can be
     paid any more."""
-    room = GATHERED - len(run.gathered)
-    return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
+    room = GATHERED - len(run.child_texts)
+    return (
+        run if room <= 0 else replace(run, child_texts=f"{run.child_texts}\n{text[:room]}".strip())
+    )
 
 
 def note_results(run: Run, ctx: StepContext, fan: Fan) -> Run:
@@ -109,7 +118,7 @@ def drop_empty(run: Run, ctx: StepContext) -> None:
         del ctx.tree.fans[run.id]
 
 
-def close_recovered(run: Run, ctx: StepContext, calls: Calls) -> tuple[Run, Calls]:
+def close_recovered(run: Run, ctx: StepContext, calls: OpenCalls) -> tuple[Run, OpenCalls]:
     """After a restart: calls whose children were all back when the process died."""
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is None:

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from retinue.core.encoded_units import Encode, Encoded
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Call, Message, Result, User
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 
 MISSING = (
     "No result was recorded: the call was interrupted before it finished. "
     "It may or may not have taken effect; check before you repeat it."
 )
-LEFT_OUT = User(text="(The beginning of this conversation was omitted.)", kind="nudge")
+LEFT_OUT = UserMessage(text="(The beginning of this conversation was omitted.)", kind="nudge")
 """Providers take no conversation that begins with a reply."""
 MOST_SHARED = 4
 MOST_WAYS, SMALL = 8, 4 << 20
@@ -97,12 +97,12 @@ class Conversation:
         if ids is None:
             return whole
         head, results = whole[0], whole[1:]
-        assert isinstance(head, Assistant)
+        assert isinstance(head, AssistantMessage)
         calls = tuple(replace(call, id=id) for call, id in zip(head.calls, ids, strict=True))
         named = [
             replace(r, call_id=id)
             for r, id in zip(results, ids, strict=True)
-            if isinstance(r, Result)
+            if isinstance(r, ToolMessage)
         ]
         return [replace(head, calls=calls), *named]
 
@@ -113,12 +113,12 @@ class Conversation:
         own, base = self.own, self.base_length
         for n in range(self._n_named, at + 1):
             message = own[n - base]
-            if type(message) is Assistant and message.calls:
+            if type(message) is AssistantMessage and message.calls:
                 self._name_calls(n, message.calls)
         self._n_named = max(self._n_named, at + 1)
         return self._renamed.get(at)
 
-    def _name_calls(self, n: int, calls: Sequence[Call]) -> None:
+    def _name_calls(self, n: int, calls: Sequence[ToolCall]) -> None:
         """Note the ids of the calls in message `n`. One that is none, or another's, is replaced."""
         names, ids = self._names, [call.id for call in calls]
         for i, id in enumerate(ids):
@@ -129,11 +129,11 @@ class Conversation:
         if n in self._renamed:
             self._renamed[n] = tuple(ids)
 
-    def _name(self, n: int, i: int, given: str) -> str:
+    def _name(self, n: int, i: int, proposal: str) -> str:
         """An id for a call whose own is none, or another's."""
-        id, k = given, 0
+        id, k = proposal, 0
         while not ID.fullmatch(id) or self._is_taken(id):
-            id, k = f"{OUR_ID}{digest(given, n, i, k)[:24]}", k + 1
+            id, k = f"{OUR_ID}{digest(proposal, n, i, k)[:24]}", k + 1
         return id
 
     def _is_taken(self, id: str) -> bool:
@@ -162,22 +162,25 @@ class Conversation:
     def prefix(self, dialect: str, start: int, stop: int, encode: Encode) -> bytes:
         """The same in one piece, which all forks from this point share."""
         shared, key = self.of_dialect(dialect).shared, (start, stop)
-        found = shared.get(key)
-        if found is None:
+        piece = shared.get(key)
+        if piece is None:
             if len(shared) >= MOST_SHARED or sum(map(len, shared.values())) > SMALL:
                 del shared[next(iter(shared))]
-            found = shared[key] = b",".join(self.encode(dialect, start, stop, encode))
-        return found
+            piece = shared[key] = b",".join(self.encode(dialect, start, stop, encode))
+        return piece
 
     def of_dialect(self, dialect: str) -> Encoded:
-        kept = self.encoded
-        if kept is None:
-            kept = self.encoded = {}
-        mine = kept.get(dialect)
+        encodings = self.encoded
+        if encodings is None:
+            encodings = self.encoded = {}
+        mine = encodings.get(dialect)
         if mine is None:
-            if len(kept) >= MOST_WAYS or sum(other.size for other in kept.values()) > SMALL:
-                kept.clear()  # what was written is written again, byte for byte, if it is needed
-            mine = kept[dialect] = Encoded(self.base_length)
+            if (
+                len(encodings) >= MOST_WAYS
+                or sum(other.size for other in encodings.values()) > SMALL
+            ):
+                encodings.clear()  # it is written again, byte for byte, if it is needed
+            mine = encodings[dialect] = Encoded(self.base_length)
         return mine
 
     def picture_bytes(self, start: int) -> int:
@@ -185,19 +188,19 @@ class Conversation:
         return sum(
             len(image.data)
             for message in self.read(start, len(self))
-            if not isinstance(message, Assistant)
+            if not isinstance(message, AssistantMessage)
             for image in message.images
         )
 
 
-def as_history(messages: Sequence[Message]) -> History:
+def as_shown(messages: Sequence[Message]) -> ShownMessages:
     """Messages that are nobody's conversation yet."""
     conversation = Conversation()
     conversation.own.extend(messages)
-    return History(conversation, 0, len(conversation))
+    return ShownMessages(conversation, 0, len(conversation))
 
 
-class History(Sequence[Message]):
+class ShownMessages(Sequence[Message]):
     """What a run's model is shown: a part of a conversation, made a list only if somebody wants
     one."""
 
@@ -232,15 +235,15 @@ class History(Sequence[Message]):
         unit of the whole conversation is a piece of its own."""
         pieces = self.conversation.encode(dialect, self.start, self.stop, encode)
         if self.is_cut:
-            kept = self.conversation.of_dialect(dialect)
-            kept.opening = kept.opening or encode((LEFT_OUT,))
-            pieces.insert(0, kept.opening)
+            encodings = self.conversation.of_dialect(dialect)
+            encodings.opening = encodings.opening or encode((LEFT_OUT,))
+            pieces.insert(0, encodings.opening)
         return pieces
 
     def last_unit(self) -> list[Message]:
         """The last message that is no result, and its results."""
         first = self.stop - 1
-        while first > self.start and isinstance(self.conversation.at(first), Result):
+        while first > self.start and isinstance(self.conversation.at(first), ToolMessage):
             first -= 1
         return self.conversation.settled(first, list(self.conversation.read(first, self.stop)))
 
@@ -266,7 +269,7 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
         else conversation.own[first - base : max(0, stop - base)]
     )
     for n, message in enumerate(read, first):
-        if not isinstance(message, Result):
+        if not isinstance(message, ToolMessage):
             new += conversation.settled(first, unit)
             unit, first = [], n
         unit.append(message)
@@ -280,37 +283,37 @@ def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bo
     own, first = conversation.own, start - conversation.base_length
     if 0 <= first < len(own) and start < stop:
         message = own[first]
-        if not isinstance(message, Result):
-            return isinstance(message, Assistant)
+        if not isinstance(message, ToolMessage):
+            return isinstance(message, AssistantMessage)
     stop = min(stop, len(conversation))
     for n in range(start, stop):
         message = conversation.at(n)
-        if not isinstance(message, Result):
-            return isinstance(message, Assistant)
+        if not isinstance(message, ToolMessage):
+            return isinstance(message, AssistantMessage)
     return False
 
 
 def settled(unit: Sequence[Message]) -> list[Message]:
     """A message and the results of its calls: one each, in their order. Results without a call are
     left out."""
-    if not unit or isinstance(unit[0], Result):
+    if not unit or isinstance(unit[0], ToolMessage):
         return []
     head = unit[0]
-    if not isinstance(head, Assistant) or not head.calls:
+    if not isinstance(head, AssistantMessage) or not head.calls:
         return [head]
     if len(unit) == 2 and len(head.calls) == 1 and unit[1].call_id == head.calls[0].id:  # type: ignore[union-attr]
         return [head, unit[1]]
-    owed: dict[str, list[Call]] = {}
-    paid: dict[int, Result] = {}
+    owed: dict[str, list[ToolCall]] = {}
+    paid: dict[int, ToolMessage] = {}
     for call in reversed(head.calls):
         owed.setdefault(call.id, []).append(call)
     for result in unit[1:]:
-        assert isinstance(result, Result)
+        assert isinstance(result, ToolMessage)
         waiting = owed.get(result.call_id)
         if waiting:
             paid[id(waiting.pop())] = result
     missing = [
-        paid.get(id(c)) or Result(call_id=c.id, name=c.name, text=MISSING, error=True)
+        paid.get(id(c)) or ToolMessage(call_id=c.id, name=c.name, text=MISSING, error=True)
         for c in head.calls
     ]
     return [head, *missing]
@@ -321,9 +324,9 @@ def complete_turns(messages: Sequence[Message]) -> int:
     whole, open_calls = 0, set[str]()
     for n, message in enumerate(messages, 1):
         match message:
-            case Assistant(calls=calls):
+            case AssistantMessage(calls=calls):
                 open_calls = {c.id for c in calls}
-            case Result(call_id=call_id):
+            case ToolMessage(call_id=call_id):
                 open_calls.discard(call_id)
             case _:
                 pass

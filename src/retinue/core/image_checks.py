@@ -72,19 +72,19 @@ def taken_in(
 ) -> tuple[str, tuple[Image, ...]]:
     """A text and its pictures as they come from a tool: each picture under its real kind, or words
     in its place. `room` is for how many bytes of them, in base64, the conversation has room."""
-    kept = []
+    accepted = []
     for image in images:
         looks = look(image)
         if wrong := looks.wrong or (FULL if len(image.data) > room else ""):
             text = f"{text}\n{in_words(image, wrong)}".lstrip("\n")
         else:
             room -= len(image.data)
-            kept.append(
+            accepted.append(
                 image
                 if image.media_type == looks.media_type
                 else replace(image, media_type=looks.media_type)
             )
-    return text, tuple(kept)
+    return text, tuple(accepted)
 
 
 def in_words(image: Image, why: str) -> str:

@@ -26,10 +26,12 @@ from msgspec.structs import replace
 from retinue.core.account import (
     DIMENSIONS,
     SURE,
+    UNASKED,
     UNFUNDED,
     UNLIMITED,
     Account,
     Chain,
+    Counts,
     Draw,
     Funded,
     Guess,
@@ -39,10 +41,14 @@ from retinue.core.account import (
 from retinue.core.budget_queues import LATEST, BudgetQueues
 from retinue.core.cache_figures import Cached
 from retinue.core.hold_request import GO, HoldRequest, Verdict, need_at, place_at
-from retinue.core.state import NOTHING, Amounts
+from retinue.core.state import NOTHING, Amounts, four
 from retinue.core.values import OnLimit
 
 _RANGE = range(4)
+
+
+def _plus(one: Counts, other: Amounts) -> Amounts:
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
 
 
 class Ledger:
@@ -122,13 +128,13 @@ class Ledger:
         """The name of the first amount that `id` or an ancestor cannot cover, or None."""
         if not self.draws(id):
             return None
-        found = self._uncovered(id, need)
-        return None if found is None else DIMENSIONS[found[1]]
+        gap = self._uncovered(id, need)
+        return None if gap is None else DIMENSIONS[gap[1]]
 
     def short_of(self, id: str, need: Amounts) -> Account | None:
         """The first account that cannot cover it."""
-        found = self._uncovered(id, need)
-        return None if found is None else found[0]
+        gap = self._uncovered(id, need)
+        return None if gap is None else gap[0]
 
     def _uncovered(self, id: str, need: Amounts) -> tuple[Account, int] | None:
         chain = self.chain(id)
@@ -146,20 +152,20 @@ class Ledger:
     def least(self, id: str, i: int) -> tuple[str, int]:
         """Which of the accounts that a call of `id` is paid from has the least left of amount `i`,
         and how much."""
-        found = [
+        amounts = [
             (draw.account.id, max(0, self.left(draw, i)))
             for draw in self.draws(id)
             if i in draw.amounts
         ]
-        return min(found, key=lambda one: one[1], default=(id, 0))
+        return min(amounts, key=lambda one: one[1], default=(id, 0))
 
     # waiting
 
     def draws(self, id: str) -> tuple[Draw, ...]:
         """The accounts that limit what `id` spends, the nearest first."""
-        found = self._draws.get(id)
-        if found is None:
-            made, covered, has_grant = [], [False, False, False, False], False
+        known_draws = self._draws.get(id)
+        if known_draws is None:
+            new_draws, covered, has_grant = [], [False, False, False, False], False
             for n, account in enumerate(self.chain(id)):
                 if account.limit is UNLIMITED and account.funded is UNFUNDED:
                     continue
@@ -167,35 +173,35 @@ class Ledger:
                     i for i in _RANGE if account.limit[i] is not None and not covered[i]
                 )
                 if amounts:
-                    made.append(Draw(account, amounts, n == 0, has_grant))
+                    new_draws.append(Draw(account, amounts, n == 0, has_grant))
                 covered = [c or f for c, f in zip(covered, account.funded, strict=True)]
                 has_grant = has_grant or any(self._givers(account, i) for i in _RANGE)
-            found = self._draws[id] = tuple(made)
-        return found
+            known_draws = self._draws[id] = tuple(new_draws)
+        return known_draws
 
     def left(self, draw: Draw, i: int, *, no_grants: bool = False) -> int:
         """What is left of an amount for a new hold, if everything came back that is waited for, or
         only what is held for calls (`no_grants`)."""
-        left = draw.unspent(i)
+        rest = draw.unspent(i)
         grants = self._grants.get((draw.account.id, i))
         for id, grant in grants.items() if grants else ():
             if draw.has_grant or no_grants or not self._moving.get(id):
-                left -= (grant.limit[i] or 0) - grant.spent[i]
-        return left
+                rest -= (grant.limit[i] or 0) - grant.spent[i]
+        return rest
 
     def look(self, id: str, ask: HoldRequest, ticket: int = LATEST) -> Verdict:
         """Whether `id` may make a call now; `ticket` is its place if it stands in line."""
-        found = GO
+        verdict = GO
         for draw in self.draws(id):
             account = draw.account
-            is_late = found is GO and self._is_late(draw, place_at(draw, ask, ticket))
+            is_late = verdict is GO and self._is_late(draw, place_at(draw, ask, ticket))
             for i in draw.amounts:
                 need = need_at(draw, ask, i)
                 if need and self.left(draw, i) < need:
                     return Verdict("short", account.id, DIMENSIONS[i])
-                if need and found is GO and (is_late or draw.unspent(i) - account.held[i] < need):
-                    found = Verdict("wait", account.id, DIMENSIONS[i])
-        return found
+                if need and verdict is GO and (is_late or draw.unspent(i) - account.held[i] < need):
+                    verdict = Verdict("wait", account.id, DIMENSIONS[i])
+        return verdict
 
     def _is_late(self, draw: Draw, ticket: int) -> bool:
         """Whether somebody came before. Who waits for grants does not keep up those who have
@@ -269,18 +275,19 @@ class Ledger:
 
     def _must_look(self, id: str) -> bool:
         ask, ticket, verdict = self.waits[id]
-        found = self.look(id, ask, ticket)
-        return (found.word, found.account) != (verdict.word, verdict.account) or self._is_answered(
-            ask, found
-        )
+        current = self.look(id, ask, ticket)
+        return (current.word, current.account) != (
+            verdict.word,
+            verdict.account,
+        ) or self._is_answered(ask, current)
 
-    def _is_answered(self, ask: HoldRequest, found: Verdict) -> bool:
+    def _is_answered(self, ask: HoldRequest, verdict: Verdict) -> bool:
         """Whether who is short has no answer to wait for: it lacks something else, or what it lacks
         was decided."""
-        if found.word != "short":
+        if verdict.word != "short":
             return False
-        is_asked = found.lack == ask.asked and self.accounts[found.account].on_limit == "ask"
-        return not is_asked or self._is_news(found.account, found.lack)
+        is_asked = verdict.lack == ask.asked and self.accounts[verdict.account].on_limit == "ask"
+        return not is_asked or self._is_news(verdict.account, verdict.lack)
 
     # what a person decides
 
@@ -293,15 +300,15 @@ class Ledger:
         """Somebody is asked about this limit; whether that is news."""
         is_news = self._is_news(account, lack)
         if is_news:
-            found, i = self.accounts[account], DIMENSIONS.index(lack)
-            found.asked = [*found.asked[:i], found.limit[i] or 0, *found.asked[i + 1 :]]
-            self.touched[account] = found
+            entry, i = self.accounts[account], DIMENSIONS.index(lack)
+            entry.asked = (*entry.asked[:i], entry.limit[i] or 0, *entry.asked[i + 1 :])
+            self.touched[account] = entry
         return is_news
 
     def set_on_limit(self, id: str, on_limit: OnLimit) -> None:
         account = self.accounts[id]
         if account.on_limit != on_limit == "ask":
-            account.asked = [-1, -1, -1, -1]
+            account.asked = UNASKED
         account.on_limit = on_limit
         self.changed(account)
 
@@ -310,10 +317,9 @@ class Ledger:
         `limits.cannot_raise` first)."""
         account = self.accounts[id]
         self.hold(account.parent, funded(account, add))
-        a, b, c, d = (
+        account.limit = four(
             None if m is None else m + more for m, more in zip(account.limit, add, strict=True)
         )
-        account.limit = (a, b, c, d)
         self.changed(account)
 
     def changed(self, account: Account) -> None:
@@ -375,20 +381,16 @@ class Ledger:
         if hold == NOTHING == spent:
             return
         touched, is_held, is_spent = self.touched, hold != NOTHING, spent != NOTHING
-        tokens, nanos, turns, calls = hold
-        if sign < 0:
-            tokens, nanos, turns, calls = -tokens, -nanos, -turns, -calls
-        e, f, g, h = spent
+        moved = hold if sign > 0 else (-hold[0], -hold[1], -hold[2], -hold[3])
         for account in chain:
             if is_held:
-                a, b, c, d = account.held
-                account.held = [a + tokens, b + nanos, c + turns, d + calls]
+                holds = _plus(account.held, moved)
+                account.held = NOTHING if holds == NOTHING else holds
             if is_spent:
-                a, b, c, d = account.spent
-                account.spent = [a + e, b + f, c + g, d + h]
+                account.spent = _plus(account.spent, spent)
             if account.funded is not UNFUNDED:
-                more = zip(account.funded, spent, (tokens, nanos, turns, calls), strict=True)
-                tokens, nanos, turns, calls = (-s if is_funded else m for is_funded, s, m in more)
+                more = zip(account.funded, spent, moved, strict=True)
+                moved = four(-s if is_funded else m for is_funded, s, m in more)
                 is_held = True
             touched[account.id] = account
             if sign < 0 and self.waits:
@@ -399,11 +401,11 @@ class Ledger:
         account = self.accounts[id]
         if account.limit is UNLIMITED:
             return
-        kept = [
+        amounts = tuple(
             r if limit is not None else 0 for r, limit in zip(reserve, account.limit, strict=True)
-        ]
-        if kept != account.reserve:
-            account.reserve = kept
+        )
+        if amounts != account.reserve:
+            account.reserve = amounts
             self.touched[id] = account
             self.ease(id)
 
@@ -411,7 +413,7 @@ class Ledger:
         """The run ended. While something below it is open its account stays, as the pool of those
         that outlive it."""
         account = self.accounts[id]
-        account.reserve = [0, 0, 0, 0]
+        account.reserve = NOTHING
         account.closed = True
         self.touched[id] = account
         self.ease(id)
@@ -440,9 +442,9 @@ class Ledger:
     def _give_back(self, account: Account) -> None:
         if account.funded is UNFUNDED:
             return
-        left = [0, 0, 0, 0]
+        rest = [0, 0, 0, 0]
         for i, limit in enumerate(account.limit):
             if account.funded[i] and limit is not None:
-                left[i] = limit - account.spent[i]
-        if left != [0, 0, 0, 0]:
-            self.release(account.parent, (left[0], left[1], left[2], left[3]))
+                rest[i] = limit - account.spent[i]
+        if rest != [0, 0, 0, 0]:
+            self.release(account.parent, (rest[0], rest[1], rest[2], rest[3]))

@@ -24,8 +24,8 @@ from retinue.core.events import LimitChanged, Prolonged
 from retinue.core.hold_request import HoldRequest
 from retinue.core.ids import digest
 from retinue.core.ledger import Ledger
-from retinue.core.spec import Spec
-from retinue.core.state import NOTHING, Amounts, Short
+from retinue.core.spec import RunSpec
+from retinue.core.state import NOTHING, Amounts, ByDimension, Short
 from retinue.core.tree import Tree
 from retinue.core.values import NANOS_PER_USD, Budget
 from retinue.errors import InvalidTransition
@@ -59,12 +59,14 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
     else:
         need = ask.need[i] + (ask.last[i] if draw.is_own else 0)
         is_kept = not draw.is_own and account.reserve[i]
-        held = f", {written(i, account.held[i])} reserved by other runs" if account.held[i] else ""
-        kept = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
+        reservation = (
+            f", {written(i, account.held[i])} reserved by other runs" if account.held[i] else ""
+        )
+        reserve = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
         last = ", including a last turn after it" if draw.is_own and ask.last[i] else ""
         used = written(i, account.spent[i]).removesuffix(" tokens").removesuffix(" turns")
         spent = (
-            f"{used} of {written(i, limit)} spent{held}{kept}; one more turn may need "
+            f"{used} of {written(i, limit)} spent{reservation}{reserve}; one more turn may need "
             f"{written(i, need)}{last}."
         )
     return f"{spent} Add to the limit, let the run finish with one last turn, or cancel it?"
@@ -74,7 +76,7 @@ def needed_more(tree: Tree, draw: Draw, lack: str, asks: Sequence[HoldRequest]) 
     """What to add usually: as much as the limit was at first, or what two more turns like these
     would need if that is more. (For one turn exactly enough would soon be too little.)"""
     i = DIMENSIONS.index(lack)
-    began = limits_of(tree.specs[draw.account.id].order.budget)[i] or 0
+    began = limits_of(tree.specs[draw.account.id].request.budget)[i] or 0
     need = sum(ask.need[i] + (ask.last[i] if draw.is_own else 0) for ask in asks)
     return max(began, 2 * need - max(0, tree.ledger.left(draw, i)), 1)
 
@@ -106,26 +108,29 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
     return out
 
 
-def budget_of(spec: Spec, account: Account) -> Budget:
+def budget_of(spec: RunSpec, account: Account) -> Budget:
     """The budget of a run as it is now: that of its order, or its share, raised since."""
-    tokens, nanos, turns, calls = account.limit
-    usd = None if nanos is None else nanos / NANOS_PER_USD
-    seconds, on_limit = spec.order.budget.seconds, account.on_limit
+    limit = ByDimension(*account.limit)
     return Budget(
-        tokens=tokens, usd=usd, turns=turns, calls=calls, seconds=seconds, on_limit=on_limit
+        tokens=limit.tokens,
+        usd=None if limit.nanos is None else limit.nanos / NANOS_PER_USD,
+        turns=limit.turns,
+        calls=limit.calls,
+        seconds=spec.request.budget.seconds,
+        on_limit=account.on_limit,
     )
 
 
-def with_budget_of_now(tree: Tree, spec: Spec) -> Spec:
+def with_budget_of_now(tree: Tree, spec: RunSpec) -> RunSpec:
     """The order as its tools should see it: a limit that was raised is not the one that was
     ordered."""
-    account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.order.budget)
+    account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.request.budget)
     if ordered is UNLIMITED:
         return spec
     limits = () if account is None else zip(ordered, account.limit, strict=True)
     if account is None or not any(was is not None and (now or 0) > was for was, now in limits):
         return spec
-    return replace(spec, order=replace(spec.order, budget=budget_of(spec, account)))
+    return replace(spec, request=replace(spec.request, budget=budget_of(spec, account)))
 
 
 def cannot_raise(ledger: Ledger, id: str, add: Amounts) -> str:
@@ -169,13 +174,13 @@ def cannot_change(tree: Tree, id: str, event: LimitChanged) -> str:
 
 
 def _is_no_answer(tree: Tree, id: str, event: LimitChanged) -> str:
-    asked = next(
+    question = next(
         (q for q in open_questions(tree) if q.id == event.question and q.account == id), None
     )
-    if asked is None:
+    if question is None:
         return "This question is no longer open. It may already have been answered."
-    if event.then not in ("land", "stop") and not event.add[DIMENSIONS.index(asked.lack)]:
-        return f"The question is about {asked.lack}. Add to that limit."
+    if event.then not in ("land", "stop") and not event.add[DIMENSIONS.index(question.lack)]:
+        return f"The question is about {question.lack}. Add to that limit."
     return ""
 
 

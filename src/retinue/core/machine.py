@@ -16,7 +16,7 @@ from retinue.core import delivery as outbox
 from retinue.core import limit_questions as limits
 from retinue.core import spawn
 from retinue.core.account import limits_of
-from retinue.core.effects import Deliver, Transmit
+from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.ending import pass_on, send_on
 from retinue.core.events import (
     Acked,
@@ -27,8 +27,8 @@ from retinue.core.events import (
     Dropped,
     LimitChanged,
     LogEntry,
+    MailReceived,
     OfTree,
-    Posted,
     Requested,
     Requeued,
     RunEvent,
@@ -37,12 +37,12 @@ from retinue.core.events import (
 )
 from retinue.core.run import step
 from retinue.core.shared import Shared
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import MOVING, QUIET, Ended, has_questions
 from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.turn import post
-from retinue.core.values import Capabilities, Delivery, Origin
+from retinue.core.values import Delivery, Origin, Permissions
 from retinue.errors import InvalidTransition, Refused
 
 
@@ -91,7 +91,7 @@ def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
     """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is
     passed on. So is news for a run that has ended since it was sent."""
-    if isinstance(event, Posted) and event.mail.kind == "news" and id in tree.specs:
+    if isinstance(event, MailReceived) and event.mail.kind == "news" and id in tree.specs:
         send_on(StepContext(tree, tree.specs[id], at), event.mail)
     if (
         not isinstance(event, ChildEnded)
@@ -142,7 +142,7 @@ def _tree_step(tree: Tree, run: str, at: int, event: TreeEvent) -> None:
 
 def refuse_request(shared: Shared, event: Requested) -> None:
     """Raise `Refused` when a root cannot be taken on, whatever else is open."""
-    order = event.order
+    order = event.request
     definition = shared.definitions.get(order.agent)
     if definition is None:
         known = ", ".join(sorted(shared.definitions)) or "none"
@@ -155,29 +155,29 @@ def refuse_request(shared: Shared, event: Requested) -> None:
         )
     if order.budget.usd is not None and not shared.models[model].priced:
         raise Refused("price", spawn.UNPRICED.format(model=model))
-    spawn.check_rules(order.access)
+    spawn.check_rules(order.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")
 
 
 def _request(tree: Tree, at: int, event: Requested) -> None:
-    definition = tree.shared.definitions[event.order.agent]
-    limit = Capabilities(tools=definition.reach, agents=definition.crew)
-    capabilities = policy.narrow(policy.narrow(event.capabilities, limit), event.order.access)
-    spec = Spec(
+    definition = tree.shared.definitions[event.request.agent]
+    limit = Permissions(tools=definition.reachable_tools, agents=definition.agents)
+    capabilities = policy.narrow(policy.narrow(event.permissions, limit), event.request.permissions)
+    spec = RunSpec(
         id=event.id,
-        order=spawn.in_lane_order(event.order),
+        request=spawn.in_lane_order(event.request),
         root=event.id,
         created_at=at,
         conversation=event.conversation or event.id,
         base=event.base,
         resumes=event.resumes,
-        capabilities=capabilities,
-        model=event.order.model or definition.model,
-        origin=event.order.origin or Origin(),
+        permissions=capabilities,
+        model=event.request.model or definition.model,
+        origin=event.request.origin or Origin(),
         tag=event.tag,
     )
-    run = spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context)
+    run = spawn.enlist(tree, spec, limits_of(event.request.budget), at, context=event.context)
     ctx = StepContext(tree, spec, at)
     for mail in event.news:
         run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, ctx)
@@ -193,9 +193,9 @@ def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dro
     tree.changes.deliveries[event.key] = delivery
     tree.keep_delivery(delivery)
     if delivery.state == "pending":
-        tree.changes.effects.append(Deliver(key=event.key, at=delivery.next_at))
+        tree.changes.effects.append(ScheduleDelivery(key=event.key, at=delivery.next_at))
     if delivery.state == "sent":
-        tree.changes.effects.append(Transmit(key=event.key))
+        tree.changes.effects.append(SendDelivery(key=event.key))
     if delivery.state == "acked" or isinstance(event, Dropped):
         tree.drop_delivery(event.key)
     if delivery.discard and delivery.state in ("acked", "suppressed"):

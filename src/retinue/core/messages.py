@@ -7,7 +7,7 @@ from typing import Literal
 from retinue.core.values import Usage, Value
 
 
-class Call(Value):
+class ToolCall(Value):
     """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the
     toolbox."""
 
@@ -23,7 +23,7 @@ class Image(Value):
     data: str
 
 
-class User(Value, tag="user", tag_field="role"):
+class UserMessage(Value, tag="user", tag_field="role"):
     """A message to the model. `sender` is set by the runtime: "" for whoever started the run."""
 
     text: str
@@ -32,15 +32,15 @@ class User(Value, tag="user", tag_field="role"):
     kind: Literal["task", "mail", "news", "note", "nudge", "summary"] = "task"
 
 
-class Assistant(Value, tag="assistant", tag_field="role"):
+class AssistantMessage(Value, tag="assistant", tag_field="role"):
     """A reply of the model. `opaque` keeps provider fields that must go back byte for byte."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     opaque: str = ""
 
 
-class Result(Value, tag="tool", tag_field="role"):
+class ToolMessage(Value, tag="tool", tag_field="role"):
     """The result of one call. Results stand in order of completion; a codec may sort them.
     `denied`: a rule or a person did not permit the call."""
 
@@ -52,14 +52,14 @@ class Result(Value, tag="tool", tag_field="role"):
     images: tuple[Image, ...] = ()
 
 
-Message = User | Assistant | Result
+Message = UserMessage | AssistantMessage | ToolMessage
 
 
-class Reply(Value):
+class ModelReply(Value):
     """One whole answer of a model: what it said, what it cost, why it stopped, which model it
     really was."""
 
-    message: Assistant
+    message: AssistantMessage
     usage: Usage = Usage()
     stop: Literal["end", "calls", "length", "refusal"] = "end"
     model: str = ""

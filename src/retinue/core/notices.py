@@ -10,9 +10,9 @@ from functools import lru_cache
 from retinue.core.answer_fit import fit_here
 from retinue.core.answer_layout import LayoutPage, LayoutPart, Long
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Run
-from retinue.core.values import Definition, Ending, Words
+from retinue.core.values import Definition, Ending, NoticeTexts
 from retinue.formats.fair_cut import boundary, clip, cut, missing, missing_in
 from retinue.formats.money import bound
 from retinue.formats.safe_text import one_line
@@ -21,17 +21,17 @@ BRIEF = 200
 ERROR, LINE = 4_000, 500
 """Of an error that much is told; and that much where it has to be one line."""
 ANY = 1 << 30
-NONE = Words()
+NONE = NoticeTexts()
 
 
-def of_parent(definition: Definition | None, child: Spec) -> Words:
+def of_parent(definition: Definition | None, child: RunSpec) -> NoticeTexts:
     """The words of the tool that started a child; `definition` is its parent's."""
-    if definition is None or child.slot is None or not definition.words:
+    if definition is None or child.parent_call is None or not definition.notices:
         return NONE
-    return definition.words.get(child.slot.tool, NONE)
+    return definition.notices.get(child.parent_call.tool, NONE)
 
 
-def skipped(order: Order, ending: Ending) -> bool:
+def skipped(order: RunRequest, ending: Ending) -> bool:
     """Whether a run that was to tell its result has said that there is nothing to tell."""
     is_asked = order.report == "announce" or (
         order.report == "text" and ending.state == "completed"
@@ -45,14 +45,14 @@ def is_known(ending: Ending) -> bool:
 
 
 def tell(
-    templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0
+    templates: dict[str, str], spec: RunSpec, run: Run, ending: Ending, cap: int, n_ended: int = 0
 ) -> str:
     """A child's end in the words that its parent's tool has for it, at most `cap` long."""
     names = (f"{ending.state}/{ending.stop}", ending.state, "")
     template = next((templates[name] for name in names if name in templates), None)
     if template is None:
-        return describe(spec.order.name, ending, cap)
-    known = facts(spec, run, ending, done)
+        return describe(spec.request.name, ending, cap)
+    known = facts(spec, run, ending, n_ended)
     if "{text}" not in template:  # then the error has the room
         room = max(0, cap - len(fill(template, {**known, "error": ""})))
         known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
@@ -75,9 +75,9 @@ def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
     return missing_in(text) if ending.is_cut else missing
 
 
-def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
+def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
-    order, usage = spec.order, run.usage
+    order, usage = spec.request, run.usage
     text, error = ending.text or "(no output)", ending.error or ending.stop
     started = spec.created_at if run.started_at is None else run.started_at
     return {
@@ -102,7 +102,7 @@ def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]
         if usage.calls
         else "(no output)",
         "group": order.group,
-        "done": str(done),
+        "done": str(n_ended),
         "size": str(order.group_size),
     }
 
@@ -140,13 +140,13 @@ def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     return listed(outcomes), False
 
 
-def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> LayoutPage:
+def plain_page(outcomes: tuple[ChildOutcome, ...], *, is_kept: bool = False) -> LayoutPage:
     """The ends of several children in plain words, each under its name and state. `kept`: what is
     cut is not put away, for it is kept with the child's own run."""
     parts = []
     for one in outcomes:
         name, ending = shown(one.label), one.ending
-        where = _where(ending) or (f"run {one.id}" if kept else "")
+        where = _where(ending) or (f"run {one.id}" if is_kept else "")
         text = describe(name, ending, ANY)
         parts.append(
             LayoutPart(
@@ -159,7 +159,7 @@ def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Lay
 
 
 def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:
-    return fit_here(plain_page(outcomes, kept=True), room)
+    return fit_here(plain_page(outcomes, is_kept=True), room)
 
 
 def shown(label: str) -> str:

@@ -21,4 +21,4 @@ def _is_idle_host(tree: Tree, run: Run) -> bool:
     is_idle = (
         isinstance(run.state, Waiting) and run.state.calls is None and not tree.has_mail(run.id)
     )
-    return is_idle and tree.specs[run.id].order.host and not tree.n_live(run.id)
+    return is_idle and tree.specs[run.id].request.stay_open and not tree.n_live(run.id)

@@ -13,8 +13,8 @@ import msgspec
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.call_rules import Rule, Verdict, read_rule, rule_matches, whole_path
 from retinue.core.ids import digest
-from retinue.core.messages import Call
-from retinue.core.values import MODES, Capabilities, Grant, Guard, Value
+from retinue.core.messages import ToolCall
+from retinue.core.values import MODES, PermissionGrant, Permissions, ToolRisk, Value
 from retinue.formats.fair_cut import clip
 
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -37,7 +37,7 @@ class Ruling(Value):
     is_granted: bool = False
 
 
-def subject_of(call: Call, guard: Guard, cwd: str = "") -> str | None:
+def subject_of(call: ToolCall, guard: ToolRisk, cwd: str = "") -> str | None:
     """What the call is about: the argument that the tool has named for it, or all of them. A path
     is told whole, from the directory of the run; None stands for paths that cannot be told from
     here (those in a patch)."""
@@ -54,10 +54,10 @@ def subject_of(call: Call, guard: Guard, cwd: str = "") -> str | None:
 
 
 def rule_on(
-    chain: Iterable[tuple[str, Capabilities]],
-    call: Call,
-    guard: Guard,
-    grants: Iterable[Grant] = (),
+    chain: Iterable[tuple[str, Permissions]],
+    call: ToolCall,
+    guard: ToolRisk,
+    grants: Iterable[PermissionGrant] = (),
     default: str = "manual",
     cwds: Sequence[str] = (),
 ) -> Ruling:
@@ -68,15 +68,15 @@ def rule_on(
     subject = subject_of(call, guard, own)
     ruling = Ruling(verdict="allow", why="no rule or mode restricts it")
     levels = list(chain)
-    for n, (name, held) in enumerate(levels):
-        mode = held.mode or (default if n == len(levels) - 1 else "")
-        said = _level(
-            name, held, mode, call.name, guard, subject, cwds[n] if n < len(cwds) else own
+    for n, (name, permissions) in enumerate(levels):
+        mode = permissions.mode or (default if n == len(levels) - 1 else "")
+        level = _level(
+            name, permissions, mode, call.name, guard, subject, cwds[n] if n < len(cwds) else own
         )
-        if said is not None and STRICTNESS[said.verdict] >= STRICTNESS[ruling.verdict]:
-            ruling = said
-            if said.verdict == "deny":
-                return said
+        if level is not None and STRICTNESS[level.verdict] >= STRICTNESS[ruling.verdict]:
+            ruling = level
+            if level.verdict == "deny":
+                return level
     if ruling.verdict == "ask" and subject is not None:
         for grant in grants:
             if grant.cwd == own and rule_matches(
@@ -89,12 +89,18 @@ def rule_on(
 
 
 def _level(
-    name: str, held: Capabilities, mode: str, tool: str, guard: Guard, subject: str | None, cwd: str
+    name: str,
+    permissions: Permissions,
+    mode: str,
+    tool: str,
+    guard: ToolRisk,
+    subject: str | None,
+    cwd: str,
 ) -> Ruling | None:
     """What one run's rules and mode say: a denial before a question before a permission before the
     mode."""
     best: Rule | None = None
-    for text in held.rules:
+    for text in permissions.rules:
         rule = read_rule(text)
         if best is not None and STRICTNESS[rule.effect] <= STRICTNESS[best.effect]:
             continue
@@ -105,7 +111,7 @@ def _level(
     return _mode(mode, guard, name) if mode else None
 
 
-def _mode(mode: str, guard: Guard, name: str) -> Ruling | None:
+def _mode(mode: str, guard: ToolRisk, name: str) -> Ruling | None:
     """What a mode says of a kind of tool. Functions of the program itself are not asked about, but
     plans stay plans."""
     if guard.risk in ("read", "spawn") or (not guard.guarded and mode != "plan"):
@@ -122,12 +128,12 @@ def stricter(a: str, b: str) -> str:
     return max(a, b, key=lambda mode: MODES.index(mode) if mode else -1)
 
 
-def question_id(run: str, turn: int, index: int, call: Call) -> str:
+def question_id(run: str, turn: int, index: int, call: ToolCall) -> str:
     """Names exactly this call: another run, turn or argument is another question."""
     return digest(run, turn, index, call.id, call.name, call.args)[:16]
 
 
-def question_text(call: Call, guard: Guard) -> str:
+def question_text(call: ToolCall, guard: ToolRisk) -> str:
     """The action as a question, by what the tool is about."""
     subject = subject_of(call, guard)
     verb = {"read": "Read", "write": "Edit"}.get(guard.risk, "")

@@ -21,7 +21,7 @@ from retinue.core.cache_figures import (
     tag,
 )
 from retinue.core.shared import Shared
-from retinue.core.spec import Base, Order, Spec
+from retinue.core.spec import ForkPoint, RunRequest, RunSpec
 from retinue.core.state import Run, calls_of
 from retinue.core.step_context import StepContext, size
 from retinue.core.values import ModelInfo, Usage
@@ -30,9 +30,9 @@ from retinue.core.values import ModelInfo, Usage
 class PrefixSource(NamedTuple):
     """Whose conversation a fork goes on from, and which part of it."""
 
-    spec: Spec
+    spec: RunSpec
     run: Run
-    base: Base
+    base: ForkPoint
 
 
 class Expected(NamedTuple):
@@ -58,11 +58,11 @@ class Expected(NamedTuple):
 
 def expect(
     shared: Shared,
-    order: Order,
+    order: RunRequest,
     model: str,
     now: int,
     source: PrefixSource | None,
-    lent: Prefix = (),
+    shared_prefix: Prefix = (),
 ) -> Expected:
     """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same
     tools."""
@@ -70,19 +70,19 @@ def expect(
     tokens, warm = (
         (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
     )
-    is_fork = source is not None and source.spec.order.agent == order.agent
+    is_fork = source is not None and source.spec.request.agent == order.agent
     prefix = (
         model,
         order.agent,
         order.instructions,
-        () if is_fork else lent,
+        () if is_fork else shared_prefix,
         None if source is None else source.base,
     )
-    own = size(order.task) + size(order.context.text)
+    own = size(order.task) + size(order.history.text)
     return Expected(shared.models[model], prefix, tokens, warm, own // BYTES_PER_TOKEN)
 
 
-def _head(shared: Shared, order: Order) -> int:
+def _head(shared: Shared, order: RunRequest) -> int:
     """About how many tokens the instructions and the tools of a run are."""
     definition = shared.definitions.get(order.agent)
     if definition is None:
@@ -92,11 +92,11 @@ def _head(shared: Shared, order: Order) -> int:
         if order.instructions is None
         else size(order.instructions) - size(definition.instructions)
     )
-    return max(0, definition.size + other) // BYTES_PER_TOKEN
+    return max(0, definition.prompt_bytes + other) // BYTES_PER_TOKEN
 
 
 def _inherited(
-    shared: Shared, order: Order, model: str, now: int, source: PrefixSource, head: int
+    shared: Shared, order: RunRequest, model: str, now: int, source: PrefixSource, head: int
 ) -> tuple[int, int]:
     """Tokens of the conversation that a fork goes on from, with the head, and how many of them are
     in the cache: those of the last prompt of that run, if the fork sends it again as it was."""
@@ -106,47 +106,45 @@ def _inherited(
     total = (
         run.prompt
         if calls is not None and run.prompt
-        else run.context + run.fresh // BYTES_PER_TOKEN
+        else run.context + run.new_bytes // BYTES_PER_TOKEN
     )
     is_whole = base.start == run.start and base.length >= counted_to
-    is_alike = order.agent == spec.order.agent and _instructions(shared, order) == _instructions(
-        shared, spec.order
+    is_alike = order.agent == spec.request.agent and _instructions(shared, order) == _instructions(
+        shared, spec.request
     )
     if is_whole and is_alike:
         is_warm = model == spec.model and run.warm_until > now
         return total, min(run.prompt, total) if is_warm else 0
     part, whole = base.length - base.start, max(1, counted_to - run.start)
-    return max(0, total - _head(shared, spec.order)) * min(part, whole) // whole + head, 0
+    return max(0, total - _head(shared, spec.request)) * min(part, whole) // whole + head, 0
 
 
-def _instructions(shared: Shared, order: Order) -> str:
+def _instructions(shared: Shared, order: RunRequest) -> str:
     definition = shared.definitions.get(order.agent)
-    return (
-        order.instructions
-        if order.instructions is not None
-        else definition.instructions
-        if definition
-        else ""
-    )
+    if order.instructions is not None:
+        return order.instructions
+    return definition.instructions if definition else ""
 
 
-def tagged(spec: Spec, parent: Run, ctx: StepContext) -> Spec:
+def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
     """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes
     later knows."""
-    order, held = spec.order, spec.capabilities
-    if order.context.kind == "run":
+    order, permissions = spec.request, spec.permissions
+    if order.history.kind == "run":
         info = ctx.shared.models[spec.model]
-        known = max(_head(ctx.shared, order), order.context.tokens)
+        known = max(_head(ctx.shared, order), order.history.tokens)
         return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
     if (
         spec.base is None and not ctx.shared.models[spec.model].shared_tokens
     ):  # nobody waits for it, nothing is warm
-        own = (size(order.task) + size(order.context.text)) // BYTES_PER_TOKEN
+        own = (size(order.task) + size(order.history.text)) // BYTES_PER_TOKEN
         return replace(
             spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0)
         )
     source = None if spec.base is None else PrefixSource(ctx.spec, parent, spec.base)
-    expected = expect(ctx.shared, order, spec.model, ctx.now, source, (held.tools, held.deny))
+    expected = expect(
+        ctx.shared, order, spec.model, ctx.now, source, (permissions.tools, permissions.deny)
+    )
     is_first, prefixes = True, ctx.tree.prefixes
     if expected.is_waited_for:
         is_first = not prefixes.is_warm(expected.prefix, ctx.now)

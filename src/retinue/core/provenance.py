@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Order
+from retinue.core.spec import RunRequest
 from retinue.core.values import Ending, Helpers, Lost, Who
 from retinue.formats.safe_text import one_line
 
@@ -44,11 +44,11 @@ def add(so_far: Helpers, label: str, id: str, ending: Ending) -> Helpers:
     )
 
 
-def is_dismissed(order: Order, ending: Ending) -> bool:
+def is_dismissed(order: RunRequest, ending: Ending) -> bool:
     """Whether a child is not missing although it did not return: its parent has called it off, or
     it lived for messages until its parent ended."""
     if ending.along:
-        return order.host
+        return order.stay_open
     return ending.state == "cancelled" and ending.by == "parent"
 
 

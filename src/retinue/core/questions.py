@@ -14,13 +14,13 @@ from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
 from retinue.core.calls import close_call, let_rest, settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.children import stale
-from retinue.core.events import Answered, Asked, Decided, Granted, Posted
+from retinue.core.events import Answered, Asked, Decided, Granted, MailReceived
 from retinue.core.ids import digest
-from retinue.core.messages import Call, Result
+from retinue.core.messages import ToolCall, ToolMessage
 from retinue.core.run_mail import cannot_write
-from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
+from retinue.core.state import NOTHING, OpenCalls, Question, Run, calls_of
 from retinue.core.step_context import StepContext
-from retinue.core.values import Grant, Guard, Mail, Usage
+from retinue.core.values import Mail, PermissionGrant, ToolRisk, Usage
 from retinue.formats.fair_cut import clip
 
 TEXT = 4_000
@@ -31,23 +31,23 @@ NOBODY = (
 ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 
-def ask(run: Run, calls: Calls, event: Asked, ctx: StepContext) -> Run:
+def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
     text = clip(event.question, TEXT)
     if not ctx.order.may_ask:
-        result = Result(
+        result = ToolMessage(
             call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
         )
         return close_call(run, ctx, calls, event.index, result)
     if ctx.order.questions == "deny":
         parent = ctx.spec.parent
         if _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, parent) is not None:
-            result = Result(
+            result = ToolMessage(
                 call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
             )
             return close_call(run, ctx, calls, event.index, result)
         words = ASKS.format(label=ctx.order.name, text=text, id=run.id)
-        ctx.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
+        ctx.tell(parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
     calls = let_rest(calls, event.index)
     id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]
     question = Question(index=event.index, id=id, call_id=event.call_id, text=text, tool=event.name)
@@ -67,14 +67,16 @@ def _is_waited_for(run: Run, ctx: StepContext) -> bool:
     return calls is not None and any(run.id in watch.runs for watch in calls.waits)
 
 
-def answer(run: Run, calls: Calls, event: Answered, ctx: StepContext) -> Run:
+def answer(run: Run, calls: OpenCalls, event: Answered, ctx: StepContext) -> Run:
     """The answer to what a tool asked. A permission is not given by a text."""
     if any(q.index == event.index and q.kind == "permission" for q in calls.questions):
         raise stale(run, event, f"call {event.index} needs a yes or a no, not a text")
-    return close_call(run, ctx, calls, event.index, Result(call_id=event.call_id, text=event.text))
+    return close_call(
+        run, ctx, calls, event.index, ToolMessage(call_id=event.call_id, text=event.text)
+    )
 
 
-def hear_parent(run: Run, calls: Calls, mail: Mail, ctx: StepContext) -> Run | None:
+def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run | None:
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only
     mail."""
     if (
@@ -84,22 +86,28 @@ def hear_parent(run: Run, calls: Calls, mail: Mail, ctx: StepContext) -> Run | N
         or mail.steer
     ):
         return None
-    asked = next((q for q in calls.questions if q.kind == "question"), None)
-    if asked is None:
+    question = next((q for q in calls.questions if q.kind == "question"), None)
+    if question is None:
         return None
     return close_call(
-        run, ctx, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text)
+        run,
+        ctx,
+        calls,
+        question.index,
+        ToolMessage(call_id=question.call_id, name=question.tool, text=mail.text),
     )
 
 
-def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
+def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     """A person has decided about a call. What was taken from the run meanwhile stays taken."""
     call, index = event.call, event.index
     id = permits.question_id(run.id, event.turn, index, call)
-    asked = next((q for q in calls.questions if q.index == index and q.kind == "permission"), None)
-    if event.turn != run.turn or asked is None or not asked.id == event.question == id:
+    question = next(
+        (q for q in calls.questions if q.index == index and q.kind == "permission"), None
+    )
+    if event.turn != run.turn or question is None or not question.id == event.question == id:
         raise stale(run, event, "no permission is asked for this call, or it was decided before")
-    guard = ctx.definition.guards.get(call.name, Guard())
+    guard = ctx.definition.tool_risks.get(call.name, ToolRisk())
     refusal = None
     if not event.allow:
         refusal = f"Denied by {event.by or 'the user'}." + (
@@ -112,13 +120,13 @@ def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
     elif (lack := ctx.tree.ledger.lacks(run.id, ONE_CALL)) is not None:
         run, refusal = beyond_budget(run, ctx, lack)
     if refusal is not None:
-        result = Result(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
+        result = ToolMessage(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, ctx, calls, index, result)
     subject = permits.subject_of(call, guard, ctx.order.cwd)
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = call_rules.rule_for("allow", call.name, subject)
-        ctx.tell(root, Granted(grant=Grant(rule=rule, cwd=ctx.order.cwd)))
+        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.order.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, ctx, index, call)
     bit = 1 << index
@@ -128,7 +136,7 @@ def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
     return settle(run, ctx, calls)
 
 
-def _rule_now(run: Run, ctx: StepContext, call: Call, guard: Guard) -> permits.Ruling:
+def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permits.Ruling:
     return permits.rule_on(
         ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id)
     )

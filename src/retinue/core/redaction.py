@@ -109,11 +109,11 @@ class ByteStream:
         return self._data if not self._data else self._show(len(self._data))
 
     def _show(self, stop: int) -> bytes:
-        done, stop = self._redactor._matcher.clean_part(self._data, self._n_shown, stop)
+        output, stop = self._redactor._matcher.clean_part(self._data, self._n_shown, stop)
         # Whether a line break is one of wrapped base64 depends on the line before it.
         self._data = self._data[max(0, stop - secret_forms.WIDTH) :]
         self._n_shown = min(stop, secret_forms.WIDTH)
-        return done
+        return output
 
 
 class Stream:

@@ -11,9 +11,9 @@ from retinue.core.call_dispatch import dispatch
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest
-from retinue.core.messages import Reply, User
+from retinue.core.messages import ModelReply, UserMessage
 from retinue.core.price_tags import reckon, warm_until
-from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
+from retinue.core.state import NOTHING, REFUSALS, ByDimension, Run, Thinking
 from retinue.core.step_context import StepContext, idle, seated, weight
 from retinue.core.turn import (
     ANNOUNCE,
@@ -42,81 +42,89 @@ def abandon(run: Run, state: Thinking, ctx: StepContext) -> Run:
 
 
 def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> Run:
-    reply, said = event.reply, event.reply.message
+    reply, message = event.reply, event.reply.message
     used = _counted(run, ctx, reply)
     ctx.tree.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, ctx))
     if state.expected or used.cache_read or used.cache_write:
         run = reckon(run, ctx, used, state.expected)
-    spilled = run.spilled
+    spilled = run.artifacts
     if event.spilled is not None:
         sha, n = event.spilled
         spilled = (Artifact(path=sha, bytes=n, sha256=sha),)
-    elif said.text:
+    elif message.text:
         spilled = ()
-    ctx.write(run, said)
+    ctx.write(run, message)
     run = replace(
         run,
         state=idle(run, ctx.now),
         length=run.length + 1,
         context=used.input + used.output + used.estimated,
-        fresh=0,
+        new_bytes=0,
         turn=run.turn + 1,
         usage=run.usage.plus(used),
-        said=run.said if state.purpose == "announce" else said.text or run.said,
-        gathered="" if said.text else run.gathered,
-        empty=run.empty if not said.text.strip() and not said.calls else 0,
-        spilled=spilled,
+        last_text=run.last_text if state.purpose == "announce" else message.text or run.last_text,
+        child_texts="" if message.text else run.child_texts,
+        empty=run.empty if not message.text.strip() and not message.calls else 0,
+        artifacts=spilled,
         model_used=reply.model or ctx.spec.model,
         suspicion=None,
         prompt=used.input,
         warm_until=warm_until(ctx, used),
     )
     if reply.stop == "refusal":
-        return finish(run, ctx, "failed", "refused", error=said.text or "the model refused")
+        return finish(run, ctx, "failed", "refused", error=message.text or "the model refused")
     if state.purpose == "compact":
-        return next_turn(relist_children(run, ctx, said.text or run.said), ctx)
-    if said.calls:
+        return next_turn(relist_children(run, ctx, message.text or run.last_text), ctx)
+    if message.calls:
         return _take_calls(run, state, event, ctx)
-    if not said.text.strip():
+    if not message.text.strip():
         return _take_silence(run, state, ctx)
     return _take_text(run, state, event, ctx)
 
 
-def _counted(run: Run, ctx: StepContext, reply: Reply) -> Usage:
+def _counted(run: Run, ctx: StepContext, reply: ModelReply) -> Usage:
     """What the provider counted; what it did not count is booked at its bound, as an estimate."""
-    told = reply.usage
-    counts = (told.input, told.output, told.cache_read, told.cache_write, told.estimated)
-    if min(counts) < 0 or max(counts) > MOST_TOKENS:
-        a, b, c, e, f = (min(max(0, count), MOST_TOKENS) for count in counts)
-        counts = (a, b, c, e, f)
-    prompt, output, read, write, estimated = counts
+    usage = reply.usage
+    prompt, output = _within_bounds(usage.input), _within_bounds(usage.output)
+    cache_read, cache_write = _within_bounds(usage.cache_read), _within_bounds(usage.cache_write)
+    estimated = _within_bounds(usage.estimated)
     if not prompt + output + estimated:
-        bound, said = prompt_bound(run, ctx), weight(reply.message)
-        nanos = max(0, told.nanos) or ctx.model.cost(bound, said)
-        used = Usage(cache_read=read, cache_write=write, estimated=bound + said, turns=1)
+        bound, n_out = prompt_bound(run, ctx), weight(reply.message)
+        nanos = max(0, usage.nanos) or ctx.model.cost(bound, n_out)
+        used = Usage(
+            cache_read=cache_read, cache_write=cache_write, estimated=bound + n_out, turns=1
+        )
         return replace(used, nanos=nanos, nanos_estimated=nanos)
     used = Usage(
         input=prompt,
         output=output,
-        cache_read=read,
-        cache_write=write,
+        cache_read=cache_read,
+        cache_write=cache_write,
         estimated=estimated,
-        nanos=told.nanos,
-        nanos_estimated=max(0, told.nanos_estimated),
+        nanos=usage.nanos,
+        nanos_estimated=max(0, usage.nanos_estimated),
         turns=1,
     )
     return charged(ctx.model, used)
 
 
+def _within_bounds(count: int) -> int:
+    return min(max(0, count), MOST_TOKENS)
+
+
 def _take_calls(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> Run:
-    said = event.reply.message
+    message = event.reply.message
     cut = event.reply.stop == "length"
     match state.purpose:
         case "turn":
-            return dispatch(run, ctx, said, cut=cut)
+            return dispatch(run, ctx, message, cut=cut)
         case "grace":
-            if len(said.calls) == 1 and said.calls[0].name in ctx.definition.submits and not cut:
-                return dispatch(run, ctx, said, cut=False)
+            if (
+                len(message.calls) == 1
+                and message.calls[0].name in ctx.definition.submit_tools
+                and not cut
+            ):
+                return dispatch(run, ctx, message, cut=False)
             return finish(run, ctx, "incomplete", "turn_limit")
         case "final":
             return finish(run, ctx, "incomplete", "budget", error=why_no_more(run, ctx))
@@ -134,7 +142,7 @@ def _take_silence(run: Run, state: Thinking, ctx: StepContext) -> Run:
         return finish(run, ctx, "failed", "empty", error="the model returned no text")
     run = replace(run, empty=run.empty + 1)
     return think(
-        ctx.append(run, User(text="Your reply was empty. Answer now.", kind="nudge")),
+        ctx.append(run, UserMessage(text="Your reply was empty. Answer now.", kind="nudge")),
         ctx,
         state.purpose,
     )
@@ -153,7 +161,7 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
     if state.purpose == "summary":
         return finish(run, ctx, "completed", "done", text=text)
     if state.purpose == "announce":
-        return finish(run, ctx, "completed", "done", text=text, data=run.said)
+        return finish(run, ctx, "completed", "done", text=text, data=run.last_text)
     if ctx.tree.has_mail(run.id):
         return next_turn(run, ctx)
     if order.must_submit:
@@ -162,9 +170,9 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
         return _rest(run, ctx, all=True)
     if order.report in ("summary", "announce"):
         prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)
-        run = ctx.append(run, User(text=prompt, kind="nudge"))
+        run = ctx.append(run, UserMessage(text=prompt, kind="nudge"))
         return think(run, ctx, "summary" if order.report == "summary" else "announce")
-    if order.host:
+    if order.stay_open:
         return _rest(run, ctx)
     return finish(run, ctx, "completed", "done", text=text)
 
@@ -181,9 +189,10 @@ def _remind(run: Run, ctx: StepContext) -> Run:
             error="the agent ended without submitting a result",
         )
     run = replace(run, reminded=run.reminded + 1)
-    names = " or ".join(ctx.definition.submits)
+    names = " or ".join(ctx.definition.submit_tools)
     return next_turn(
-        ctx.append(run, User(text=f"Submit your result by calling {names}.", kind="nudge")), ctx
+        ctx.append(run, UserMessage(text=f"Submit your result by calling {names}.", kind="nudge")),
+        ctx,
     )
 
 
@@ -198,18 +207,24 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
     if event.retry:
         wait = _before_next_try(run, state, event, ctx, tries)
         if wait is not None:
-            at, why = wait
+            at, is_patient = wait
             until = (
                 ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
             )
-            kind = event.kind if why else ""
-            again = replace(state, tries=tries, retry_at=at, waits_for=why, waits_kind=kind)
-            if why:
+            again = replace(
+                state,
+                tries=tries,
+                retry_at=at,
+                waits_for=f"{event.kind}: {event.message}"[:300],
+                waits_kind=event.kind,
+                trouble=event.trouble,
+                patient_until=until if is_patient else None,
+            )
+            if is_patient:
                 # Nobody knows how long its provider keeps it: what the call may cost is held anew
                 # when it is made.
                 ctx.tree.ledger.release(run.id, again.hold)
                 again = replace(again, hold=NOTHING)
-            again = replace(again, patient_until=until if why else None)
             return replace(run, state=again, wake_at=sooner(run.deadline, at))
     ctx.tree.ledger.release(run.id, state.hold)
     run = seated(run, ctx.now)
@@ -226,7 +241,10 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
     )
     if state.purpose == "turn":
         run = ctx.append(
-            run, User(text=f"{COMPACT}\n\n{CUT}{clip(ctx.order.task, MOST_OF_TASK)}", kind="nudge")
+            run,
+            UserMessage(
+                text=f"{COMPACT}\n\n{CUT}{clip(ctx.order.task, MOST_OF_TASK)}", kind="nudge"
+            ),
         )
     return think(run, ctx, "compact")
 
@@ -239,18 +257,19 @@ def _pay_for_failure(
     usage = event.usage
     if usage is None or not usage.tokens:
         return run, state
-    tokens, nanos, turns, calls = state.hold
+    hold = ByDimension(*state.hold)
     used = within(charged(ctx.model, usage), state.hold)
-    part = (min(tokens, used.tokens), used.nanos, 0, 0)
+    part = (min(hold.tokens, used.tokens), used.nanos, 0, 0)
     ctx.tree.ledger.settle(run.id, part, part, guess(used, ctx))
     run = reckon(replace(run, usage=run.usage.plus(used)), ctx, used, state.expected)
-    return run, replace(state, hold=(tokens - part[0], nanos - part[1], turns, calls))
+    rest = (hold.tokens - part[0], hold.nanos - part[1], hold.turns, hold.calls)
+    return run, replace(state, hold=rest)
 
 
 def _before_next_try(
     run: Run, state: Thinking, event: ModelFailed, ctx: StepContext, tries: int
-) -> tuple[int, str] | None:
-    """When it is tried again, and what is waited for if that is long; None when it is not tried
+) -> tuple[int, bool] | None:
+    """When it is tried again, and whether it waits patiently by now; None when it is not tried
     again.
 
     An account that is refused is not cured by asking: there the patience begins at once. It ends
@@ -260,14 +279,15 @@ def _before_next_try(
     retry = ctx.order.retry
     if tries < retry.attempts and event.kind not in REFUSALS:
         ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
-        why = ""
+        is_patient = False
     else:
         until = ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
         if retry.then == "fail" or event.kind == "forbidden" or ctx.now >= until:
             return None
         ceiling = retry.cap_ms
-        why = f"{event.kind}: {event.message}"[:300]
+        is_patient = True
         if event.kind == "auth" and not event.after_ms:
-            return until, why
+            return until, is_patient
     jitter = int(digest(run.id, run.attempt, "jitter")[:8], 16) % (ceiling + 1)
-    return ctx.now + max(event.after_ms, 0) + (ceiling if why else 0) + jitter, why
+    wait = max(event.after_ms, 0) + (ceiling if is_patient else 0) + jitter
+    return ctx.now + wait, is_patient

@@ -6,11 +6,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core.calls import settle, start_tool, start_woken, wake
+from retinue.core.copy_merges import forget_merge
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
 from retinue.core.fan_results import close_recovered
-from retinue.core.messages import Result
-from retinue.core.state import Calls, Run, Thinking, Waiting
+from retinue.core.messages import ToolMessage
+from retinue.core.state import OpenCalls, Run, Thinking, Waiting
 from retinue.core.step_context import StepContext
 from retinue.core.suspects import is_guilty, is_in_flight, weigh
 from retinue.core.tree import Tree
@@ -59,23 +60,26 @@ def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
     return None
 
 
-def recover_calls(run: Run, calls: Calls, event: Recovered, ctx: StepContext) -> Run:
+def recover_calls(run: Run, calls: OpenCalls, event: Recovered, ctx: StepContext) -> Run:
     """Tools that were under way are repeated, looked after, or reported as unknown: by their class,
     never by luck."""
+    forget_merge(run, ctx, event.epoch)
     stopped = stop_recovery(run, event, ctx)
     if stopped is not None:
         return stopped
     run = again(run, event)
-    for found in event.calls:
-        bit = 1 << found.index
+    for call in event.calls:
+        bit = 1 << call.index
         if not calls.tools & bit or event.turn != run.turn:
             continue
-        if found.restart == "unsafe":
-            result = Result(call_id=found.call.id, name=found.call.name, text=UNKNOWN, error=True)
+        if call.restart == "unsafe":
+            result = ToolMessage(
+                call_id=call.call.id, name=call.call.name, text=UNKNOWN, error=True
+            )
             run = ctx.append(run, result)
             calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
         else:
-            start_tool(run, ctx, found.index, found.call, again=True)
+            start_tool(run, ctx, call.index, call.call, again=True)
     for watch in calls.waits:
         if calls.woken >> watch.index & 1:
             start_woken(run, ctx, watch, again=True)
@@ -103,8 +107,13 @@ def waited_too_long(run: Run, ctx: StepContext) -> Run:
     nothing.)"""
     if run.wake_at is None or run.wake_at > ctx.now:
         return run
-    if isinstance(run.state, Waiting) and run.state.calls is None and run.said:
+    if isinstance(run.state, Waiting) and run.state.calls is None and run.last_text:
         return finish(run, ctx, "completed", "idle")
+    if ctx.patience(run.state) < ctx.rules.wait_ms:
+        what = "its model" if isinstance(run.state, Thinking) else "its tools"
+        minutes = f"{ctx.patience(run.state) / 60_000:g}"
+        error = f"stalled: nothing was heard of {what} for {minutes} minutes"
+        return finish(run, ctx, "timed_out", "stalled", error=error)
     return finish(
         run,
         ctx,

@@ -31,6 +31,7 @@ from retinue.core.admission import queued, short
 from retinue.core.calls import (
     close_call,
     close_composed,
+    close_merged,
     detach,
     keep_waiting,
     let_rest,
@@ -39,9 +40,11 @@ from retinue.core.calls import (
     stir,
 )
 from retinue.core.children import cancel, child_at_calls, news, note, stale
+from retinue.core.copy_merges import tell_merge
 from retinue.core.ending import book_estimate, conclude, finish, pay_for_broken_off, take_along
 from retinue.core.events import (
     Aborted,
+    ActionsReturned,
     Admitted,
     Afforded,
     Answered,
@@ -49,31 +52,31 @@ from retinue.core.events import (
     CancelAsked,
     ChildEnded,
     Cleared,
-    Composed,
     Decided,
-    Enlisted,
     Granted,
+    MailReceived,
+    Merged,
     ModelFailed,
-    Narrowed,
-    Ordered,
-    Posted,
+    PermissionsRestricted,
     Prolonged,
     Recovered,
     Replied,
+    ResultsFormatted,
+    RunCreated,
     RunEvent,
     StateEvent,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.messages import Result
+from retinue.core.messages import ToolMessage
 from retinue.core.notices import fill
 from retinue.core.reply import abandon, take_failure, take_reply
 from retinue.core.restarts import again, out_of_time, recover_calls, stop_recovery, waited_too_long
 from retinue.core.state import (
     Asking,
-    Calls,
     Ended,
+    OpenCalls,
     Queued,
     Run,
     Short,
@@ -117,13 +120,16 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
 
 
 def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
-    """Nobody will say any more what calls have cost that were stopped before the process died."""
+    """Nobody will say any more what calls have cost that were stopped before the process died. A
+    later attempt than the one found was made and stopped by this process, which will say it."""
     for lost in run.broken_off:
         if lost.attempt in event.unsent:
             ctx.tree.ledger.release(run.id, lost.hold)
-        else:
+        elif lost.attempt <= event.attempt:
             run = book_estimate(run, ctx, lost.hold)
-    return replace(run, broken_off=()) if run.broken_off else run
+    if not run.broken_off:
+        return run
+    return replace(run, broken_off=tuple(b for b in run.broken_off if b.attempt > event.attempt))
 
 
 def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) -> Run:
@@ -140,21 +146,25 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
             return take_failure(run, state, event, ctx)
         case ChildEnded():
             return news(run, event, ctx)
-        case Posted():
+        case Merged():
+            return tell_merge(run, ctx, event)
+        case MailReceived():
             run = post(run, event.mail, ctx)
             if not event.mail.steer or state.purpose not in ("turn", "compact"):
                 return run
             return next_turn(abandon(run, state, ctx), ctx)
         case CancelAsked():
             return cancel(run, event, ctx)
-        case Narrowed() | Granted() | Cleared() | Prolonged():
+        case PermissionsRestricted() | Granted() | Cleared() | Prolonged():
             return note(run, event, ctx)
         case Woke():
             ended = out_of_time(run, ctx)
             if ended is not None:
                 return ended
             if state.retry_at is not None and event.early:
-                fresh = replace(state, tries=0, waits_for="", waits_kind="", patient_until=None)
+                fresh = replace(
+                    state, tries=0, waits_for="", waits_kind="", trouble=None, patient_until=None
+                )
                 return try_again(run, ctx, fresh)
             if state.retry_at is not None and state.retry_at <= ctx.now:
                 return try_again(run, ctx, state)
@@ -162,15 +172,15 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
         case Recovered():
             return _recover_thinking(run, state, event, ctx)
         case (
-            Enlisted()
+            RunCreated()
             | Admitted()
             | Afforded()
             | ToolReturned()
-            | Ordered()
+            | ActionsReturned()
             | Submitted()
             | Asked()
             | Answered()
-            | Composed()
+            | ResultsFormatted()
         ):
             raise stale(run, event)
         case Decided():
@@ -201,23 +211,14 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
     return think(seated(run, ctx.now), ctx, state.purpose)
 
 
-def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Run:
+def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -> Run:
     """Working, Waiting for children, or Asking."""
     busy = calls.tools | calls.woken
     match event:
         case ToolReturned():
             _must_be(run, event, busy, event.turn, event.index)
-            if event.spilled is not None:
-                run = replace(run, last_tool=event.name)
-            result = Result(
-                call_id=event.call_id,
-                name=event.name,
-                text=event.text,
-                error=event.error,
-                images=event.images,
-            )
-            return close_call(run, ctx, calls, event.index, result)
-        case Ordered():
+            return _take_result(run, calls, event, ctx)
+        case ActionsReturned():
             _must_be(run, event, busy, event.turn, event.index)
             return _take_orders(run, calls, event, ctx)
         case Submitted():
@@ -231,16 +232,18 @@ def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Ru
             return asking.answer(run, calls, event, ctx)
         case Decided():
             return asking.decide(run, calls, event, ctx)
-        case Composed():
+        case ResultsFormatted():
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
             for index, _, _, _ in event.calls:
                 composing = ctx.tree.is_composing(run.id, index)
                 _must_be(run, event, calls.open if composing else 0, event.turn, index)
             return close_composed(run, ctx, calls, event)
+        case Merged():
+            return close_merged(run, ctx, calls, event)
         case ChildEnded():
             return stir(child_at_calls(run, calls, event, ctx), ctx)
-        case Posted():
+        case MailReceived():
             answered = asking.hear_parent(run, calls, event.mail, ctx)
             if answered is not None:
                 return answered
@@ -248,7 +251,7 @@ def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Ru
             return detach(run, ctx, calls) if event.mail.steer else run
         case CancelAsked():
             return cancel(run, event, ctx)
-        case Narrowed() | Granted() | Cleared() | Prolonged():
+        case PermissionsRestricted() | Granted() | Cleared() | Prolonged():
             return note(run, event, ctx)
         case Woke():
             ended = out_of_time(run, ctx)
@@ -256,10 +259,23 @@ def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Ru
             return ended or (waited_too_long(run, ctx) if stirred is run else stirred)
         case Recovered():
             return recover_calls(run, calls, event, ctx)
-        case Enlisted() | Admitted() | Afforded() | Replied() | ModelFailed():
+        case RunCreated() | Admitted() | Afforded() | Replied() | ModelFailed():
             raise stale(run, event)
         case _:
             assert_never(event)
+
+
+def _take_result(run: Run, calls: OpenCalls, event: ToolReturned, ctx: StepContext) -> Run:
+    if event.spilled is not None:
+        run = replace(run, last_tool=event.name)
+    result = ToolMessage(
+        call_id=event.call_id,
+        name=event.name,
+        text=event.text,
+        error=event.error,
+        images=event.images,
+    )
+    return close_call(run, ctx, calls, event.index, result)
 
 
 def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> None:
@@ -267,8 +283,8 @@ def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> Non
         raise stale(run, event, f"call {index} of turn {turn} is not open for it")
 
 
-def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Run:
-    orders = event.orders
+def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepContext) -> Run:
+    orders = event.actions
     try:
         planned = spawn.plan(run, ctx, event)
         run_mail.check_words(run, ctx, orders.sends, orders.cancels)
@@ -285,32 +301,34 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Ru
             ctx,
             calls,
             event.index,
-            Result(call_id=event.call_id, name=event.name, text=text, error=True),
+            ToolMessage(call_id=event.call_id, name=event.name, text=text, error=True),
         )
     run_mail.speak(run, ctx, event)
     calls = replace(calls, pause=calls.pause or orders.pause)
     if planned:
         run = spawn.hire(run, ctx, event, planned)
-        if planned[0][0].order.join != "none":
+        if planned[0][0].request.join != "none":
             return settle(replace(run, suspicion=None), ctx, let_rest(calls, event.index))
     if orders.wait is not None:
         return keep_waiting(run, ctx, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
-    text = orders.answer if orders.answer is not None else f"Started: {ids}" if ids else "Done."
+    text = f"Started: {ids}" if ids else "Done."
+    if orders.answer is not None:
+        text = orders.answer
     return close_call(
-        run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text)
+        run, ctx, calls, event.index, ToolMessage(call_id=event.call_id, name=event.name, text=text)
     )
 
 
 def _take_submission(run: Run, event: Submitted, ctx: StepContext) -> Run:
     """The run is over by its own word; its history still gets the result that the call asks for."""
-    run = ctx.append(run, Result(call_id=event.call_id, name=event.name, text="Recorded."))
+    run = ctx.append(run, ToolMessage(call_id=event.call_id, name=event.name, text="Recorded."))
     run = replace(run, work=event.work or run.work)
     if event.spilled is not None:
         sha, n = event.spilled
-        run = replace(run, spilled=(Artifact(path=sha, bytes=n, sha256=sha),))
+        run = replace(run, artifacts=(Artifact(path=sha, bytes=n, sha256=sha),))
     else:
-        run = replace(run, spilled=())
+        run = replace(run, artifacts=())
     if event.ok:
         return finish(run, ctx, "completed", "submitted", text=event.text, data=event.data)
     return finish(run, ctx, "failed", "sub_agent_error", error=event.text)
@@ -319,15 +337,20 @@ def _take_submission(run: Run, event: Submitted, ctx: StepContext) -> Run:
 def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
     """Waiting for mail: a host, a paused turn, or a run that stays for its children."""
     match event:
-        case Posted():
+        case MailReceived():
             return resume(post(run, event.mail, ctx), ctx)
+        case Merged():
+            run = tell_merge(run, ctx, event)
+            return resume(run, ctx) if ctx.tree.has_mail(run.id) else run
         case ChildEnded():
             run = news(run, event, ctx)
-            silent = not ctx.tree.has_mail(run.id) and (ctx.order.host or ctx.has_children(run))
+            silent = not ctx.tree.has_mail(run.id) and (
+                ctx.order.stay_open or ctx.has_children(run)
+            )
             return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
         case CancelAsked():
             return cancel(run, event, ctx)
-        case Narrowed() | Granted() | Cleared() | Prolonged():
+        case PermissionsRestricted() | Granted() | Cleared() | Prolonged():
             return note(run, event, ctx)
         case Woke():
             return out_of_time(run, ctx) or waited_too_long(run, ctx)
@@ -335,24 +358,24 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             stopped = stop_recovery(run, event, ctx)
             if stopped is not None:
                 return stopped
-            found, is_silent = (
+            after, is_silent = (
                 again(run, event),
                 not ctx.tree.has_mail(run.id) or (state.all and ctx.stays(run)),
             )
-            return found if is_silent else resume(found, ctx)
+            return after if is_silent else resume(after, ctx)
         case (
-            Enlisted()
+            RunCreated()
             | Admitted()
             | Afforded()
             | Replied()
             | ModelFailed()
             | ToolReturned()
-            | Ordered()
+            | ActionsReturned()
             | Submitted()
             | Asked()
             | Answered()
             | Decided()
-            | Composed()
+            | ResultsFormatted()
         ):
             raise stale(run, event)
         case _:
@@ -365,29 +388,30 @@ def _stopping(run: Run, state: Stopping, event: StateEvent, ctx: StepContext) ->
             run = news(run, event, ctx)
             is_held = run.broken_off or ctx.holds_back(run, all=state.all)
             return run if is_held else conclude(run, ctx, state.ending)
-        case Posted():
+        case MailReceived():
             return post(run, event.mail, ctx)
-        case CancelAsked() | Narrowed() | Granted() | Woke() | Cleared() | Prolonged():
+        case CancelAsked() | PermissionsRestricted() | Granted() | Woke() | Cleared() | Prolonged():
             return run
         case Recovered():
-            if not ctx.holds_back(run, all=state.all):
+            if not run.broken_off and not ctx.holds_back(run, all=state.all):
                 return conclude(run, ctx, state.ending)
             for child in ctx.children(run) if state.all else ctx.bound(run):
                 ctx.tell(child, take_along(run, state.ending))
             return run
         case (
-            Enlisted()
+            RunCreated()
             | Admitted()
             | Afforded()
             | Replied()
             | ModelFailed()
             | ToolReturned()
-            | Ordered()
+            | ActionsReturned()
             | Submitted()
             | Asked()
             | Answered()
             | Decided()
-            | Composed()
+            | ResultsFormatted()
+            | Merged()
         ):
             raise stale(run, event)
         case _:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from retinue.core.events import CancelAsked, Ordered, Posted
-from retinue.core.spec import Send
+from retinue.core.events import ActionsReturned, CancelAsked, MailReceived
+from retinue.core.spec import SendMessage
 from retinue.core.state import Run, Stopping
 from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
@@ -12,7 +12,7 @@ from retinue.errors import Refused
 
 
 def check_words(
-    run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]
+    run: Run, ctx: StepContext, sends: tuple[SendMessage, ...], cancels: tuple[str, ...]
 ) -> None:
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to
     own children."""
@@ -60,17 +60,17 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     return None
 
 
-def speak(run: Run, ctx: StepContext, event: Ordered) -> None:
+def speak(run: Run, ctx: StepContext, event: ActionsReturned) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
-    sends, cancels = event.orders.sends, event.orders.cancels
-    for n, text in enumerate(event.orders.posts):
+    sends, cancels = event.actions.sends, event.actions.cancels
+    for n, text in enumerate(event.actions.posts):
         ctx.say(text, run.turn, event.index, "post", n)
     for send in sends:
         mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
         if send.to in ctx.tree.specs:
-            ctx.tell(send.to, Posted(mail=mail))
+            ctx.tell(send.to, MailReceived(mail=mail))
         else:
-            ctx.tree.letters.append((send.to, Posted(mail=mail), run.id))
+            ctx.tree.letters.append((send.to, MailReceived(mail=mail), run.id))
     for id in cancels:
         end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
         if id in ctx.tree.specs:
@@ -80,7 +80,7 @@ def speak(run: Run, ctx: StepContext, event: Ordered) -> None:
 
 
 def cannot_reach(
-    tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str
+    tree: Tree, other: Tree, to: str, event: MailReceived | CancelAsked, sender: str
 ) -> str | None:
     """Why a run may not write to a run of another tree, or end it: it must have been permitted
     to, or go on for the one that has started it."""
@@ -90,7 +90,7 @@ def cannot_reach(
         parent is not None and writer is not None and parent.conversation == writer.conversation
     )
     comms = (tree.held(sender).comms or ()) if writer is not None else ()
-    is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
+    is_permitted = isinstance(event, MailReceived) and (to in comms or to == tree.successor)
     if not is_heir and not is_permitted:
         return f"{to!r} is not a run that you can send to or cancel"
     return cannot_write(other, sender, to)

@@ -73,7 +73,10 @@ _LINE_END = re.compile(rb"\r\n|\n|\\n")
 _RUN = re.compile(rb"[A-Za-z0-9+/]+\Z")
 _SHAPES = re.compile(rb"[A-Za-z0-9^]+|[ \t]+|.", re.DOTALL)
 MOST_PREFIX = 200
-_LINES = bytes(120 if chr(i) in ALPHABET else 10 if chr(i) in "\r\n\\" else 32 for i in range(256))
+_LINES = bytes(
+    {**dict.fromkeys("\r\n\\", 10), **dict.fromkeys(ALPHABET, 120)}.get(chr(i), 32)
+    for i in range(256)
+)
 _FULL_LINE = b"x" * 56 + b"\n"
 _FULL = re.compile(rb"[A-Za-z0-9+/]{56}")
 
@@ -141,15 +144,13 @@ def _alike(prefix: bytes) -> re.Pattern[bytes]:
     them."""
     if len(prefix) > MOST_PREFIX:
         return re.compile(rb"(?!)")
-    kinds = [
-        b"[A-Za-z0-9^]+"
-        if p[:1].isalnum() or p[:1] == b"^"
-        else b"[ \t]+"
-        if p.isspace()
-        else re.escape(p)
-        for p in _SHAPES.findall(prefix)
-    ]
-    return re.compile(b"".join(kinds))
+    return re.compile(b"".join(map(_kind, _SHAPES.findall(prefix))))
+
+
+def _kind(piece: bytes) -> bytes:
+    if piece[:1].isalnum() or piece[:1] == b"^":
+        return b"[A-Za-z0-9^]+"
+    return b"[ \t]+" if piece.isspace() else re.escape(piece)
 
 
 def has_unseen(data: bytes) -> bool:

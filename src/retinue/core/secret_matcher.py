@@ -65,22 +65,22 @@ class SecretMatcher:
     def _candidates(self, data: bytes) -> tuple[set[int], bool]:
         """The forms that may be in the data, all of them if any is; and whether there may be
         wrapped base64."""
-        found: set[int] = set()
+        forms_here: set[int] = set()
         for needle, forms in self._needles.items():
             if needle in data:
-                found |= forms
+                forms_here |= forms
         if not self._grams:
-            return found, False
+            return forms_here, False
         many, is_maybe = 2 + len(data) // DENSE, False
         for n, (start, stop) in enumerate(_rows(data)):
             if n == many and self._is_free(data):
-                return found, secret_forms.is_wrapped(data)
+                return forms_here, secret_forms.is_wrapped(data)
             for i in range(start, stop - GRAM + 1, GRAM):
                 gram = data[i : i + GRAM]
                 if gram in self._grams:
-                    found |= self._grams[gram]
+                    forms_here |= self._grams[gram]
             is_maybe = is_maybe or secret_forms.may_wrap(data, stop)
-        return found, is_maybe and secret_forms.is_wrapped(data)
+        return forms_here, is_maybe and secret_forms.is_wrapped(data)
 
     def _is_free(self, data: bytes) -> bool:
         """Whether no gram stands in the data at every `GRAM`th place, and so none of the long rows
@@ -90,20 +90,24 @@ class SecretMatcher:
     def _spans(self, data: bytes, start: int) -> Iterator[tuple[int, int, int]]:
         """Where forms stand from `start` on, and which it is; of those that begin at the same
         place, the longest."""
-        found, filled = self._suspected(data)
-        if not found:
+        suspects, filled = self._suspected(data)
+        if not suspects:
             return
         spans = [
-            (m.start(), -m.end(), n) for n in found for m in self._pattern(n).finditer(data, start)
+            (m.start(), -m.end(), n)
+            for n in suspects
+            for m in self._pattern(n).finditer(data, start)
         ]
         if filled:
             whole = secret_forms.Squeezed(data, start)
-            seen = (
+            matches = (
                 (m.start(), m.end(), n)
-                for n in found
+                for n in suspects
                 for m in self._pattern(n).finditer(whole.data)
             )
-            spans += [(whole.place(begin), -whole.place(end - 1) - 1, n) for begin, end, n in seen]
+            spans += [
+                (whole.place(begin), -whole.place(end - 1) - 1, n) for begin, end, n in matches
+            ]
         at = start
         for begin, minus_end, n in sorted(spans):
             if begin >= at:
@@ -119,11 +123,11 @@ class SecretMatcher:
     def _suspected(self, data: bytes) -> tuple[set[int], bool]:
         """The forms that may be in the data, and whether there may be something between their
         characters."""
-        found, is_wrapped = self._candidates(data)
+        suspects, is_wrapped = self._candidates(data)
         if not self._forms or not (is_wrapped or secret_forms.has_unseen(data)):
-            return found, False
+            return suspects, False
         more = self._candidates(secret_forms.bare(data))[0]
-        return found | more, bool(more)
+        return suspects | more, bool(more)
 
     def suspects(self, data: bytes) -> bool:
         return bool(self._suspected(data)[0])
@@ -223,5 +227,5 @@ def _may_begin(units: Units, data: bytes, at: int) -> bool:
 def _mark(name: str, values: Iterable[str]) -> str:
     """The mark for a name: one in which no secret stands."""
     shown = re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)
-    found = [f"[redacted:{shown}]", "[redacted]"] if name else ["[redacted]"]
-    return next((mark for mark in found if not any(v in mark for v in values)), "***")
+    marks = [f"[redacted:{shown}]", "[redacted]"] if name else ["[redacted]"]
+    return next((mark for mark in marks if not any(v in mark for v in values)), "***")

@@ -74,8 +74,8 @@ def _spellings(c: str) -> tuple[bytes, ...]:
         if name
     ]
     # A text keeps a byte that is none as half a surrogate pair; written out, it is that byte.
-    found = {one.encode("ascii") for one in out} | {octets, c.encode("utf-8", "surrogatepass")}
-    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+    forms = {one.encode("ascii") for one in out} | {octets, c.encode("utf-8", "surrogatepass")}
+    return tuple(sorted(forms, key=lambda one: (-len(one), one)))
 
 
 def _base64(data: bytes, n_before: int) -> Units:

@@ -61,15 +61,15 @@ def secrets_of(environ: Mapping[str, str], *, like_keys: bool = False) -> dict[s
     password, or the user when there is no password; of a list of settings the values of those that
     are named so. With `like_keys` a value counts also when it only looks like a key, as commit
     hashes do too."""
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     for name, value in environ.items():
         is_named = _is_named(name)
         is_key = _WELL_KNOWN.fullmatch(value) or (like_keys and _LIKE_A_KEY.fullmatch(value))
-        held = [value] if is_named or is_key else []
-        held += [default for _, default in _DEFAULT.findall(value) if is_named]
-        for n, one in enumerate([*held, *_inside(value, like_keys=like_keys)]):
-            found[f"{name} {n}" if n else name] = one
-    return {name: value for name, value in found.items() if any(pieces(value))}
+        candidates = [value] if is_named or is_key else []
+        candidates += [default for _, default in _DEFAULT.findall(value) if is_named]
+        for n, one in enumerate([*candidates, *_inside(value, like_keys=like_keys)]):
+            secrets[f"{name} {n}" if n else name] = one
+    return {name: value for name, value in secrets.items() if any(pieces(value))}
 
 
 def secrets_of_server(
@@ -84,8 +84,8 @@ def secrets_of_server(
     its name says otherwise, and a variable when it is long and is no path or host: too much is
     hidden rather than too little."""
     env, headers = env or {}, headers or {}
-    taken = {n: v for n, v in env.items() if _is_long(v)}
-    taken |= {
+    values = {n: v for n, v in env.items() if _is_long(v)}
+    values |= {
         n: v for n, v in headers.items() if not _HARMLESS_HEADER.fullmatch(n) and any(pieces(v))
     }
     defaults = [
@@ -95,7 +95,7 @@ def secrets_of_server(
         if _is_long(d)
     ]
     return {
-        **taken,
+        **values,
         **{f"{name}_default {n}": one for n, one in enumerate(defaults)},
         **secrets_of(env, like_keys=True),
         **secrets_of(headers, like_keys=True),
@@ -116,32 +116,32 @@ def secrets_of_entry(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
         for k, m in entry.items()
         if isinstance(m, (list, tuple))
     }
-    found = dict[str, str]()
+    secrets = dict[str, str]()
     for key, values in maps.items():
         is_headers = "header" in key.lower()
         own = secrets_of_server(
             f"{name} {key}", env={} if is_headers else values, headers=values if is_headers else {}
         )
-        found |= {f"{name} {key} {n}": one for n, one in own.items()}
+        secrets |= {f"{name} {key} {n}": one for n, one in own.items()}
     for key, words in lists.items():
-        found |= secrets_of_server(f"{name} {key}", args=words)
+        secrets |= secrets_of_server(f"{name} {key}", args=words)
     for key, value in entry.items():
         if isinstance(value, str):
-            found |= secrets_of_address(f"{name} {key}", value)
-            found |= secrets_of_command(f"{name} {key} words", value.split())
-    return found
+            secrets |= secrets_of_address(f"{name} {key}", value)
+            secrets |= secrets_of_command(f"{name} {key} words", value.split())
+    return secrets
 
 
 def secrets_of_address(name: str, url: str) -> dict[str, str]:
     """Passwords in an address, what its query says under a name of a secret, and parts of its path
     like keys."""
-    found = [*_inside(url, like_keys=True)]
-    return {f"{name} {n}": one for n, one in enumerate(found) if any(pieces(one))}
+    secrets = [*_inside(url, like_keys=True)]
+    return {f"{name} {n}": one for n, one in enumerate(secrets) if any(pieces(one))}
 
 
 def secrets_of_command(name: str, args: Sequence[str]) -> dict[str, str]:
     """The values of options that are named like secrets, and words like keys."""
-    found: list[str] = []
+    secrets: list[str] = []
     for before, word in zip(("", *args), args, strict=False):
         option, sign, value = word.partition("=")
         if (
@@ -149,15 +149,15 @@ def secrets_of_command(name: str, args: Sequence[str]) -> dict[str, str]:
             and "=" not in before
             and _SECRET.search(before.replace("-", "_"))
         ):
-            found.append(word)
+            secrets.append(word)
         elif option.startswith("-") and sign and _SECRET.search(option.replace("-", "_")):
-            found.append(value)
+            secrets.append(value)
         elif _WELL_KNOWN.fullmatch(word) or _LIKE_A_KEY.fullmatch(word):
-            found.append(word)
+            secrets.append(word)
         if (line := _HEADER_LINE.fullmatch(word.lstrip("-"))) is not None:
-            found += secrets_of({line[1]: line[2]}, like_keys=True).values()
-        found += _inside(word, like_keys=True)
-    return {f"{name} {n}": one for n, one in enumerate(found) if any(pieces(one))}
+            secrets += secrets_of({line[1]: line[2]}, like_keys=True).values()
+        secrets += _inside(word, like_keys=True)
+    return {f"{name} {n}": one for n, one in enumerate(secrets) if any(pieces(one))}
 
 
 def _is_named(name: str) -> bool:

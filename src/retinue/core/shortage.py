@@ -12,22 +12,22 @@ from retinue.formats.money import money
 def shortage(run: Run, ctx: StepContext, prompt: int, lack: str) -> str:
     """How much one turn needs, with a prompt of so many tokens, and how much of it there is."""
     i, model = DIMENSIONS.index(lack), ctx.model
-    account, left = ctx.tree.ledger.least(run.id, i)
+    account, rest = ctx.tree.ledger.least(run.id, i)
     whose = "the budget" if account == run.id else "the budget of a run above it"
     if lack == "calls":
-        return f"more tool calls are needed; {whose} has {left} left"
+        return f"more tool calls are needed; {whose} has {rest} left"
     if lack == "turns":
-        return f"one more turn is needed; {whose} has {left} left"
+        return f"one more turn is needed; {whose} has {rest} left"
     parts, reply = (
         f"{prompt:,} for the prompt, {model.max_output:,} for the reply",
         model.max_output,
     )
     if lack == "tokens":
         return (
-            f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {left:,} left"
+            f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {rest:,} left"
         )
     need = money(model.cost(prompt, reply) / NANOS_PER_USD)
     return (
         f"one turn needs up to {need} ({parts}, in tokens); {whose} has "
-        f"{money(left / NANOS_PER_USD)} left"
+        f"{money(rest / NANOS_PER_USD)} left"
     )

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import call_rules
+from retinue.core import call_rules, writers
 from retinue.core import capabilities as policy
 from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.budget_shares import shares
-from retinue.core.events import Enlisted, Ordered
+from retinue.core.events import ActionsReturned, RunCreated
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import run_id
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.core.price_tags import tagged
-from retinue.core.spec import DRAWN, Base, Order, Slot, Spec
-from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
+from retinue.core.spec import DRAWN, ForkPoint, ParentCall, RunRequest, RunSpec
+from retinue.core.state import NOTHING, Asking, OpenCalls, Queued, Run, Waiting, Working, four
 from retinue.core.step_context import StepContext, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
-from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits
+from retinue.core.values import NANOS_PER_USD, Definition, Permissions, SpawnLimits
 from retinue.errors import Refused
 from retinue.formats.money import money
 
@@ -31,16 +31,16 @@ UNPRICED = (
 )
 
 
-def plan(run: Run, ctx: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]:
+def plan(run: Run, ctx: StepContext, event: ActionsReturned) -> list[tuple[RunSpec, Limit]]:
     """The children of one order, or `Refused` naming the limit. Changes nothing."""
-    orders = event.orders.spawns
+    orders = event.actions.spawns
     if not orders:
         return []
-    _check_limits(run, ctx, orders, waits=event.orders.wait is not None)
+    _check_limits(run, ctx, orders, waits=event.actions.wait is not None)
     grants = _grants(run, ctx, orders)
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
-        slot = Slot(
+        slot = ParentCall(
             turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name
         )
         spec = _child_spec(run, ctx, order, slot, event)
@@ -50,7 +50,7 @@ def plan(run: Run, ctx: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]
     return out
 
 
-def _is_limited_in_dollars(run: Run, ctx: StepContext, order: Order) -> bool:
+def _is_limited_in_dollars(run: Run, ctx: StepContext, order: RunRequest) -> bool:
     """Whether the child or somebody above it has a limit that would not bind it on a model without
     a price."""
     return order.budget.usd is not None or any(
@@ -58,9 +58,11 @@ def _is_limited_in_dollars(run: Run, ctx: StepContext, order: Order) -> bool:
     )
 
 
-def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
-    held, first = ctx.tree.held(run.id), orders[0]
-    if not held.spawn or (held.depth is not None and held.depth <= 0):
+def _check_limits(
+    run: Run, ctx: StepContext, orders: tuple[RunRequest, ...], *, waits: bool
+) -> None:
+    permissions, first = ctx.tree.held(run.id), orders[0]
+    if not permissions.may_spawn or (permissions.depth is not None and permissions.depth <= 0):
         raise Refused("depth", f"Runs at depth {ctx.spec.depth} cannot start children.")
     if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
         raise Refused(
@@ -81,34 +83,34 @@ def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, wait
         (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders])
     ):
         _check_numbers(run, ctx, limits, len(orders), live)
-    _check_numbers(run, ctx, ctx.rules.limits, len(orders), live)
-    if held.fanout is not None and live + len(orders) > held.fanout:
+    _check_numbers(run, ctx, ctx.rules.spawn_limits, len(orders), live)
+    if permissions.fanout is not None and live + len(orders) > permissions.fanout:
         raise Refused(
             "children",
             f"Cannot start {len(orders)} more children: {live} are running and the limit "
-            f"is {held.fanout}.",
+            f"is {permissions.fanout}.",
         )
     _check_lanes(ctx, orders)
     _check_groups(run, ctx, orders)
 
 
-def _joined_like(order: Order) -> tuple[str, bool, str, str]:
-    return (order.join, order.compose, order.results, order.aggregate)
+def _joined_like(order: RunRequest) -> tuple[str, bool, str, str]:
+    return (order.join, order.format_results, order.result_order, order.aggregate)
 
 
-def _check_lanes(ctx: StepContext, orders: tuple[Order, ...]) -> None:
-    wanted: dict[str, int] = {}
+def _check_lanes(ctx: StepContext, orders: tuple[RunRequest, ...]) -> None:
+    counts: dict[str, int] = {}
     for order in orders:
         for lane in order.lanes:
-            wanted[lane.name] = wanted.get(lane.name, 0) + 1
-            if lane.on_full == "refuse" and wanted[lane.name] > ctx.tree.lanes.room(lane):
+            counts[lane.name] = counts.get(lane.name, 0) + 1
+            if lane.on_full == "refuse" and counts[lane.name] > ctx.tree.lanes.room(lane):
                 raise Refused(
                     "running",
                     f"lane {lane.name!r} is full (limit {lane.size})",
                 )
 
 
-def _check_numbers(run: Run, ctx: StepContext, limits: Limits, n: int, live: int) -> None:
+def _check_numbers(run: Run, ctx: StepContext, limits: SpawnLimits, n: int, live: int) -> None:
     if limits.depth is not None and ctx.spec.depth >= limits.depth:
         raise Refused(
             "depth",
@@ -137,7 +139,7 @@ def _check_numbers(run: Run, ctx: StepContext, limits: Limits, n: int, live: int
         )
 
 
-def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None:
+def _check_groups(run: Run, ctx: StepContext, orders: tuple[RunRequest, ...]) -> None:
     known: dict[str, set[str]] = {}
     for order in orders:
         if order.limits.groups is None or not order.group:
@@ -153,34 +155,34 @@ def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None
         groups.add(order.group)
 
 
-def _grants(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
+def _grants(run: Run, ctx: StepContext, orders: tuple[RunRequest, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account
     when spent."""
-    asked = [limits_of(o.budget) for o in orders]
-    policy_name = orders[0].share
+    limits = [limits_of(o.budget) for o in orders]
+    policy_name = orders[0].budget_share
     if policy_name and policy_name != DRAWN:
-        a, b, c, e = (ctx.tree.ledger.free(run.id, i) for i in range(4))
+        free = four(ctx.tree.ledger.free(run.id, i) for i in range(4))
         try:
-            parts = shares(
-                (a, b, c, e), policy_name, [o.weight or len(o.task) or 1 for o in orders]
-            )
+            parts = shares(free, policy_name, [o.budget_weight or len(o.task) or 1 for o in orders])
         except ValueError as error:
             raise Refused("share", str(error)) from None
-        asked = [_least(a, p) for a, p in zip(asked, parts, strict=True)]
+        limits = [_least(a, p) for a, p in zip(limits, parts, strict=True)]
     granted = [
-        a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN and a is not UNLIMITED
+        a
+        for a, o in zip(limits, orders, strict=True)
+        if o.budget_share != DRAWN and a is not UNLIMITED
     ]
     if not granted:
-        return asked
+        return limits
     total = [sum(a[i] or 0 for a in granted) for i in range(4)]
     lack = ctx.tree.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
     if lack is not None:
         i = DIMENSIONS.index(lack)
-        wanted, there = (_amount(n, lack) for n in (total[i], ctx.tree.ledger.free(run.id, i) or 0))
+        need, there = (_amount(n, lack) for n in (total[i], ctx.tree.ledger.free(run.id, i) or 0))
         raise Refused(
-            "budget", f"Not enough budget: {wanted} requested, {there} left in the parent's budget"
+            "budget", f"Not enough budget: {need} requested, {there} left in the parent's budget"
         )
-    return asked
+    return limits
 
 
 def _amount(n: int, of: str) -> str:
@@ -188,20 +190,22 @@ def _amount(n: int, of: str) -> str:
 
 
 def _least(a: Limit, b: Limit) -> Limit:
-    w, x, y, z = (
-        q if p is None else p if q is None else min(p, q) for p, q in zip(a, b, strict=True)
+    return four(
+        min((limit for limit in pair if limit is not None), default=None)
+        for pair in zip(a, b, strict=True)
     )
-    return (w, x, y, z)
 
 
-def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ordered) -> Spec:
+def _child_spec(
+    run: Run, ctx: StepContext, order: RunRequest, slot: ParentCall, event: ActionsReturned
+) -> RunSpec:
     shared, parent = ctx.shared, ctx.spec
-    at, place = event.asked_at or ctx.now, event.place or parent.order.cwd
-    held = ctx.tree.held(run.id)
+    at, place = event.asked_at or ctx.now, event.place or parent.request.cwd
+    limit = ctx.tree.held(run.id)
     definition = shared.definitions.get(order.agent)
-    if definition is None or (held.agents is not None and order.agent not in held.agents):
+    if definition is None or (limit.agents is not None and order.agent not in limit.agents):
         known = (
-            ", ".join(held.agents if held.agents is not None else sorted(shared.definitions))
+            ", ".join(limit.agents if limit.agents is not None else sorted(shared.definitions))
             or "none"
         )
         raise Refused("agent", f"Unknown agent {order.agent!r}. Agents you can start: {known}.")
@@ -214,15 +218,15 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
         slot.item,
         count=(slot.index << 6) + slot.item,
     )
-    capabilities = grant_tools(order, definition, held)
-    if order.cwd and not policy.covers(order.cwd, place, held):
+    capabilities = grant_tools(order, definition, limit)
+    if order.cwd and not policy.covers(order.cwd, place, limit):
         raise Refused(
             "cwd", f"{order.cwd!r} is outside the parent's directories. Use one inside {place!r}."
         )
-    if order.cwd and place and not policy.covers(order.cwd, place, replace(held, read=())):
+    if order.cwd and place and not policy.covers(order.cwd, place, replace(limit, read=())):
         # Where the parent may only read, the child may not write either.
-        write = held.write if held.write is not None else (place,)
-        capabilities = policy.narrow(capabilities, Capabilities(write=write))
+        write = limit.write if limit.write is not None else (place,)
+        capabilities = policy.narrow(capabilities, Permissions(write=write))
     model = order.model or definition.model or parent.model
     if model not in shared.models or (
         capabilities.models is not None and model not in capabilities.models
@@ -231,40 +235,51 @@ def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ord
             capabilities.models if capabilities.models is not None else sorted(shared.models)
         )
         raise Refused("model", f"Model {model!r} is not allowed. Allowed: {known}")
-    return Spec(
+    return RunSpec(
         id=id,
-        order=_settled(order, parent.order, place),
+        request=_settled(writers.placed(ctx, event, order, capabilities), parent.request, place),
         root=parent.root,
         parent=parent.id,
         depth=parent.depth + 1,
         path=f"{parent.path}/{slot.turn}.{slot.index}.{slot.item}",
         created_at=ctx.now,
-        slot=slot,
+        parent_call=slot,
         conversation=id,
         base=_base(run, ctx, order),
-        resumes=order.context.run,
-        capabilities=capabilities,
+        resumes=order.history.run,
+        permissions=capabilities,
         model=model,
         origin=parent.origin if order.origin is None else order.origin,
     )
 
 
-def _settled(order: Order, parent: Order, place: str) -> Order:
+def _settled(order: RunRequest, parent: RunRequest, place: str) -> RunRequest:
     """The order as it is kept: what it left to its parent is decided. Who is waited for is also
     heard; who belongs to a group that will be summed up is kept for it."""
-    bond = order.bond or parent.orphans
-    news = order.news or bond == "wait"
+    bond = order.on_parent_end or parent.children_on_end
+    news = order.tell_parent or bond == "wait"
     retention = "keep" if order.group_size else order.retention
     questions, cwd = order.questions or parent.questions, order.cwd or place
     settled = (bond, news, retention, questions, cwd)
-    if settled != (order.bond, order.news, order.retention, order.questions, order.cwd):
+    if settled != (
+        order.on_parent_end,
+        order.tell_parent,
+        order.retention,
+        order.questions,
+        order.cwd,
+    ):
         order = replace(
-            order, bond=bond, news=news, retention=retention, questions=questions, cwd=cwd
+            order,
+            on_parent_end=bond,
+            tell_parent=news,
+            retention=retention,
+            questions=questions,
+            cwd=cwd,
         )
     return in_lane_order(order)
 
 
-def in_lane_order(order: Order) -> Order:
+def in_lane_order(order: RunRequest) -> RunRequest:
     """Everybody takes lanes in one order and each once, so that no two runs wait for each other:
     those of the tree first, so that nobody holds up other trees while it waits for its own, and
     narrow ones before wide ones."""
@@ -279,54 +294,56 @@ def in_lane_order(order: Order) -> Order:
     )
 
 
-def check_rules(asked: Capabilities) -> None:
+def check_rules(permissions: Permissions) -> None:
     """Rules are read when they are given, not when they are first needed."""
-    for text in asked.rules:
+    for text in permissions.rules:
         try:
             call_rules.read_rule(text)
         except ValueError as error:
             raise Refused("rules", str(error)) from None
 
 
-def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Capabilities:
+def grant_tools(order: RunRequest, definition: Definition, limit: Permissions) -> Permissions:
     """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
-    asked, reach = order.access, definition.reach
-    check_rules(asked)
-    if asked.tools is not None and order.unknown_tool == "error":
-        unknown = sorted(set(asked.tools) - set(reach))
+    request, reach = order.permissions, definition.reachable_tools
+    check_rules(request)
+    if request.tools is not None and order.on_unknown_tool == "error":
+        unknown = sorted(set(request.tools) - set(reach))
         if unknown:
             raise Refused(
                 "tools", f"Agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}."
             )
-        beyond = [t for t in asked.tools if not policy.allows(held, t)]
+        beyond = [t for t in request.tools if not policy.allows(limit, t)]
         if beyond:
             raise Refused(
                 "tools",
                 f"The parent cannot give a child these tools: {', '.join(map(repr, beyond))}.",
             )
-    given = policy.lend(held, asked, reach, definition.crew)
-    wanted = (
-        definition.tools if asked.tools is None else tuple({*definition.tools} & {*asked.tools})
+    permissions = policy.lend(limit, request, reach, definition.agents)
+    names_sought = (
+        definition.tools if request.tools is None else tuple({*definition.tools} & {*request.tools})
     )
-    if (wanted or asked.tools) and not any(policy.allows(given, t) for t in wanted):
-        names = ", ".join(sorted(wanted or asked.tools or ()))
+    if (names_sought or request.tools) and not any(
+        policy.allows(permissions, t) for t in names_sought
+    ):
+        names = ", ".join(sorted(names_sought or request.tools or ()))
         raise Refused(
             "tools",
             f"Agent {order.agent!r} would start with none of its tools ({names}). Add it "
             "to `staff` so that its tools can be passed on.",
         )
-    return given
+    return permissions
 
 
-def _base(run: Run, ctx: StepContext, order: Order) -> Base | None:
+def _base(run: Run, ctx: StepContext, order: RunRequest) -> ForkPoint | None:
     """The parent's messages up to its last complete turn: a prefix that every provider takes."""
-    if order.context.kind not in ("fork", "last"):
-        return order.context.base
+    if order.history.kind not in ("fork", "last"):
+        return order.history.base
     length = fork_point(run)
     start = (
-        run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
+        run.start if order.history.kind == "fork" else max(run.start, length - 2 * order.history.n)
     )
-    return Base(conversation=ctx.spec.conversation, length=length, start=start)
+    return ForkPoint(conversation=ctx.spec.conversation, length=length, start=start)
 
 
 def fork_point(run: Run) -> int:
@@ -334,28 +351,27 @@ def fork_point(run: Run) -> int:
     match run.state:
         case Working(calls=calls) | Asking(calls=calls):
             return calls.message
-        case Waiting(calls=Calls() as calls):
+        case Waiting(calls=OpenCalls() as calls):
             return calls.message
         case _:
             return run.length
 
 
 def enlist(
-    tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None
+    tree: Tree, spec: RunSpec, grant: Limit, now: int, context: int = 0, deadline: int | None = None
 ) -> Run:
     """The run exists: its row, its account, its first message."""
-    order, base = spec.order, spec.base
+    order, base = spec.request, spec.base
     funded = UNFUNDED
-    if grant is not UNLIMITED and spec.parent and order.share != DRAWN:
-        a, b, c, e = (g is not None for g in grant)
-        funded = (a, b, c, e)
+    if grant is not UNLIMITED and spec.parent and order.budget_share != DRAWN:
+        funded = four(amount is not None for amount in grant)
     tree.ledger.open(spec.id, spec.parent, grant, funded, order.budget.on_limit)
-    if order.clock == "created" and order.timeout_ms is not None:
+    if order.timeout_from == "created" and order.timeout_ms is not None:
         deadline = sooner(deadline, now + order.timeout_ms)
     text = order.task
-    if order.context.kind == "summary" and order.context.text:
-        text = f"Context from the requester:\n{order.context.text}\n\nTask:\n{text}"
-    message, length = User(text=text), base.length if base else 0
+    if order.history.kind == "summary" and order.history.text:
+        text = f"Context from the requester:\n{order.history.text}\n\nTask:\n{text}"
+    message, length = UserMessage(text=text), base.length if base else 0
     tree.changes.messages.append((spec.conversation, length, message))
     run = Run(
         id=spec.id,
@@ -363,7 +379,7 @@ def enlist(
         length=length + 1,
         start=base.start if base else 0,
         context=context,
-        fresh=weight(message),
+        new_bytes=weight(message),
         deadline=deadline,
         wake_at=sooner(deadline, now + tree.shared.rules.wait_ms),
         epoch=tree.shared.epoch,
@@ -372,28 +388,32 @@ def enlist(
     tree.ledger.stir(tree.ledger.chain(spec.id), 1)
     tree.changes.specs.append(spec)
     tree.changes.runs[spec.id] = run
-    tree.tell(spec.id, Enlisted())
+    tree.tell(spec.id, RunCreated())
     return run
 
 
-def hire(run: Run, ctx: StepContext, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
+def hire(
+    run: Run, ctx: StepContext, event: ActionsReturned, planned: list[tuple[RunSpec, Limit]]
+) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
     tree = ctx.tree
-    first = planned[0][0].order
+    first = planned[0][0].request
     fan = fan_of(first, event.call_id, event.name)
     for spec, grant in planned:
         spec = tagged(spec, run, ctx)
-        if spec.order.share != DRAWN and grant is not UNLIMITED:
+        if spec.request.budget_share != DRAWN and grant is not UNLIMITED:
             hold = tuple(g or 0 for g in grant)
             tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
         known = (
-            spec.order.context.tokens
-            if spec.order.context.kind == "run"
-            else run.context + run.fresh
+            spec.request.history.tokens
+            if spec.request.history.kind == "run"
+            else run.context + run.new_bytes
         )
         context = known if spec.base is not None else 0
         enlist(tree, spec, grant, ctx.now, context, run.deadline)
         fan.pending[spec.id] = None
+        if spec.request.copy_of:
+            fan.copies[spec.id] = spec
     if first.join != "none":
         fan_in = tree.fans.setdefault(run.id, FanIn())
         fan_in.add(event.index, fan)

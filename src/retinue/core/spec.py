@@ -1,5 +1,5 @@
-"""What is asked for: an order for a run, the spec that it becomes, and what else a tool may want of
-the machine."""
+"""What is asked for: a request for a run, the spec that it becomes, and what else a tool may want
+of the machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Literal
 import msgspec
 
 from retinue.core.cache_figures import Tag
-from retinue.core.values import Budget, Capabilities, Join, Limits, Origin, Report, Value
+from retinue.core.values import (
+    Budget,
+    JoinMode,
+    Origin,
+    Permissions,
+    ReportMode,
+    SpawnLimits,
+    Value,
+)
 from retinue.formats.safe_text import one_line
 
 
-class Base(Value):
+class ForkPoint(Value):
     """A fork's prefix: the first `length` messages of another conversation, visible from
     `start`."""
 
@@ -21,7 +29,7 @@ class Base(Value):
     start: int = 0
 
 
-class Context(Value):
+class History(Value):
     """What a child knows before it starts: nothing, a summary, its parent's last n turns, all of
     its parent's conversation, or that of `run`, which has ended (`base`, of about `tokens`)."""
 
@@ -29,7 +37,7 @@ class Context(Value):
     text: str = ""
     n: int = 0
     run: str = ""
-    base: Base | None = None
+    base: ForkPoint | None = None
     tokens: int = 0
 
 
@@ -52,7 +60,7 @@ class Lane(Value):
             raise ValueError(f"Lane {self.name!r} must have a size of at least 1, not {self.size}.")
 
 
-class Loaded(Value):
+class InstructionFile(Value):
     """A file whose text is part of a run's instructions, and about how many tokens it costs in each
     turn."""
 
@@ -81,7 +89,26 @@ DRAWN = "drawn"
 parent's account."""
 
 
-class Order(Value):
+STORED_REQUEST = {
+    "permissions": "access",
+    "children_on_end": "orphans",
+    "on_parent_end": "bond",
+    "tell_parent": "news",
+    "stay_open": "host",
+    "result_order": "results",
+    "format_results": "compose",
+    "instruction_files": "loaded",
+    "artifact_above_bytes": "keep_whole",
+    "budget_share": "share",
+    "budget_weight": "weight",
+    "timeout_from": "clock",
+    "on_unknown_tool": "unknown_tool",
+    "history": "context",
+}
+"""What fields of a request are called in JSON: stores of all versions are read alike."""
+
+
+class RunRequest(Value, rename=STORED_REQUEST):
     """What a caller asks for when it wants a run. Every field has the default of a plain child.
 
     `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of
@@ -97,57 +124,64 @@ class Order(Value):
     reply of more than `keep_whole` bytes is also kept as an artifact. `questions`: whether somebody
     is there to answer them ("" leaves that to the parent; for a root it means that tools may ask,
     and that what would need a permission is denied). `isolation`: whether it works in a copy of its
-    own. `loaded` are the files that its instructions were put together from. `remark` is what
-    whoever reads the result is to know about the order. `dialect` is that of the tool that asks for
-    it, and `level` how many runs of it lie between this one and the one that was given the dialect,
-    this one included. `may_ask`: whether its tools may ask others; what needs a permission is asked
-    for all the same."""
+    own. `copy_of` is the commit that this is a copy of, when it was made for a writer among others:
+    what it changes is merged into its parent's files when all of them are back. `writers`: whether
+    those who change files at the same time get such copies where that is possible, or take turns;
+    of a run that is there, whether it takes turns. `silence_ms`: a model or a tool that is not
+    heard of for so long has stalled, and ends the run. `instruction_files` are those that its
+    instructions were put together from. `remark` is what whoever reads the result is to know about
+    the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie
+    between this one and the one that was given the dialect, this one included. `may_ask`: whether
+    its tools may ask others; what needs a permission is asked for all the same."""
 
     agent: str
     task: str
     label: str = ""
-    join: Join = "call"
-    report: Report = "text"
+    join: JoinMode = "call"
+    report: ReportMode = "text"
     report_prompt: str = ""
     must_submit: bool = False
     skip_token: str = ""
-    context: Context = Context()
-    access: Capabilities = Capabilities()
+    history: History = History()
+    permissions: Permissions = Permissions()
     instructions: str | None = None
-    unknown_tool: Literal["error", "ignore"] = "error"
+    on_unknown_tool: Literal["error", "ignore"] = "error"
     budget: Budget = Budget()
-    share: str = ""
-    weight: int = 0
+    budget_share: str = ""
+    budget_weight: int = 0
     timeout_ms: int | None = None
-    clock: Literal["start", "created"] = "start"
+    timeout_from: Literal["start", "created"] = "start"
     lanes: tuple[Lane, ...] = ()
-    limits: Limits = Limits()
+    limits: SpawnLimits = SpawnLimits()
     group: str = ""
     group_kind: str = ""
     group_size: int = 0
     model: str = ""
     cwd: str = ""
     retention: Literal["keep", "delete"] = "keep"
-    orphans: Literal["cancel", "keep", "wait"] = "cancel"
-    bond: Literal["", "cancel", "keep", "wait"] = ""
-    news: bool = True
-    host: bool = False
+    children_on_end: Literal["cancel", "keep", "wait"] = "cancel"
+    on_parent_end: Literal["", "cancel", "keep", "wait"] = ""
+    tell_parent: bool = True
+    stay_open: bool = False
     max_turns: int | None = None
     grace_turns: int = 0
-    results: Literal["input", "completion", "creation"] = "input"
-    compose: bool = False
+    result_order: Literal["input", "completion", "creation"] = "input"
+    format_results: bool = False
     fail_fast: bool = False
     aggregate: Literal["call", "turn"] = "call"
     while_waiting: Literal["keep", "refuse"] = "keep"
     mixed_submit: Literal["ask", "fail"] = "ask"
-    keep_whole: int | None = None
+    artifact_above_bytes: int | None = None
     origin: Origin | None = None
     on_restart: Literal["resume", "fail"] = "resume"
     announce: bool = False
     retry: Retry = Retry()
     questions: Literal["", "ask", "deny"] = ""
     isolation: Literal["", "worktree"] = ""
-    loaded: tuple[Loaded, ...] = ()
+    copy_of: str = ""
+    writers: Literal["worktrees", "turns"] = "worktrees"
+    silence_ms: int | None = None
+    instruction_files: tuple[InstructionFile, ...] = ()
     remark: str = ""
     dialect: str = ""
     level: int = 0
@@ -167,14 +201,16 @@ class Order(Value):
     @property
     def granted(self) -> Budget:
         """What its parent has set aside for it."""
-        return Budget() if self.share == DRAWN else self.budget
+        return Budget() if self.budget_share == DRAWN else self.budget
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}.")
+        if self.budget_weight < 0:
+            raise ValueError(
+                f"RunRequest.budget_weight must be 0 or more, not {self.budget_weight}."
+            )
 
 
-class Slot(Value):
+class ParentCall(Value):
     """Where in its parent a child hangs: the turn, the call in that turn, the item in that call."""
 
     turn: int
@@ -184,28 +220,31 @@ class Slot(Value):
     tool: str = ""
 
 
-class Spec(Value):
-    """The immutable order for one run, with everything that was decided when it was taken on. `tag`
-    is what its first prompt was expected to cost."""
+class RunSpec(
+    Value,
+    rename={"request": "order", "parent_call": "slot", "permissions": "capabilities"},
+):
+    """The immutable request for one run, with everything that was decided when it was taken on.
+    `tag` is what its first prompt was expected to cost."""
 
     id: str
-    order: Order
+    request: RunRequest
     root: str
     parent: str = ""
     depth: int = 0
     path: str = "0"
     created_at: int = 0
-    slot: Slot | None = None
+    parent_call: ParentCall | None = None
     conversation: str = ""
-    base: Base | None = None
+    base: ForkPoint | None = None
     resumes: str = ""
-    capabilities: Capabilities = Capabilities()
+    permissions: Permissions = Permissions()
     model: str = ""
     origin: Origin = Origin()
     tag: Tag | None = None
 
 
-class Send(Value):
+class SendMessage(Value):
     """A message that a run wants to send to another."""
 
     to: str
@@ -213,7 +252,7 @@ class Send(Value):
     steer: bool = False
 
 
-class Wait(Value):
+class WaitForRuns(Value):
     """Keep the call open until all of these children have ended, or the first of them, or the time
     is over; then run the tool again, with `then` as its arguments. What a waiting run hears of them
     it hears also without waiting."""
@@ -224,7 +263,7 @@ class Wait(Value):
     then: str = "{}"
 
 
-class Orders(Value):
+class Actions(Value):
     """What a tool wants the machine to do, all of it or nothing.
 
     `answer` is the call's result, unless children are joined or there is a `wait`: then the call
@@ -233,11 +272,11 @@ class Orders(Value):
     them stands for the numbers, `{json}` for the same inside a string of JSON. `pause` ends the
     turn and waits for news."""
 
-    spawns: tuple[Order, ...] = ()
-    sends: tuple[Send, ...] = ()
+    spawns: tuple[RunRequest, ...] = ()
+    sends: tuple[SendMessage, ...] = ()
     cancels: tuple[str, ...] = ()
     posts: tuple[str, ...] = ()
     answer: str | None = None
-    wait: Wait | None = None
+    wait: WaitForRuns | None = None
     pause: bool = False
     refusals: dict[str, str] = msgspec.field(default_factory=dict)

@@ -6,15 +6,43 @@ texts are messages."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 from retinue.core.cache_figures import Cached
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.messages import Call
-from retinue.core.values import Artifact, Capabilities, Ending, Grant, Helpers, Usage, Value, Work
+from retinue.core.messages import ToolCall
+from retinue.core.spec import RunSpec
+from retinue.core.values import (
+    Artifact,
+    BranchWork,
+    Ending,
+    Helpers,
+    PermissionGrant,
+    Permissions,
+    ProviderTrouble,
+    Usage,
+    Value,
+)
 
+T = TypeVar("T")
 Amounts = tuple[int, int, int, int]
+"""Tokens, nano-dollars, turns and tool calls, in this order."""
 NOTHING: Amounts = (0, 0, 0, 0)
+
+
+class ByDimension(NamedTuple, Generic[T]):
+    """Amounts whose parts are read by name."""
+
+    tokens: T
+    nanos: T
+    turns: T
+    calls: T
+
+
+def four(values: Iterable[T]) -> tuple[T, T, T, T]:
+    """One value for each dimension."""
+    return cast("tuple[T, T, T, T]", tuple(values))
 
 
 class State(Value, tag=True, tag_field="is"):
@@ -35,7 +63,8 @@ NEW_CALL = Kept()
 
 
 class Queued(State):
-    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run
+    """Waits for lane number `lane` of its lanes and holds those before it; before all of them, for
+    its turn to write (`writers.TURN`). `back`: it has run
     before, and goes on with a call of this purpose."""
 
     lane: int = 0
@@ -47,9 +76,10 @@ class Queued(State):
 
 class Thinking(State):
     """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it.
-    `waits_for` says what keeps the provider, when the run waits for it, in words, and `waits_kind`
-    of what kind that is. It waits until `patient_until` at the latest. The provider's cache should
-    have `expected` tokens of the prompt."""
+    `waits_for` says what keeps the provider, after `tries` that failed, in words, `waits_kind` of
+    what kind that is, and `trouble` what it answered. After the last quick try it waits until
+    `patient_until` at the latest. The provider's cache should have `expected` tokens of the
+    prompt."""
 
     attempt: int
     purpose: Purpose
@@ -61,6 +91,7 @@ class Thinking(State):
     waits_kind: str = ""
     patient_until: int | None = None
     expected: int = 0
+    trouble: ProviderTrouble | None = None
 
 
 class Short(State):
@@ -89,13 +120,13 @@ class BrokenOff(Value):
     expected: int = 0
 
 
-class Watch(Value):
+class CallWait(Value):
     """A call that waits for children which it has not joined: when that is over, its tool is run
     again with `call`, and with the ends of those (`back`) that nobody can look up any more, because
     they are not kept."""
 
     index: int
-    call: Call
+    call: ToolCall
     runs: tuple[str, ...]
     first: bool
     until: int
@@ -114,11 +145,12 @@ class Question(Value):
     kind: Literal["question", "permission"] = "question"
 
 
-class Calls(Value):
+class OpenCalls(Value):
     """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being
     run, `asks` wait for an answer from outside. What is open and neither waits for children: joined
     ones, or those that `waits` names. `woken` are run again after such a wait; that takes no slot,
-    for they only look. `questions` has one for each of `asks`."""
+    for they only look. `questions` has one for each of `asks`. `merged` are those whose children's
+    changes are merged, or kept on branches."""
 
     message: int
     count: int
@@ -126,16 +158,17 @@ class Calls(Value):
     tools: int = 0
     asks: int = 0
     woken: int = 0
-    waits: tuple[Watch, ...] = ()
+    waits: tuple[CallWait, ...] = ()
     pause: bool = False
     questions: tuple[Question, ...] = ()
+    merged: int = 0
 
 
 class Working(State):
     """Tools are running. It is not `seated` when it gave its slots back to wait for a permission
     and has it now."""
 
-    calls: Calls
+    calls: OpenCalls
     seated: bool = True
 
 
@@ -143,14 +176,14 @@ class Waiting(State):
     """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail,
     must come first; with `all`, the news of the last child that it stays for."""
 
-    calls: Calls | None = None
+    calls: OpenCalls | None = None
     all: bool = False
 
 
 class Asking(State):
     """It waits for an answer from outside and holds no slot."""
 
-    calls: Calls
+    calls: OpenCalls
 
 
 class Stopping(State):
@@ -191,18 +224,30 @@ class Suspicion(Value):
     on_trial: bool = False
 
 
-class Run(Value):
+STORED_RUN = {
+    "permissions": "access",
+    "last_text": "said",
+    "child_texts": "gathered",
+    "artifacts": "spilled",
+    "new_bytes": "fresh",
+    "grace_turns_used": "graced",
+    "has_had_last_turn": "finalised",
+}
+"""What fields of a run are called in JSON."""
+
+
+class Run(Value, rename=STORED_RUN):
     """The changing part of a run.
 
-    `context` is the token count that the provider last told, `fresh` the bytes since: together an
-    upper bound of the next prompt. `prompt` is what the provider last counted of a prompt, which
+    `context` is the token count that the provider last told, `new_bytes` the bytes since: together
+    an upper bound of the next prompt. `prompt` is what the provider last counted of a prompt, which
     its cache should have until `warm_until`; `cache` is what caches were expected to give, and
-    gave. `said` is the last text, kept for a partial result; `gathered` the beginning of what
-    children have reported since. `epoch` is that of the process that has started it or taken it up.
-    `grants` are rules by which a person has said yes once and for all to something that this tree
-    of runs asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last
-    reply was not made because the budget of calls was spent. `helpers` counts whose results came
-    back lacking; its own children that are whole are not in it before the end, for `n_children` has
+    gave. `last_text` is kept for a partial result; `child_texts` is the beginning of what children
+    have reported since. `epoch` is that of the process that has started it or taken it up. `grants`
+    are rules by which a person has said yes once and for all to something that this tree of runs
+    asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last reply was
+    not made because the budget of calls was spent. `helpers` counts whose results came back
+    lacking; its own children that are whole are not in it before the end, for `n_children` has
     them."""
 
     id: str
@@ -210,11 +255,11 @@ class Run(Value):
     version: int = 0
     attempt: int = 0
     turn: int = 0
-    graced: int = 0
+    grace_turns_used: int = 0
     length: int = 0
     start: int = 0
     context: int = 0
-    fresh: int = 0
+    new_bytes: int = 0
     prompt: int = 0
     warm_until: int = 0
     cache: Cached = Cached()
@@ -223,27 +268,34 @@ class Run(Value):
     told_short: bool = False
     lacks_calls: bool = False
     usage: Usage = Usage()
-    said: str = ""
-    gathered: str = ""
-    spilled: tuple[Artifact, ...] = ()
+    last_text: str = ""
+    child_texts: str = ""
+    artifacts: tuple[Artifact, ...] = ()
     last_tool: str = ""
     started_at: int | None = None
     deadline: int | None = None
     wake_at: int | None = None
-    access: Capabilities | None = None
+    permissions: Permissions | None = None
     model_used: str = ""
     breaker: Breaker | None = None
-    finalised: bool = False
+    has_had_last_turn: bool = False
     n_children: int = 0
     mail_seq: int = 0
     epoch: int = 0
     suspicion: Suspicion | None = None
     restarts: int = 0
-    grants: tuple[Grant, ...] = ()
-    work: Work | None = None
+    grants: tuple[PermissionGrant, ...] = ()
+    work: BranchWork | None = None
     defect: str = ""
     broken_off: tuple[BrokenOff, ...] = ()
     helpers: Helpers = Helpers()
+
+
+class RunRecord(NamedTuple):
+    """A run as it is stored: what was asked for, and how far it has come."""
+
+    spec: RunSpec
+    run: Run
 
 
 REFUSALS = ("auth", "quota")
@@ -275,7 +327,7 @@ def is_seated(run: Run) -> bool:
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 
 
-MOVING = frozenset((Queued, Thinking, Short, Working, Stopping))
+MOVING = frozenset((Thinking, Short, Working, Stopping))
 """States in which a run always goes on by itself, for whoever asks at every step."""
 QUIET = frozenset((Queued, Thinking, Stopping, Ended))
 """States in which nothing is asked."""
@@ -292,11 +344,13 @@ def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
             return questions != "deny"
         case Ended():
             return False
+        case Queued(lane=lane):
+            return lane >= 0  # a turn to write comes from another run
         case _:
             return True
 
 
-def calls_of(run: Run | None) -> Calls | None:
+def calls_of(run: Run | None) -> OpenCalls | None:
     """The calls that a run has open, if it is at any."""
     state = run.state if run is not None else None
     return state.calls if isinstance(state, (Working, Waiting, Asking)) else None
@@ -311,7 +365,7 @@ def questions_of(run: Run | None) -> tuple[Question, ...]:
 def has_questions(state: State) -> bool:
     """Whether there are `questions_of` its run, or a limit is asked about, for whoever asks at
     every step."""
-    calls: Calls | None = getattr(state, "calls", None)
+    calls: OpenCalls | None = getattr(state, "calls", None)
     return (
         bool(calls.questions)
         if calls is not None

@@ -18,6 +18,19 @@ SHOWN = {
 """States of the machine, as people are told of them; the others keep their names."""
 ENDS = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
 FAILURES = ("failed", "timed_out", "interrupted", "incomplete")
+WORDS = {
+    "running": "working",
+    "needs_input": "needs you",
+    "cancelling": "stopping",
+    "completed": "done",
+    "timed_out": "failed",
+    "interrupted": "failed",
+    "incomplete": "failed",
+    "rate_limited": "rate limited",
+    "at_limit": "stopped at limit",
+}
+"""What people read on screens for a shown state, and for what a screen tells apart beyond it; the
+others are their own words."""
 _STAMP = re.compile(r"-[0-9a-f]{8}(?=\.|$)")
 
 
@@ -27,8 +40,8 @@ def shown_state(name: str) -> str:
 
 
 def state_text(state: str) -> str:
-    """A shown state in words."""
-    return "needs you" if state == "needs_input" else state.replace("_", " ")
+    """A shown state in the word that screens have for it."""
+    return WORDS.get(state) or state.replace("_", " ")
 
 
 def is_wanted(state: str, names: Iterable[str]) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.effects import Deliver, Effect
+from retinue.core.effects import Effect, ScheduleDelivery
 from retinue.core.events import RunEvent
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Message
+from retinue.core.messages import AssistantMessage, Message
 from retinue.core.notices import of_parent
 from retinue.core.shared import Shared
-from retinue.core.spec import Order, Spec
-from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.spec import RunRequest, RunSpec
+from retinue.core.state import NOTHING, AnyState, Run, Thinking, Working
 from retinue.core.tree import Tree
-from retinue.core.values import Capabilities, Definition, Delivery, ModelInfo, Rules, Words
+from retinue.core.values import Definition, Delivery, Limits, ModelInfo, NoticeTexts, Permissions
 from retinue.formats.fair_cut import clip
 
-NO_WORDS = Words()
+NO_WORDS = NoticeTexts()
 OVERHEAD = 24
 """Bytes that a provider may add around one message: counted as tokens, so that a bound stays a
 bound."""
@@ -30,36 +30,36 @@ class StepContext:
 
     __slots__ = ("model", "now", "order", "rules", "shared", "spec", "tree")
 
-    def __init__(self, tree: Tree, spec: Spec, now: int) -> None:
+    def __init__(self, tree: Tree, spec: RunSpec, now: int) -> None:
         self.tree, self.spec, self.now = tree, spec, now
-        self.order: Order = spec.order
+        self.order: RunRequest = spec.request
         shared = tree.shared
         self.shared: Shared = shared
-        self.rules: Rules = shared.rules
+        self.rules: Limits = shared.rules
         self.model: ModelInfo = shared.models[spec.model]
 
     @property
     def definition(self) -> Definition:
-        return self.tree.shared.definitions[self.spec.order.agent]
+        return self.tree.shared.definitions[self.spec.request.agent]
 
     @property
-    def words(self) -> Words:
+    def words(self) -> NoticeTexts:
         """How the tool that started this run speaks of it."""
         parent = self.tree.specs.get(self.spec.parent)
         return (
-            of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec)
+            of_parent(self.tree.shared.definitions.get(parent.request.agent), self.spec)
             if parent
             else NO_WORDS
         )
 
-    def access(self, run: Run) -> Capabilities:
+    def access(self, run: Run) -> Permissions:
         """What the run holds itself; `tree.held` also asks everybody above it."""
-        return run.access if run.access is not None else self.spec.capabilities
+        return run.permissions if run.permissions is not None else self.spec.permissions
 
     def append(self, run: Run, message: Message) -> Run:
         """Add a message to the run's conversation, in this transaction."""
         self.write(run, message)
-        return replace(run, length=run.length + 1, fresh=run.fresh + weight(message))
+        return replace(run, length=run.length + 1, new_bytes=run.new_bytes + weight(message))
 
     def write(self, run: Run, message: Message) -> None:
         """The same, for whoever counts it in the run's row himself."""
@@ -73,7 +73,7 @@ class StepContext:
         self.tree.changes.deliveries[delivery.key] = delivery
         if delivery.state == "pending":
             self.tree.keep_delivery(delivery)
-            self.perform(Deliver(key=delivery.key, at=delivery.next_at))
+            self.perform(ScheduleDelivery(key=delivery.key, at=delivery.next_at))
 
     def say(self, text: str, *what: object, note: str = "") -> None:
         """Tell the channel that asked for the work, if there is one. `what` names the message
@@ -93,6 +93,15 @@ class StepContext:
                 )
             )
 
+    def patience(self, state: AnyState) -> int:
+        """How long the run may be in this state without news, in milliseconds: its own limit counts
+        while a model or a tool is at work."""
+        is_at_work = isinstance(state, Working) or (
+            isinstance(state, Thinking) and state.retry_at is None
+        )
+        silence, longest = self.order.silence_ms, self.rules.wait_ms
+        return longest if silence is None or not is_at_work else min(silence, longest)
+
     def tell(self, id: str, event: RunEvent) -> None:
         self.tree.tell(id, event)
 
@@ -110,7 +119,7 @@ class StepContext:
         if not self.holds_back(run, all=False):
             return []
         specs = self.tree.specs
-        return [c for c in self.children(run) if specs[c].order.bond != "keep"]
+        return [c for c in self.children(run) if specs[c].request.on_parent_end != "keep"]
 
     def holds_back(self, run: Run, *, all: bool) -> bool:
         """Whether a child is live that must end before the run may; with `all`, any child must."""
@@ -139,7 +148,7 @@ def size(text: str) -> int:
 def weight(message: Message) -> int:
     """An upper bound of a message's tokens: its bytes, and what a provider wraps around it."""
     match message:
-        case Assistant():
+        case AssistantMessage():
             calls = sum(size(c.args) + size(c.name) + OVERHEAD for c in message.calls)
             return size(message.text) + size(message.opaque) + calls + OVERHEAD
         case _:

@@ -6,7 +6,8 @@ were in flight at the last death, and at the most deaths in a row, then the othe
 who were held back when it died. A wave is watched for a while; whoever moves on, or is still there
 when it is over, is cleared, on record, before the next wave is taken up. So each death halves the
 suspects, whichever half it hits, and one process goes on with all of them within a few waves.
-Everybody else is taken up at once.
+After four deaths in a row it is hardly somebody outside: then they are tried by quarters, which
+takes two waves more and half as many deaths. Everybody else is taken up at once.
 
 Whoever is left alone is held back first, while the others show that the process lives without it,
 for a time that nobody can guess; only a death that comes right after it was taken up counts against
@@ -18,13 +19,15 @@ there is."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from retinue.core.events import Recovered
 from retinue.core.ids import digest
 from retinue.core.state import Ended, Run, Suspicion, Thinking, calls_of
-from retinue.core.values import Rules
+from retinue.core.values import Limits
 
 SUSPECTED_AFTER = 2
+QUARTERED_AFTER = 4
 WATCH_MS = 1_000
 LONGEST = 5
 """The time for which a wave is watched is doubled each time that all of them were cleared, this
@@ -53,26 +56,26 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
     """What is held against a run in flight that is taken up again, this death included."""
     known = run.suspicion or NOTHING
     if event.clean:
-        found = Suspicion(deaths=known.deaths, alone=known.alone, cleared=known.cleared)
+        suspicion = Suspicion(deaths=known.deaths, alone=known.alone, cleared=known.cleared)
     elif was_there(run, event.epoch):
         alone = known.alone + 1 if known.on_trial else 0
-        found = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
+        suspicion = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
     else:
         # Somebody else killed that process. If this run was about to be blamed, it takes more to
         # blame it now.
-        found = Suspicion(
+        suspicion = Suspicion(
             deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0)
         )
     if event.alone:
-        found = Suspicion(
-            deaths=found.deaths, alone=found.alone, cleared=found.cleared, on_trial=True
+        suspicion = Suspicion(
+            deaths=suspicion.deaths, alone=suspicion.alone, cleared=suspicion.cleared, on_trial=True
         )
-    return None if found == NOTHING else found
+    return None if suspicion == NOTHING else suspicion
 
 
-def is_guilty(run: Run, event: Recovered, rules: Rules) -> bool:
-    found = None if event.clean else weigh(run, event)
-    return found is not None and found.alone >= rules.max_deaths + found.cleared
+def is_guilty(run: Run, event: Recovered, rules: Limits) -> bool:
+    suspicion = None if event.clean else weigh(run, event)
+    return suspicion is not None and suspicion.alone >= rules.max_deaths + suspicion.cleared
 
 
 def cleared(run: Run) -> Suspicion | None:
@@ -84,7 +87,7 @@ class Trial:
     """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the
     others are held."""
 
-    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Rules) -> None:
+    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Limits) -> None:
         counts: dict[str, int] = {}
         present: set[str] = set()
         often: dict[str, int] = {}
@@ -101,9 +104,8 @@ class Trial:
         most = max((counts[id] for id in present), default=0)
         blamed = sorted(id for id in present if counts[id] == most) if present else sorted(counts)
         others = counts.keys() - present - set(blamed)
-        half = len(blamed) // 2
         self.alone = blamed[0] if len(blamed) == 1 else ""
-        parts = [blamed[:half], blamed[half:], sorted(others)]
+        parts = [*_parts(blamed, 2 if most < QUARTERED_AFTER else 4), sorted(others)]
         self.waves: list[set[str]] = [set(part) for part in (parts if counts else ())]
         self.number = 0
         self._watch_ms = WATCH_MS << min(LONGEST, min((often[id] for id in blamed), default=0))
@@ -125,16 +127,23 @@ class Trial:
     def saw(self, runs: Mapping[str, Run]) -> bool:
         """These have changed. Whether the wave is over, because everybody in it has moved on."""
         watched = self.waves[0]
-        gone = [
+        ended = [
             id
             for id in watched & runs.keys()
             if runs[id].suspicion is None or isinstance(runs[id].state, Ended)
         ]
-        watched.difference_update(gone)
-        return bool(gone) and not watched
+        watched.difference_update(ended)
+        return bool(ended) and not watched
 
     def go_on(self) -> list[str]:
         """The wave is over: who was watched until now, and has lived. The next wave may be taken
         up."""
         self.number += 1
         return sorted(self.waves.pop(0))
+
+
+def _parts(ids: list[str], n: int) -> list[list[str]]:
+    """As many parts of the same size, none of them empty; of one id, nobody and that one."""
+    n = min(n, max(2, len(ids)))
+    cuts = [i * len(ids) // n for i in range(n + 1)]
+    return [ids[start:stop] for start, stop in pairwise(cuts)]

@@ -77,7 +77,9 @@ class TaskList:
 
     def missing(self, act: Act) -> list[int]:
         """The numbers in an act that name no task."""
-        ids = () if isinstance(act, Added) else (act.id,) if isinstance(act, Updated) else act.ids
+        if isinstance(act, Added):
+            return []
+        ids = (act.id,) if isinstance(act, Updated) else act.ids
         return [id for id in ids if id not in self.tasks]
 
     def _apply(self, act: Act) -> tuple[int, ...]:

@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 from retinue.core.cache_figures import Prefixes
 from retinue.core.capabilities import explain, narrow
-from retinue.core.changes import Changes, without_aborted
-from retinue.core.effects import Abort, AskSlot, FreeSlot
-from retinue.core.events import CancelAsked, Posted, RunEvent
+from retinue.core.changes import Changes
+from retinue.core.effects import AskSlot, FreeSlot
+from retinue.core.events import CancelAsked, MailReceived, RunEvent
 from retinue.core.fan_in import FanIn
 from retinue.core.lanes import Lanes
 from retinue.core.ledger import Ledger
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.core.permissions import Ruling, rule_on
 from retinue.core.shared import Shared
-from retinue.core.spec import Lane, Spec
+from retinue.core.spec import Lane, RunSpec
 from retinue.core.state import (
     Ended,
     Queued,
@@ -40,7 +40,8 @@ from retinue.core.state import (
     limit_asked,
     questions_of,
 )
-from retinue.core.values import Capabilities, Delivery, Guard, Mail
+from retinue.core.values import Delivery, Mail, Permissions, ToolRisk
+from retinue.core.writer_lines import WriterLines
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Tree:
         self.root, self.shared, self._index = root, shared, index
         self.conversation = self.successor = ""
         self.runs: dict[str, Run] = {}
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, RunSpec] = {}
         self.ledger, self.prefixes = Ledger(), Prefixes()
         self.lanes = Lanes()
         self.granted: set[str] = set()
@@ -75,22 +76,26 @@ class Tree:
         self.lingering: dict[str, int] = {}
         self._lingerers: set[str] = set()
         self.fans: dict[str, FanIn] = {}
+        self.writer_lines = WriterLines()
         self.mail: dict[str, deque[Mail]] = {}
         self.deliveries: dict[str, Delivery] = {}
         self._announcing: dict[str, int] = {}
         self.groups: dict[tuple[str, str], dict[str, int]] = {}
         self._bonds: dict[tuple[str, str], int] = {}
         self.tells: deque[tuple[str, RunEvent]] = deque()
-        self.letters: list[tuple[str, Posted | CancelAsked, str]] = []
+        self.letters: list[tuple[str, MailReceived | CancelAsked, str]] = []
         self.changes = Changes()
 
-    def take_changes(self) -> Changes:
-        """Everything since the last call; the caller now owns it, and nothing of it changes any
-        more."""
-        changes, self.changes = self.changes, Changes()
+    def hand_over(self, to: Changes) -> None:
+        """Everything since the last call is theirs."""
+        to.add(self.changes)
+        to.accounts |= self.ledger.take_touched()
+        self.changes.clear()
+
+    def take_changes(self, new: Changes) -> Changes:
+        """The same, for a new one that is empty."""
+        changes, self.changes = self.changes, new
         changes.accounts = self.ledger.take_touched()
-        if Abort in map(type, changes.effects):
-            changes.effects = without_aborted(changes.effects)
         return changes
 
     @property
@@ -105,8 +110,8 @@ class Tree:
 
     # who is who
 
-    def enlist(self, spec: Spec, run: Run) -> None:
-        self.narrowed = self.narrowed or run.access is not None
+    def enlist(self, spec: RunSpec, run: Run) -> None:
+        self.narrowed = self.narrowed or run.permissions is not None
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
         self._index.runs[spec.id] = self
@@ -115,9 +120,11 @@ class Tree:
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
             self._bind(spec, 1)
-            if spec.order.group and not isinstance(run.state, Ended):
-                members = self.groups.setdefault((spec.parent, spec.order.group_kind), {})
-                members[spec.order.group] = members.get(spec.order.group, 0) + 1
+            if run.version:
+                self.writer_lines.find(spec, run)
+            if spec.request.group and not isinstance(run.state, Ended):
+                members = self.groups.setdefault((spec.parent, spec.request.group_kind), {})
+                members[spec.request.group] = members.get(spec.request.group, 0) + 1
 
     def dismiss(self, id: str) -> None:
         """An ended run leaves; its rows stay. Its spec lingers while it has children, who answer to
@@ -144,18 +151,20 @@ class Tree:
         if id not in self.children and path not in self._announcing:
             self.changes.forgotten.append(id)
 
-    def linger(self, spec: Spec, run: Run) -> None:
+    def linger(self, spec: RunSpec, run: Run) -> None:
         """Keep an ended run's spec for those below it; what was taken from it while it ran stays
         taken."""
-        self.narrowed = self.narrowed or run.access is not None
-        self.specs[spec.id] = spec if run.access is None else replace(spec, capabilities=run.access)
+        self.narrowed = self.narrowed or run.permissions is not None
+        self.specs[spec.id] = (
+            spec if run.permissions is None else replace(spec, permissions=run.permissions)
+        )
         self._index.runs[spec.id] = self
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
             self.lingering[spec.parent] = self.lingering.get(spec.parent, 0) + 1
             self._lingerers.add(spec.id)
 
-    def _leave_parent(self, spec: Spec) -> None:
+    def _leave_parent(self, spec: RunSpec) -> None:
         siblings = self.children.get(spec.parent)
         if siblings is None or spec.id not in siblings:
             return
@@ -189,9 +198,9 @@ class Tree:
             id = "" if spec is None else spec.parent
         return ""
 
-    def _bind(self, spec: Spec, n: int) -> None:
+    def _bind(self, spec: RunSpec, n: int) -> None:
         """Count live children by what becomes of them when their parent ends."""
-        bond = spec.order.bond
+        bond = spec.request.on_parent_end
         if bond in ("keep", "wait"):
             key = (bond, spec.parent)
             self._bonds[key] = self._bonds.get(key, 0) + n
@@ -202,21 +211,23 @@ class Tree:
         """How many live children of a run have this bond to it."""
         return self._bonds.get((bond, id), 0)
 
-    def n_members(self, spec: Spec) -> int:
+    def n_members(self, spec: RunSpec) -> int:
         """How many of a run's group are still at work."""
-        return self.groups.get((spec.parent, spec.order.group_kind), {}).get(spec.order.group, 0)
+        return self.groups.get((spec.parent, spec.request.group_kind), {}).get(
+            spec.request.group, 0
+        )
 
-    def leave_group(self, spec: Spec) -> None:
+    def leave_group(self, spec: RunSpec) -> None:
         """The run has ended: it does not count for its group any more."""
-        if not spec.order.group:
+        if not spec.request.group:
             return
-        key = (spec.parent, spec.order.group_kind)
+        key = (spec.parent, spec.request.group_kind)
         members = self.groups.get(key)
-        if members is None or spec.order.group not in members:
+        if members is None or spec.request.group not in members:
             return
-        members[spec.order.group] -= 1
-        if not members[spec.order.group]:
-            del members[spec.order.group]
+        members[spec.request.group] -= 1
+        if not members[spec.request.group]:
+            del members[spec.request.group]
         if not members:
             del self.groups[key]
 
@@ -230,36 +241,36 @@ class Tree:
         """Whether the run goes on by itself."""
         fan_in = self.fans.get(run.id) if isinstance(run.state, Waiting) else None
         is_composing = fan_in is not None and fan_in.composing > 0
-        return is_moving(run, self.specs[run.id].order.questions, is_composing=is_composing)
+        return is_moving(run, self.specs[run.id].request.questions, is_composing=is_composing)
 
     def is_live(self, id: str) -> bool:
         run = self.runs.get(id)
         return run is not None and not isinstance(run.state, Ended)
 
-    def ancestry(self, id: str) -> list[tuple[str, Capabilities]]:
+    def ancestry(self, id: str) -> list[tuple[str, Permissions]]:
         """The run and its ancestors with what each holds now."""
         out = []
         while (spec := self.specs.get(id)) is not None:
             run = self.runs.get(id)
-            held = run.access if run is not None and run.access is not None else spec.capabilities
-            out.append((spec.order.name, held))
+            permissions = (run.permissions if run is not None else None) or spec.permissions
+            out.append((spec.request.name, permissions))
             id = spec.parent
         return out
 
-    def deciding(self, id: str) -> list[tuple[str, Capabilities]]:
+    def deciding(self, id: str) -> list[tuple[str, Permissions]]:
         """The first of `ancestry` who decide what the run may call: while nothing was taken from
         anybody since he was taken on, nobody above it withholds what the run holds itself."""
         return (
             self.ancestry(id)
             if self.narrowed
-            else [(self.specs[id].order.name, self.specs[id].capabilities)]
+            else [(self.specs[id].request.name, self.specs[id].permissions)]
         )
 
     def cwds(self, id: str) -> list[str]:
         """The directories of the run and its ancestors, in the order of `ancestry`."""
         out = []
         while (spec := self.specs.get(id)) is not None:
-            out.append(spec.order.cwd)
+            out.append(spec.request.cwd)
             id = spec.parent
         return out
 
@@ -269,37 +280,36 @@ class Tree:
         out = []
         while (spec := self.specs.get(id)) is not None:
             run = self.runs.get(id)
-            held = run.access if run is not None and run.access is not None else spec.capabilities
-            if held.rules:
-                out.append((spec.order.cwd, held.rules))
+            permissions = (run.permissions if run is not None else None) or spec.permissions
+            if permissions.rules:
+                out.append((spec.request.cwd, permissions.rules))
             id = spec.parent
         return tuple(out)
 
-    def rule_on(self, id: str, call: Call) -> Ruling:
+    def rule_on(self, id: str, call: ToolCall) -> Ruling:
         """What holds for a call of a live run now: rules, modes and what a person has granted."""
-        spec, run = self.specs[id], self.runs.get(id)
-        definition, root = self.shared.definitions.get(spec.order.agent), self.runs.get(spec.root)
-        guard = definition.guards.get(call.name, Guard()) if definition is not None else Guard()
-        grants = [grant for one in (run, root) if one is not None for grant in one.grants]
-        return rule_on(
-            self.ancestry(id), call, guard, grants, self.shared.rules.mode, self.cwds(id)
-        )
+        ones, risk = (id, self.specs[id].root), self._risk(id, call.name)
+        grants = [grant for one in ones if one in self.runs for grant in self.runs[one].grants]
+        mode = self.shared.rules.mode
+        return rule_on(self.ancestry(id), call, risk, grants, mode, self.cwds(id))
 
     def explain(self, id: str, tool: str, args: str, now: int) -> str:
         """Whether a run may call a tool, and which rule says so."""
-        guard = self.shared.definitions[self.specs[id].order.agent].guards.get(tool, Guard())
-        return explain(
-            self.ancestry(id), tool, now, guard, args, self.shared.rules.mode, self.cwds(id)
-        )
+        mode, risk = self.shared.rules.mode, self._risk(id, tool)
+        return explain(self.ancestry(id), tool, now, risk, args, mode, self.cwds(id))
 
-    def held(self, id: str) -> Capabilities:
+    def _risk(self, id: str, tool: str) -> ToolRisk:
+        definition = self.shared.definitions.get(self.specs[id].request.agent)
+        return ToolRisk() if definition is None else definition.tool_risks.get(tool, ToolRisk())
+
+    def held(self, id: str) -> Permissions:
         """What a run may do now: its own set, within what every ancestor still has."""
         if not self.narrowed:
-            return self.specs[id].capabilities
+            return self.specs[id].permissions
         (_, own), *above = self.ancestry(id)
         for distance, (_, theirs) in enumerate(above, 1):
-            left = None if theirs.depth is None else theirs.depth - distance
-            own = narrow(own, theirs if left == theirs.depth else replace(theirs, depth=left))
+            depth = None if theirs.depth is None else theirs.depth - distance
+            own = narrow(own, theirs if depth == theirs.depth else replace(theirs, depth=depth))
         return own
 
     # lanes
@@ -362,11 +372,11 @@ class Tree:
             if self.is_moving(run):
                 self.ledger.stir(self.ledger.chain(id), 1)
             if is_seated(run):
-                for lane in self.specs[id].order.lanes:
+                for lane in self.specs[id].request.lanes:
                     if not lane.is_shared:
                         self.lanes.hold(lane)
             elif isinstance(run.state, Queued):
-                self.runs[id] = replace(run, state=replace(run.state, lane=0))
+                self.runs[id] = replace(run, state=replace(run.state, lane=min(run.state.lane, 0)))
 
     # messages between runs
 
@@ -380,11 +390,11 @@ class Tree:
 
     def take_mail(self, id: str) -> list[Mail]:
         """Empty the mailbox: what is taken is in the conversation from this transaction on."""
-        taken = list(self.mail.pop(id, ()))
-        for mail in taken:
+        messages = list(self.mail.pop(id, ()))
+        for mail in messages:
             if self.changes.posted.pop((id, mail.seq), None) is None:
                 self.changes.taken.append((id, mail.seq))
-        return taken
+        return messages
 
     def has_mail(self, id: str) -> bool:
         return id in self.mail
@@ -397,10 +407,10 @@ class Tree:
         old, new = questions_of(before), questions_of(after)
         if old == new:
             return
-        for gone in old:
-            self._index.questions.pop(gone.id, None)
+        for old_question in old:
+            self._index.questions.pop(old_question.id, None)
         if after is not None:
-            self._index.questions.update((asked.id, after.id) for asked in new)
+            self._index.questions.update((question.id, after.id) for question in new)
 
     def _ask_for_more(self, before: Run | None, after: Run | None) -> None:
         """Who waits for an answer about the limit of which account."""

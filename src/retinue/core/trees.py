@@ -12,25 +12,25 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core import machine
-from retinue.core.changes import Changes
-from retinue.core.effects import AskSlot, FreeSlot
+from retinue.core.changes import Changes, without_aborted
+from retinue.core.effects import AbortRun, AskSlot, FreeSlot
 from retinue.core.events import (
     Acked,
+    AgentRegistered,
     AnyEvent,
     Bounced,
     Broken,
     CancelAsked,
     Closed,
-    Described,
     Dropped,
     Forgotten,
     LimitChanged,
     LogEntry,
+    MailReceived,
+    ModelRegistered,
     OfStore,
     OfTree,
     Opened,
-    Posted,
-    Registered,
     Requested,
     Requeued,
     RunEvent,
@@ -41,10 +41,10 @@ from retinue.core.events import (
 from retinue.core.lanes import SharedLanes
 from retinue.core.run_mail import cannot_reach
 from retinue.core.shared import Shared
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run, is_seated
 from retinue.core.tree import Index, Tree
-from retinue.core.values import Mail, Rules
+from retinue.core.values import Limits, Mail
 from retinue.errors import InvalidTransition, Refused
 
 UNDELIVERED = "Your message was not delivered: {why}"
@@ -54,7 +54,7 @@ MANY = 1 << 30
 class Trees:
     """The open trees by their roots. One that has nothing open any more is not kept."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Limits) -> None:
         self.shared = Shared(rules)
         self.by_root: dict[str, Tree] = {}
         self.index = Index()
@@ -67,8 +67,7 @@ class Trees:
         self._letters: dict[str, set[str]] = {}
         self.unsettled: list[Tree] = []
         """Trees with news that belongs to the transaction of what was taken before."""
-        self._at = 0
-        self._own = Changes()
+        self._at, self._own = 0, Changes()
 
     # finding
 
@@ -80,7 +79,7 @@ class Trees:
         tree = self.index.runs.get(id)
         return None if tree is None else tree.runs.get(id)
 
-    def spec(self, id: str) -> Spec | None:
+    def spec(self, id: str) -> RunSpec | None:
         tree = self.index.runs.get(id)
         return None if tree is None else tree.specs.get(id)
 
@@ -92,8 +91,8 @@ class Trees:
             return []
         roots = list(self._writing.get(tree.conversation, ())) if id == tree.root else []
         earlier = roots[: roots.index(id)] if id in roots else []
-        left = [child for root in earlier for child in self.by_root[root].below(root)]
-        return [*([id] if id in tree.runs else tree.below(id)), *left]
+        children = [child for root in earlier for child in self.by_root[root].below(root)]
+        return [*([id] if id in tree.runs else tree.below(id)), *children]
 
     def up_to(self, root: str, conversation: str) -> list[Tree]:
         """What is open of the tree of this root, and of those before it in its conversation."""
@@ -101,7 +100,7 @@ class Trees:
         mine = roots[: roots.index(root) + 1] if root in roots else [*roots, root]
         return [self.by_root[id] for id in mine if id in self.by_root]
 
-    def live(self) -> Iterator[tuple[Spec, Run]]:
+    def live(self) -> Iterator[tuple[RunSpec, Run]]:
         for tree in self.by_root.values():
             for id, run in tree.runs.items():
                 yield tree.specs[id], run
@@ -242,10 +241,10 @@ class Trees:
     def _entangled(self, root: str) -> list[str]:
         """A tree and those with which it has exchanged letters that are not written yet: a letter
         is sent and received in one transaction, so all of them are set aside, or none."""
-        found = [root]
-        for one in found:
-            found += [r for r in self._letters.get(one, ()) if r not in found]
-        return found
+        roots = [root]
+        for one in roots:
+            roots += [r for r in self._letters.get(one, ()) if r not in roots]
+        return roots
 
     def fold(self, entry: LogEntry) -> None:
         """Replay one row of a log."""
@@ -328,14 +327,14 @@ class Trees:
     def _store_step(self, event: StoreEvent) -> None:
         match event:
             case Opened():
-                self.shared.epoch, self.shared.rules = event.epoch, event.rules
+                self.shared.epoch, self.shared.rules = event.epoch, event.limits
                 self.reseat()
             case Closed():
                 pass
-            case Registered(definition=definition):
+            case AgentRegistered(definition=definition):
                 self.shared.definitions[definition.name] = definition
                 self._own.definitions.append(definition)
-            case Described(model=model):
+            case ModelRegistered(model=model):
                 self.shared.models[model.name] = model
                 self._own.models.append(model)
             case Forgotten(root=root):
@@ -366,8 +365,8 @@ class Trees:
         for tree in self.by_root.values():
             tree.reseat()
         for spec, run in self.live():
-            if spec.order.lanes and is_seated(run):
-                for lane in spec.order.lanes:
+            if spec.request.lanes and is_seated(run):
+                for lane in spec.request.lanes:
                     if lane.is_shared:
                         self.lanes.hold(spec.id, lane)
 
@@ -379,7 +378,7 @@ class Trees:
         has_slot = self.lanes.ask(effect.run, effect.lane, back=effect.back, ticket=effect.ticket)
         return (effect.run, effect.ticket) if has_slot else None
 
-    def _carry(self, tree: Tree, to: str, event: Posted | CancelAsked, sender: str) -> None:
+    def _carry(self, tree: Tree, to: str, event: MailReceived | CancelAsked, sender: str) -> None:
         """A letter is taken by the tree that it is for, in the same transaction; or its sender
         hears why not."""
         other = self.index.runs.get(to)
@@ -389,7 +388,8 @@ class Trees:
             else cannot_reach(tree, other, to, event, sender)
         )
         if other is None or why is not None:
-            self._step(tree, sender, Posted(mail=Mail(seq=0, text=UNDELIVERED.format(why=why))))
+            mail = Mail(seq=0, text=UNDELIVERED.format(why=why))
+            self._step(tree, sender, MailReceived(mail=mail))
             return
         self._letters.setdefault(tree.root, set()).add(other.root)
         self._letters.setdefault(other.root, set()).add(tree.root)
@@ -409,18 +409,19 @@ class Trees:
         return "" if tree is None else tree.root
 
     def take_changes(self) -> Changes:
-        """Everything since the last call, of all trees; the caller now owns it, and nothing of it
-        changes any more."""
+        """Everything since the last call, of all trees. It is the caller's: nobody changes it."""
         assert not self.unsettled, "half a transaction is not written"
-        own, touched = self._own, self._touched
-        self._touched, self._letters = {}, {}
-        is_empty = not (own.entries or own.definitions or own.models or own.forgotten or own.runs)
-        if is_empty and len(touched) == 1:
-            return next(iter(touched.values())).take_changes()
-        self._own = Changes()
-        for tree in touched.values():
-            own.add(tree.take_changes())
-        return own
+        batch, touched = self._own, self._touched
+        self._own, self._touched, self._letters = Changes(), {}, {}
+        own = (batch.entries, batch.definitions, batch.models, batch.forgotten, batch.runs)
+        if len(touched) == 1 and not any(own):
+            batch = next(iter(touched.values())).take_changes(batch)
+        else:
+            for tree in touched.values():
+                tree.hand_over(batch)
+        if AbortRun in map(type, batch.effects):
+            batch.effects = without_aborted(batch.effects)
+        return batch
 
     def set_aside(self, root: str, at: int, error: str, row: Run | None) -> list[str]:
         """A step of this tree has failed by a defect of ours. What it has changed since its changes
@@ -444,6 +445,6 @@ class Trees:
             tree.ask_about(tree.runs.get(id), None)
             self.index.runs.pop(id, None)
             self._own.effects += [
-                FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if lane.is_shared
+                FreeSlot(run=id, lane=lane) for lane in spec.request.lanes if lane.is_shared
             ]
         return list(tree.runs)

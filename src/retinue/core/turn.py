@@ -14,10 +14,20 @@ from retinue.core.ending import finish, free_slots
 from retinue.core.hold_request import GO, HoldRequest, Verdict
 from retinue.core.ids import digest
 from retinue.core.limit_questions import needed_more, question_id, question_text
-from retinue.core.messages import User
+from retinue.core.messages import UserMessage
 from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
-from retinue.core.state import NEW_CALL, NOTHING, Amounts, Kept, Run, Short, Thinking, Waiting
+from retinue.core.state import (
+    NEW_CALL,
+    NOTHING,
+    Amounts,
+    ByDimension,
+    Kept,
+    Run,
+    Short,
+    Thinking,
+    Waiting,
+)
 from retinue.core.step_context import StepContext, size, weight
 from retinue.core.values import Mail
 from retinue.formats.fair_cut import clip
@@ -38,61 +48,73 @@ MIN_FINAL = 16
 BYTES_PER_TOKEN = 3
 
 
-def go_on(run: Run, ctx: StepContext, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
+def go_on(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_CALL) -> Run:
     """With a slot in every lane: the next turn, or a call of another purpose that had to wait."""
     return (
-        next_turn(run, ctx, kept=kept) if purpose == "turn" else think(run, ctx, purpose, kept=kept)
+        next_turn(run, ctx, progress=progress)
+        if purpose == "turn"
+        else think(run, ctx, purpose, progress=progress)
     )
 
 
-def next_turn(run: Run, ctx: StepContext, *, kept: Kept = NEW_CALL) -> Run:
+def next_turn(run: Run, ctx: StepContext, *, progress: Kept = NEW_CALL) -> Run:
     """At a turn boundary, with a slot in every lane: what the run does next."""
     order = ctx.order
     has_no_turn = run.turn >= (ctx.rules.max_turns if order.max_turns is None else order.max_turns)
-    if has_no_turn and run.graced >= order.grace_turns:
+    if has_no_turn and run.grace_turns_used >= order.grace_turns:
         # Its mail stays unread, so that somebody above it reads the news in it.
         return finish(run, ctx, "incomplete", "turn_limit")
     run = read_mail(run, ctx)
     if _likely_prompt(run) > ctx.model.window * ctx.rules.compact_at and run.length - run.start > 4:
-        return think(ctx.append(run, User(text=COMPACT, kind="nudge")), ctx, "compact", kept=kept)
+        return think(
+            ctx.append(run, UserMessage(text=COMPACT, kind="nudge")),
+            ctx,
+            "compact",
+            progress=progress,
+        )
     if has_no_turn:
-        asked = order.report_prompt if order.report == "summary" else ""
-        nudge = User(text=f"{GRACE}\n{asked}" if asked else GRACE, kind="nudge")
-        run = ctx.append(replace(run, graced=run.graced + 1), nudge)
-        return think(run, ctx, "grace", kept=kept)
-    return think(run, ctx, "turn", kept=kept)
+        prompt = order.report_prompt if order.report == "summary" else ""
+        nudge = UserMessage(text=f"{GRACE}\n{prompt}" if prompt else GRACE, kind="nudge")
+        run = ctx.append(replace(run, grace_turns_used=run.grace_turns_used + 1), nudge)
+        return think(run, ctx, "grace", progress=progress)
+    return think(run, ctx, "turn", progress=progress)
 
 
-def think(run: Run, ctx: StepContext, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
+def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_CALL) -> Run:
     """Hold what the call may cost at most, then ask for it; or wait until others have given back
     enough."""
     bound, ledger = prompt_bound(run, ctx), ctx.tree.ledger
     if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
         return _make_call(
-            run, ctx, purpose, amounts(ctx, bound, ctx.model.max_output), ctx.model.max_output, kept
+            run,
+            ctx,
+            purpose,
+            amounts(ctx, bound, ctx.model.max_output),
+            ctx.model.max_output,
+            progress,
         )
     is_last = purpose not in ("turn", "compact")
     output, verdict = longest_reply(run, ctx, bound, is_last=is_last)
     if verdict is GO and output < ctx.model.max_output and not run.told_short:
         # The limit of a reply is not lowered in silence.
-        nudge = User(text=SHORTENED.format(n=output), kind="nudge")
-        return think(ctx.append(replace(run, told_short=True), nudge), ctx, purpose, kept=kept)
+        nudge = UserMessage(text=SHORTENED.format(n=output), kind="nudge")
+        return think(
+            ctx.append(replace(run, told_short=True), nudge), ctx, purpose, progress=progress
+        )
     ask = _needed(run, ctx, bound, output, is_last=is_last)
     if verdict is GO:
-        verdict = ledger.look(run.id, ask, kept.ticket or LATEST)
+        verdict = ledger.look(run.id, ask, progress.ticket or LATEST)
     if verdict.word == "short":
-        return _at_limit(run, ctx, purpose, ask, verdict, kept)
+        return _at_limit(run, ctx, purpose, ask, verdict, progress)
     if verdict.word == "wait":
-        return _wait_for_budget(run, ctx, purpose, ask, verdict, kept)
+        return _wait_for_budget(run, ctx, purpose, ask, verdict, progress)
     ledger.keep(run.id, ask.last)
-    tokens, nanos, turns, _ = (
-        ask.need
-    )  # calls are not held: who wants them is told when they are made
-    return _make_call(run, ctx, purpose, (tokens, nanos, turns, 0), output, kept)
+    hold = (*ask.need[:3], 0)  # no calls: whether they can be paid is decided when they are made
+    return _make_call(run, ctx, purpose, hold, output, progress)
 
 
 def _make_call(
-    run: Run, ctx: StepContext, purpose: Purpose, hold: Amounts, output: int, kept: Kept
+    run: Run, ctx: StepContext, purpose: Purpose, hold: Amounts, output: int, progress: Kept
 ) -> Run:
     """What the call may cost is there: it is held, and the model is called."""
     ctx.tree.ledger.hold(run.id, hold)
@@ -102,8 +124,8 @@ def _make_call(
         purpose=purpose,
         hold=hold,
         max_output=output,
-        tries=kept.tries,
-        patient_until=kept.patient_until,
+        tries=progress.tries,
+        patient_until=progress.patient_until,
         expected=expected_of_cache(run, ctx),
     )
     return call_model(run, ctx, state)
@@ -112,8 +134,7 @@ def _make_call(
 def _needed(run: Run, ctx: StepContext, bound: int, output: int, *, is_last: bool) -> HoldRequest:
     """What a call with this longest reply may cost, and what its owner keeps back for a last turn
     after it."""
-    tokens, nanos, turns, _ = amounts(ctx, bound, output)
-    need = (tokens, nanos, turns, int(run.lacks_calls and not is_last))
+    need = (*amounts(ctx, bound, output)[:3], int(run.lacks_calls and not is_last))
     has_last = not is_last and _lands(ctx.tree.ledger.accounts[run.id])
     return HoldRequest(
         need, amounts(ctx, bound + output, ctx.rules.final_output) if has_last else NOTHING, is_last
@@ -126,21 +147,21 @@ def _lands(account: Account) -> bool:
 
 
 def _at_limit(
-    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, kept: Kept
+    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, progress: Kept
 ) -> Run:
     """What is spent leaves too little. Whoever set the limit has said what happens then."""
     match ctx.tree.ledger.accounts[short.account].on_limit:
         case "land":
-            return _cannot_pay(run, ctx, purpose, short.lack, kept)
+            return _cannot_pay(run, ctx, purpose, short.lack, progress)
         case "stop":
             why = shortage(run, ctx, prompt_bound(run, ctx), short.lack)
             return finish(run, ctx, "incomplete", f"{short.lack}_budget", error=why)
         case "ask":
-            return _ask_for_more(run, ctx, purpose, ask._replace(asked=short.lack), short, kept)
+            return _ask_for_more(run, ctx, purpose, ask._replace(asked=short.lack), short, progress)
 
 
 def _ask_for_more(
-    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, kept: Kept
+    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, progress: Kept
 ) -> Run:
     """The run waits for a person's answer. However many wait for it, it is one question: that of
     the account."""
@@ -152,31 +173,31 @@ def _ask_for_more(
         needed_more(ctx.tree, draw, short.lack, [ask]),
     )
     if ledger.note_asked(account.id, short.lack):
-        owner = ctx.tree.specs[account.id].order
+        owner = ctx.tree.specs[account.id].request
         id = question_id(account, short.lack)
         ctx.say(f"{owner.name} asks: {text} (question {id} of run {account.id})", "limit", id)
-    run = _wait_for_budget(run, ctx, purpose, ask, short, kept)
+    run = _wait_for_budget(run, ctx, purpose, ask, short, progress)
     assert isinstance(run.state, Short)
     return replace(run, state=replace(run.state, asks=text, more=more))
 
 
 def _wait_for_budget(
-    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, verdict: Verdict, kept: Kept
+    run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, verdict: Verdict, progress: Kept
 ) -> Run:
     """Others hold what the call may cost, and much of it will come back; or a person has to answer.
     Meanwhile the run holds no slot."""
     free_slots(run, ctx)
-    if not kept.ticket:
+    if not progress.ticket:
         ctx.tree.tickets += 1
-        kept = replace(kept, ticket=ctx.tree.tickets)
-    ctx.tree.ledger.wait(run.id, ask, kept.ticket, verdict)
+        progress = replace(progress, ticket=ctx.tree.tickets)
+    ctx.tree.ledger.wait(run.id, ask, progress.ticket, verdict)
     state = Short(
         purpose=purpose,
         account=verdict.account,
         lack=verdict.lack,
         need=ask.need,
         last=ask.last,
-        kept=kept,
+        kept=progress,
     )
     return replace(run, state=state, wake_at=sooner(run.deadline, ctx.now + ctx.rules.wait_ms))
 
@@ -184,20 +205,25 @@ def _wait_for_budget(
 def try_again(run: Run, ctx: StepContext, state: Thinking) -> Run:
     """The same call once more. What an attempt before it has cost is not held any more: then all of
     it is held anew."""
-    tokens, nanos, _, _ = amounts(ctx, prompt_bound(run, ctx), state.max_output)
-    if state.hold[0] >= tokens and state.hold[1] >= nanos:
+    need = ByDimension(*amounts(ctx, prompt_bound(run, ctx), state.max_output))
+    if state.hold[0] >= need.tokens and state.hold[1] >= need.nanos:
         again = replace(
             state, attempt=run.attempt + 1, retry_at=None, expected=expected_of_cache(run, ctx)
         )
         return call_model(run, ctx, again)
     ctx.tree.ledger.release(run.id, state.hold)
-    kept = Kept(tries=state.tries, patient_until=state.patient_until)
-    after = think(replace(run, state=replace(state, hold=NOTHING)), ctx, state.purpose, kept=kept)
+    progress = Kept(tries=state.tries, patient_until=state.patient_until)
+    after = think(
+        replace(run, state=replace(state, hold=NOTHING)), ctx, state.purpose, progress=progress
+    )
     if isinstance(after.state, Thinking) and after.state.retry_at is None:
-        after = replace(
-            after,
-            state=replace(after.state, waits_for=state.waits_for, waits_kind=state.waits_kind),
+        again = replace(
+            after.state,
+            waits_for=state.waits_for,
+            waits_kind=state.waits_kind,
+            trouble=state.trouble,
         )
+        after = replace(after, state=again)
     return after
 
 
@@ -210,19 +236,23 @@ def call_model(run: Run, ctx: StepContext, state: Thinking) -> Run:
             run=run.id, attempt=attempt, purpose=state.purpose, max_output=state.max_output, key=key
         ),
     )
-    return replace(
-        run, state=state, attempt=attempt, wake_at=sooner(run.deadline, ctx.now + ctx.rules.wait_ms)
-    )
+    wake_at = sooner(run.deadline, ctx.now + ctx.patience(state))
+    return replace(run, state=state, attempt=attempt, wake_at=wake_at)
 
 
-def _cannot_pay(run: Run, ctx: StepContext, purpose: Purpose, lack: str, kept: Kept) -> Run:
+def _cannot_pay(run: Run, ctx: StepContext, purpose: Purpose, lack: str, progress: Kept) -> Run:
     """Take the last turn if what was kept for it covers it; otherwise the run ends with what it has
     said."""
-    nudge = User(text=LAST_TURN.format(why=f"the {lack} budget is spent"), kind="nudge")
-    if purpose in ("turn", "compact") and not run.finalised:
+    nudge = UserMessage(text=LAST_TURN.format(why=f"the {lack} budget is spent"), kind="nudge")
+    if purpose in ("turn", "compact") and not run.has_had_last_turn:
         _, verdict = longest_reply(run, ctx, prompt_bound(run, ctx) + weight(nudge), is_last=True)
         if verdict is GO or ctx.tree.ledger.accounts[verdict.account].on_limit == "ask":
-            return think(ctx.append(replace(run, finalised=True), nudge), ctx, "final", kept=kept)
+            return think(
+                ctx.append(replace(run, has_had_last_turn=True), nudge),
+                ctx,
+                "final",
+                progress=progress,
+            )
     return finish(
         run,
         ctx,
@@ -242,17 +272,17 @@ def why_no_more(run: Run, ctx: StepContext) -> str:
 def _likely_prompt(run: Run) -> int:
     """A fair guess of the next prompt, for deciding when to compact; budgets use `prompt_bound`,
     which is never low."""
-    return run.context + run.fresh // BYTES_PER_TOKEN
+    return run.context + run.new_bytes // BYTES_PER_TOKEN
 
 
 def prompt_bound(run: Run, ctx: StepContext) -> int:
     """An upper bound of the next prompt's tokens: the provider's last count, and every byte since.
     Before it counted, what it adds by itself is allowed for."""
     if run.context and run.turn:
-        return run.context + run.fresh
+        return run.context + run.new_bytes
     instructions = ctx.order.instructions
-    own = ctx.definition.size + (size(instructions) if instructions else 0)
-    return run.context + run.fresh + own + ctx.model.preamble
+    own = ctx.definition.prompt_bytes + (size(instructions) if instructions else 0)
+    return run.context + run.new_bytes + own + ctx.model.preamble
 
 
 def amounts(ctx: StepContext, prompt: int, output: int) -> Amounts:
@@ -274,14 +304,8 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
     for draw in draws:
         account = draw.account
         last_too = draw.is_own and not is_last and _lands(account)
-        least = (
-            MIN_FINAL
-            if is_last
-            else rules.asking_output
-            if account.on_limit == "ask"
-            else rules.min_output
-        )
-        floor = min(output, least)
+        least = rules.asking_output if account.on_limit == "ask" else rules.min_output
+        floor = min(output, MIN_FINAL if is_last else least)
         for i in draw.amounts:
             if i > 1:
                 need = (1 + last_too) if i == 2 else int(run.lacks_calls and not is_last)
@@ -294,7 +318,8 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
             rest, price = ledger.left(draw, i) - p_in * bound, p_out
             if last_too:
                 rest, price = rest - p_in * bound - p_out * rules.final_output, p_in + p_out
-            room = rest // price if price else output if rest >= 0 else -1
+            unpriced_room = output if rest >= 0 else -1
+            room = rest // price if price else unpriced_room
             if room < floor:
                 return floor, Verdict("short", account.id, DIMENSIONS[i])
             output = min(output, room)
@@ -314,10 +339,12 @@ def read_mail(run: Run, ctx: StepContext) -> Run:
     came."""
     if not ctx.tree.has_mail(run.id):
         return run
-    taken = ctx.tree.take_mail(run.id)
-    news = iter(sorted((mail for mail in taken if mail.by_age), key=lambda mail: mail.sender))
-    for mail in (next(news) if mail.by_age else mail for mail in taken):
-        run = ctx.append(run, User(text=quote(mail, run, ctx), sender=mail.sender, kind=mail.kind))
+    messages = ctx.tree.take_mail(run.id)
+    news = iter(sorted((mail for mail in messages if mail.by_age), key=lambda mail: mail.sender))
+    for mail in (next(news) if mail.by_age else mail for mail in messages):
+        run = ctx.append(
+            run, UserMessage(text=quote(mail, run, ctx), sender=mail.sender, kind=mail.kind)
+        )
     return run
 
 
@@ -346,7 +373,7 @@ def relist_children(run: Run, ctx: StepContext, summary: str) -> Run:
     again."""
     lines = []
     for child in ctx.children(run):
-        order = ctx.tree.specs[child].order
+        order = ctx.tree.specs[child].request
         lines.append(f"- {child} ({order.name}): {clip(order.task, 200)}")
     text = f"Summary of the work so far:\n{summary}"
     if lines:
@@ -354,8 +381,8 @@ def relist_children(run: Run, ctx: StepContext, summary: str) -> Run:
             "\n\nChildren still running (do not start them again; they will report):\n"
             + "\n".join(lines)
         )
-    run = replace(run, start=run.length, context=0, fresh=0, prompt=0, warm_until=0)
-    return ctx.append(run, User(text=text, kind="summary"))
+    run = replace(run, start=run.length, context=0, new_bytes=0, prompt=0, warm_until=0)
+    return ctx.append(run, UserMessage(text=text, kind="summary"))
 
 
 def sooner(a: int | None, b: int | None) -> int | None:

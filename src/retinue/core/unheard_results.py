@@ -9,26 +9,29 @@ from collections.abc import Collection, Iterable
 from retinue.core.notices import is_known, of_parent, skipped, tell
 from retinue.core.provenance import note_of
 from retinue.core.shared import Shared
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, Run
 from retinue.core.values import Mail
 
 
 def unheard(
-    parent: Spec, children: Iterable[tuple[Spec, Run]], told: Collection[str], shared: Shared
+    parent: RunSpec,
+    children: Iterable[tuple[RunSpec, Run]],
+    senders: Collection[str],
+    shared: Shared,
 ) -> tuple[Mail, ...]:
     """News of the children of a run that has ended; `told` are those whose ends its conversation
     knows."""
-    found = [
+    endings = [
         (run.state.ending, spec, run) for spec, run in children if isinstance(run.state, Ended)
     ]
     out = []
-    for ending, spec, run in sorted(found, key=lambda one: one[0].at):
-        order, is_announced = spec.order, spec.order.announce and bool(spec.origin.channel)
-        if spec.id in told or order.join != "none" or not order.news or is_announced:
+    for ending, spec, run in sorted(endings, key=lambda one: one[0].at):
+        order, is_announced = spec.request, spec.request.announce and bool(spec.origin.channel)
+        if spec.id in senders or order.join != "none" or not order.tell_parent or is_announced:
             continue
         if not is_known(ending) and not skipped(order, ending):
-            words = of_parent(shared.definitions.get(parent.order.agent), spec)
+            words = of_parent(shared.definitions.get(parent.request.agent), spec)
             text = tell(words.notice, spec, run, ending, shared.rules.mail_cap)
             out.append(Mail(seq=0, text=text, sender=spec.id, kind="news", note=note_of(ending)))
     return tuple(out)

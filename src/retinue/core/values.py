@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 import msgspec
 from msgspec import Meta
 
+from retinue.core.json_paths import in_field_names
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -20,9 +22,18 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     of runs that is a good part of the CPU."""
 
 
-Join = Literal["call", "turn", "none"]
-Report = Literal["text", "submit", "summary", "announce"]
-End = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
+class ProviderTrouble(Value):
+    """What came instead of a reply: whose (`provider`), from where (`host`), and the `answer`: an
+    HTTP status, or a word where there was none, such as `refused`."""
+
+    provider: str = ""
+    answer: str = ""
+    host: str = ""
+
+
+JoinMode = Literal["call", "turn", "none"]
+ReportMode = Literal["text", "submit", "summary", "announce"]
+EndState = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
 Who = Literal["", "user", "parent", "limit", "system"]
 """Who had a run ended: somebody outside, the run that started it, a limit, or the runtime."""
 OnLimit = Literal["land", "ask", "stop"]
@@ -45,7 +56,7 @@ class Artifact(Value):
     sha256: str
 
 
-class Work(Value):
+class BranchWork(Value):
     """What an isolated run left on its branch: how much, since which commit, and the artifact that
     holds the diff."""
 
@@ -57,13 +68,12 @@ class Work(Value):
     removed: int
     diff: str
 
-    @property
-    def words(self) -> str:
+    def words(self, *, is_merged: bool) -> str:
+        """What is said of it behind the result. What is merged later is not looked for on a
+        branch."""
+        where = "" if is_merged else f" on branch {self.branch} since {self.base[:12]}"
         size = f"{self.files} files, +{self.added} -{self.removed}"
-        return (
-            f"[Changes on branch {self.branch} since {self.base[:12]}: {size}; the diff is in "
-            f"artifact {self.diff}]"
-        )
+        return f"[Changes{where}: {size}; the diff is in artifact {self.diff}]"
 
 
 class Usage(Value):
@@ -186,7 +196,7 @@ class ToolSchema(Value):
     parameters: dict[str, Any]
 
 
-class Words(Value):
+class NoticeTexts(Value):
     """How a tool speaks of the children that it has started: templates by how they ended
     (`incomplete/turn_limit`, or `incomplete`), "" for any other end. `notice` is for the parent's
     mailbox, `announcement` for the channel (an empty one is not sent), `denied` for a child that
@@ -200,50 +210,63 @@ class Words(Value):
     elsewhere: str = ""
 
 
-class Grant(Value):
+class PermissionGrant(Value):
     """A rule by which a person has said yes once and for all, for calls made in one directory."""
 
     rule: str
     cwd: str = ""
 
 
-class Guard(Value):
+class ToolRisk(Value):
     """What permissions have to know of a tool: what it can do to the world, and which argument says
     to what. `guarded` tools are asked about unless somebody has allowed them; others only where a
-    rule says so."""
+    rule says so. `changes_files`: in the run's directory, where others may do so at the same
+    time."""
 
     risk: Literal["read", "write", "execute", "network", "spawn"] = "execute"
     subject: str = ""
     guarded: bool = False
+    changes_files: bool = False
 
 
-class Definition(Value):
+STORED_DEFINITION = {
+    "agents": "crew",
+    "reachable_tools": "reach",
+    "submit_tools": "submits",
+    "prompt_bytes": "size",
+    "notices": "words",
+    "tool_risks": "guards",
+}
+"""What fields of a definition are called in JSON."""
+
+
+class Definition(Value, rename=STORED_DEFINITION):
     """The stored face of an agent: what a run needs to go on when the program that defined it is
-    gone. `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that
-    any of them has: the most that its runs can ever hold. `size` is the number of bytes that its
-    instructions and tool schemas add to a prompt. `words` are those of its tools that have their
-    own, `guards` what permissions have to know of them."""
+    gone. `agents` are itself and everybody on its staff and on theirs; `reachable_tools` is every
+    tool that any of them has: the most that its runs can ever hold. `prompt_bytes` is the number of
+    bytes that its instructions and tool schemas add to a prompt. `notices` are those of its tools
+    that have their own, `tool_risks` what permissions have to know of them."""
 
     name: str
     instructions: str = ""
     model: str = ""
     tools: tuple[str, ...] = ()
-    submits: tuple[str, ...] = ()
-    reach: tuple[str, ...] = ()
-    crew: tuple[str, ...] = ()
-    size: int = 0
-    words: dict[str, Words] = {}
-    guards: dict[str, Guard] = {}
+    submit_tools: tuple[str, ...] = ()
+    reachable_tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    prompt_bytes: int = 0
+    notices: dict[str, NoticeTexts] = {}
+    tool_risks: dict[str, ToolRisk] = {}
 
 
-class Capabilities(Value):
+class Permissions(Value, rename={"may_spawn": "spawn"}):
     """What a run may do, and the most it may pass on. None in a request means: as much as the
     parent has.
 
     `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets
     (sorted tuples); `deny` and `rules` only grow. `depth` and `fanout` are what is left below this
     run. `mode` (one of MODES, "" for no opinion) and `rules` say which calls are made, asked about,
-    or refused. Only `policy.derive` makes one for a child."""
+    or refused. Only `capabilities.derive` makes one for a child."""
 
     tools: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
@@ -257,7 +280,7 @@ class Capabilities(Value):
     comms: tuple[str, ...] | None = None
     depth: int | None = None
     fanout: int | None = None
-    spawn: bool = True
+    may_spawn: bool = True
     sandbox: int = 0
     expires: int | None = None
     mode: str = ""
@@ -313,7 +336,7 @@ class Ending(Value):
     text that it announces. `by` is who ended it, when it did not end by itself; `along` is the run
     above it whose end it had to share. `helpers` is whose work it rests on."""
 
-    state: End
+    state: EndState
     stop: str
     text: str = ""
     error: str = ""
@@ -321,14 +344,14 @@ class Ending(Value):
     artifacts: tuple[Artifact, ...] = ()
     is_cut: bool = False
     last_tool: str = ""
-    work: Work | None = None
+    work: BranchWork | None = None
     at: int = 0
     by: Who = ""
     along: str = ""
     helpers: Helpers = Helpers()
 
 
-class Limits(Value):
+class SpawnLimits(Value):
     """Numbers that can refuse a spawn; None does not. `tree` counts the live runs below the
     root."""
 
@@ -340,10 +363,10 @@ class Limits(Value):
     tree: int | None = None
 
 
-class Rules(Value):
+class Limits(Value, rename={"spawn_limits": "limits"}):
     """The numbers of one runtime: its defaults and its outer limits."""
 
-    limits: Limits = Limits(depth=8, children=10_000, per_call=10_000)
+    spawn_limits: SpawnLimits = SpawnLimits(depth=8, children=10_000, per_call=10_000)
     calls_per_turn: int = 64
     max_turns: int = 1_000
     text_cap: int = 65_536
@@ -420,4 +443,7 @@ def checked(value: T) -> T:
 
     Constructing a value checks nothing, for speed: what comes from outside passes here before the
     machine sees it."""
-    return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+    except msgspec.ValidationError as error:
+        raise ValueError(in_field_names(str(error), type(value))) from None

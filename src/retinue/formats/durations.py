@@ -12,7 +12,10 @@ _PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(d|h|min|ms|m|s|$)\s*")
 def seconds(text: str) -> float:
     """`90`, `1.5s`, `10m`, `1h30m`, `2d` as seconds, the larger units first; `ValueError` for
     anything else."""
-    rest, total, above, end = text.strip().lower(), 0.0, math.inf, 0
+    rest = text.strip().lower()
+    total = 0.0
+    above = math.inf
+    end = 0
     while end < len(rest):
         part = _PART.match(rest, end)
         if part is None or UNITS[part[2]] >= above:

@@ -25,11 +25,11 @@ NOTE = re.compile(
 def fair(sizes: Sequence[int], room: int) -> list[int]:
     """What each of these sizes gets of the room: never more than it is, and whoever gets less than
     it is gets as much as any other."""
-    out, left = [0] * len(sizes), max(0, room)
+    out, rest = [0] * len(sizes), max(0, room)
     by_size = sorted(range(len(sizes)), key=sizes.__getitem__)
     for n, i in enumerate(by_size):
-        out[i] = min(sizes[i], left // (len(sizes) - n))
-        left -= out[i]
+        out[i] = min(sizes[i], rest // (len(sizes) - n))
+        rest -= out[i]
     return out
 
 
@@ -72,11 +72,11 @@ def missing_in(text: str) -> Callable[[int, int, str], str]:
     before = NOTE.search(text[-200:])
     if before is None or len(before["hidden"]) > 12:
         return missing
-    kept = len(text) - len(before[0])
-    whole = kept + int(before["hidden"])
+    n_shown = len(text) - len(before[0])
+    whole = n_shown + int(before["hidden"])
 
     def note(n: int, total: int, where: str) -> str:
-        return missing(whole - min(total - n, kept), whole, where)
+        return missing(whole - min(total - n, n_shown), whole, where)
 
     return note
 
@@ -95,7 +95,7 @@ def cut(
 ) -> str:
     """As much of a text as there is room for, the word about the rest included. `size` is what a
     text takes where it will stand, and never less than its length; `seal` closes what the cut
-    leaves open. Of a text that is cut the word stands there in any case."""
+    leaves open. Of a text that is cut the word is there in any case."""
     if size(seal(text)) <= room:
         return seal(text)
     rest = room - size(note(len(text), len(text), where))
@@ -125,6 +125,6 @@ def whole_characters(data: bytes) -> bytes:
         if byte < 0x80:
             break
         if byte >= 0xC0:
-            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            size = 2 + (byte >= 0xE0) + (byte >= 0xF0)
             return data[:-back] if size > back else data
     return data

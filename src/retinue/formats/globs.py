@@ -158,19 +158,19 @@ def _char(name: str, i: int) -> tuple[str, int]:
 
 def alternatives(pattern: str) -> list[str]:
     """The patterns that `{a,b}` stands for."""
-    done: list[str] = []
+    plain: list[str] = []
     todo = [pattern]
     while todo:
         text = todo.pop()
-        found = _braces(text)
-        if found is None:
-            done.append(text)
+        group = _braces(text)
+        if group is None:
+            plain.append(text)
         else:
-            start, end, options = found
+            start, end, options = group
             todo += [text[:start] + option + text[end:] for option in options]
-        if len(done) + len(todo) > MAX_ALTERNATIVES:
+        if len(plain) + len(todo) > MAX_ALTERNATIVES:
             raise BadGlob(f"the braces expand to more than {MAX_ALTERNATIVES} patterns")
-    return done
+    return plain
 
 
 def _braces(text: str) -> tuple[int, int, list[str]] | None:
@@ -220,7 +220,7 @@ class Globs:
     def match(self, *paths: str) -> bool:
         """Whether it says yes to a path that can be written in each of these ways."""
         name = paths[0].rpartition("/")[2]
-        found = any(n.fullmatch(name) for n in self._names) or any(
+        is_match = any(n.fullmatch(name) for n in self._names) or any(
             g.matches(p) for g in self._paths for p in paths
         )
-        return found != self.negated
+        return is_match != self.negated

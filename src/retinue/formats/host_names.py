@@ -45,5 +45,5 @@ def spelled(authority: str) -> str:
     try:
         return ascii_name(name).rstrip(".")
     except UnicodeError:
-        seen = "".join(c for c in name if unicodedata.category(c) != "Cf")
-        return unicodedata.normalize("NFKC", seen).translate(_DOTS).lower().rstrip(".")
+        letters = "".join(c for c in name if unicodedata.category(c) != "Cf")
+        return unicodedata.normalize("NFKC", letters).translate(_DOTS).lower().rstrip(".")

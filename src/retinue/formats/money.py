@@ -8,7 +8,7 @@ import math
 
 def money(usd: float | None, *, is_bound: bool = False, is_short: bool = False) -> str:
     """Dollars: `$0.18`, `at most $0.18`, or `≤$0.18` where there is little room. None is a price
-    that nobody knows, which is not nothing."""
+    that no one knows, which is not nothing."""
     if usd is None:
         return "n/a"
     if is_bound:

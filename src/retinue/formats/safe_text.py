@@ -2,7 +2,7 @@
 that is not seen.
 
 What comes from models, servers, files, repositories and providers may hold what a terminal obeys,
-what turns a line around, and what nobody sees. Nothing else in the program decides what of that is
+what turns a line around, and what no one sees. Nothing else in the program decides what of that is
 let through.
 
 `one_line` and `several_lines` take it away: escape sequences whole, controls, marks of direction,
@@ -10,7 +10,7 @@ what has no width, variation selectors, tags, and the fifth and further marks on
 kind of line break is one line break. What has no shape that we know (private use, unassigned, half
 of a surrogate pair) is U+FFFD. A joiner stays where spelling or a picture is made of it, and
 nowhere else: after a virama (Sinhala, Hindi), between letters of the Arabic script (Persian),
-between two pictures (a family). It can stand there once, and so carries no hidden text.
+between two pictures (a family). It can be there once, and so carries no hidden text.
 
 `reveal` is for decisions: it takes nothing away, and what would not be seen is written as an
 escape."""
@@ -72,8 +72,8 @@ class _Table(dict[int, str]):
         self._decide = decide
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = self._decide(chr(code))
-        return made
+        self[code] = replacement = self._decide(chr(code))
+        return replacement
 
 
 def one_line(text: str, most: int = 0) -> str:
@@ -109,10 +109,10 @@ def reveal(text: str, *, keep: str = "\n\t") -> str:
         return text
     table, escape = (_SPELLED, _ESCAPE) if keep else (_SPELLED_NAME, _NAME_ESCAPE)
 
-    def slashes(found: re.Match[str]) -> str:
-        after = text[found.end() : found.end() + 1]
-        is_like_ours = escape.match(text, found.end()) or (after and table[ord(after)] != after)
-        return found[0] * 2 if is_like_ours else found[0]
+    def slashes(match: re.Match[str]) -> str:
+        after = text[match.end() : match.end() + 1]
+        is_like_ours = escape.match(text, match.end()) or (after and table[ord(after)] != after)
+        return match[0] * 2 if is_like_ours else match[0]
 
     return _spelled_out(re.sub(r"\\+", slashes, text), table, _escaped)
 
@@ -146,22 +146,22 @@ def _towers(text: str) -> Iterator[tuple[int, int]]:
     """Where marks stand that are too many for their letter."""
     if text.isascii():
         return
-    for found in _TOWER.finditer(text.translate(_SHAPE)):
-        yield found.start() + MARKS, found.end()
+    for tower in _TOWER.finditer(text.translate(_SHAPE)):
+        yield tower.start() + MARKS, tower.end()
 
 
-def _joined(found: re.Match[str]) -> str:
+def _joined(match: re.Match[str]) -> str:
     """One joiner where a word or a picture is made of it, otherwise none."""
-    start, end = found.span()
-    before, after = found.string[max(0, start - 1) : start], found.string[end : end + 1]
+    start, end = match.span()
+    before, after = match.string[max(0, start - 1) : start], match.string[end : end + 1]
     if not before or not after:
         return ""
     is_spelling = unicodedata.combining(before) == 9 and unicodedata.category(after) == "Lo"
-    if found[0][0] == _ZWNJ:
+    if match[0][0] == _ZWNJ:
         is_spelling = is_spelling or (_is_in(before, _ARABIC) and _is_in(after, _ARABIC))
     else:
         is_spelling = is_spelling or (_is_in(before, _PICTURES) and _is_in(after, _PICTURES))
-    return found[0][0] if is_spelling else ""
+    return match[0][0] if is_spelling else ""
 
 
 def _is_in(c: str, ranges: tuple[range, ...]) -> bool:
@@ -198,13 +198,9 @@ def _escaped(c: str) -> str:
     code = ord(c)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
-    return (
-        f"\\x{code:02x}"
-        if code < 0x80
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _utf16(c: str) -> str:

@@ -107,5 +107,5 @@ class SseParser:
             self._too_large()
 
     def rest(self) -> list[tuple[str, bytes]]:
-        """At the end of the body: an event whose blank line was not sent any more."""
+        """At the end of the body: an event whose blank line was no longer sent."""
         return self.feed(b"\n\n") if self._buffer or self._data else []

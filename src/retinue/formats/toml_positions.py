@@ -136,8 +136,8 @@ class KeyPositions:
         elif head in "\"'":
             self._skip(_QUOTED, needed=True)
         else:
-            found = self._skip(_PLAIN, needed=True)
-            self._at -= len(found) - len(found.rstrip())
+            text = self._skip(_PLAIN, needed=True)
+            self._at -= len(text) - len(text.rstrip())
 
     def _array(self, path: Path, depth: int) -> None:
         self._at += 1
@@ -183,13 +183,13 @@ class KeyPositions:
                 raise NotToml
 
     def _skip(self, pattern: re.Pattern[str], *, needed: bool = False) -> str:
-        found = pattern.match(self.text, self._at)
-        if found is None:
+        match = pattern.match(self.text, self._at)
+        if match is None:
             if needed:
                 raise NotToml
             return ""
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]
 
     def _take(self, mark: str) -> bool:
         if self.text.startswith(mark, self._at):

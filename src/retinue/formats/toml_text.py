@@ -45,9 +45,9 @@ def load(text: str) -> dict[str, Any]:
     except RecursionError:
         raise BadToml("nested too deeply") from None
     except ValueError as error:
-        told = str(error)
-        place = _PLACE.search(told)
-        message = told[: place.start()] if place else told
+        problem = str(error)
+        place = _PLACE.search(problem)
+        message = problem[: place.start()] if place else problem
         if place and place[1]:
             raise BadToml(message, int(place[1]), int(place[2])) from None
         raise BadToml(message, text.rstrip().count("\n") + 1 if place else 0) from None

@@ -93,25 +93,25 @@ class AccessGuard:
     def _identify(self, scope: Any, headers: dict[str, str]) -> Identity:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            found = self.keyring.of_token(token.strip())
+            identity = self.keyring.of_token(token.strip())
         else:
-            found = self._of_cookie(scope, headers)
-        if found is None:
+            identity = self._of_cookie(scope, headers)
+        if identity is None:
             self._refuse(scope)
-        assert found is not None
-        return found
+        assert identity is not None
+        return identity
 
     def _of_cookie(self, scope: Any, headers: dict[str, str]) -> Identity | None:
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return None
-        found = self.keyring.of_cookie(cookie.value) if cookie is not None else None
-        if found is not None and scope["method"] not in SAFE and "origin" not in headers:
+        identity = self.keyring.of_cookie(cookie.value) if cookie is not None else None
+        if identity is not None and scope["method"] not in SAFE and "origin" not in headers:
             raise HttpProblem(
                 403, "A request with a cookie that changes something needs an Origin."
             )
-        return found
+        return identity
 
     def _refuse(self, scope: Any) -> None:
         client = scope.get("client")
@@ -160,15 +160,15 @@ class GuardedAnswer:
             if self.body is not None:
                 await self.body.drain()
             if self.body is not None and not self.body.is_whole:
-                more.append((b"connection", b"close"))  # what is left of it is no next request
+                more.append((b"connection", b"close"))  # what is left of it is not another request
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await self._send(message)
 
     async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         length = (b"content-length", str(len(body)).encode())
-        kept = (b"cache-control", b"no-store")
+        policy = (b"cache-control", b"no-store")
         start = {"type": "http.response.start", "status": status}
-        await self.send({**start, "headers": [*headers, length, kept]})
+        await self.send({**start, "headers": [*headers, length, policy]})
         await self.send({"type": "http.response.body", "body": body})
 
     async def problem(self, error: HttpProblem) -> None:
@@ -187,14 +187,14 @@ class GuardedAnswer:
 
 def _headers(scope: Any) -> dict[str, str]:
     """By lower-case names. What must be there once is refused when it is there twice."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for raw_name, value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
-        if name in ("host", "origin", "authorization", "content-length") and name in found:
+        if name in ("host", "origin", "authorization", "content-length") and name in values:
             raise HttpProblem(400, f"The header {name} was sent twice.")
         text = value.decode("latin-1")
-        found[name] = f"{found[name]}; {text}" if name in found and name == "cookie" else text
-    return found
+        values[name] = f"{values[name]}; {text}" if name in values and name == "cookie" else text
+    return values
 
 
 def _check_origin(headers: dict[str, str], host: str) -> None:

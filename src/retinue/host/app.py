@@ -1,6 +1,6 @@
 """The one ASGI application of a host: a route for each operation. The command line reaches it over
 the host's Unix socket, `retinue serve` opens it on an address, and a program can mount it in a
-service of its own; nobody reaches it but through a `AccessGuard`."""
+service of its own; no one reaches it but through a `AccessGuard`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _route(path: str, endpoints: dict[str, OperationEndpoint]) -> Route:
         return await endpoints[request.method].answer(request)
 
     route = Route(path, answer, methods=list(endpoints))
-    route.methods = set(endpoints)  # without HEAD, which would open a stream that nobody reads
+    route.methods = set(endpoints)  # without HEAD, which would open a stream that no one reads
     return route
 
 
@@ -64,8 +64,9 @@ class OperationEndpoint:
         except Exception as error:
             log.exception("request %s failed", self._op.name)
             response = problem_response(error)
-        counted = (self._op.name, response.status_code)
-        self._host.counters[counted] = self._host.counters.get(counted, 0) + 1
+        who = request.scope.get(IDENTITY)
+        user = who.user if isinstance(who, Identity) else ""
+        self._host.counters[user, self._op.name, response.status_code] += 1
         return response
 
     async def _answer(self, request: Request) -> Response:
@@ -110,16 +111,16 @@ class OperationEndpoint:
 
 async def _while_connected(request: Request, work: Any) -> Any:
     """A reply that may take long is not waited for when its client has gone."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
+    task, departure = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise HttpProblem(408, "The client disconnected before there was a reply.")
         return task.result()
     finally:
         task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        departure.cancel()
+        await asyncio.gather(task, departure, return_exceptions=True)
 
 
 async def _disconnect(request: Request) -> None:
@@ -128,7 +129,7 @@ async def _disconnect(request: Request) -> None:
 
 
 def identity_of(request: Request) -> Identity:
-    """Who was let in by the guard. Without one nobody was."""
+    """Who was let in by the guard. Without one no one was."""
     who = request.scope.get(IDENTITY)
     if not isinstance(who, Identity):
         raise HttpProblem(401, "This application is not behind its guard. Nothing was done.")

@@ -18,8 +18,8 @@ from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.conversion import to_agents
 from retinue.agent_files.start_agent_tool import StaffArgs, StartAgentTool
 from retinue.core.capabilities import narrow
-from retinue.core.spec import Loaded
-from retinue.core.values import Capabilities
+from retinue.core.spec import InstructionFile
+from retinue.core.values import Permissions
 from retinue.errors import ConfigError
 from retinue.host.keys import KeyedCatalog
 from retinue.host.mcp_pool import McpPool
@@ -28,7 +28,7 @@ from retinue.host.project_paths import private_directory
 from retinue.runtime.secret_filter import clean_value
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.regular_file import read_small
-from retinue.tools.base import Caller, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.profiles import family, settings_of
 
 MOST_BYTES = 64 << 20
@@ -43,18 +43,18 @@ class Staff(StartAgentTool):
         super().__init__(staff)
         self._stamp = stamp
 
-    async def call(self, caller: Caller, args: StaffArgs) -> Returned:
+    async def call(self, caller: Context, args: StaffArgs) -> Returned:
         spec = self.staff.get(args.name)
         if spec is None or not args.task.strip():
             return await super().call(caller, args)
         name = f"{args.name}-{self._stamp}"
         if not spec.background:
-            return caller.spawn(name, args.task, label=args.name)
-        told = (
+            return caller.spawn_actions(name, args.task, label=args.name)
+        answer = (
             f"{args.name} is running in the background as {caller.child_id()}. You will "
             "be notified when it ends."
         )
-        return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
+        return caller.spawn_actions(name, args.task, label=args.name, answer=answer, join="none")
 
 
 class AgentBuilder:
@@ -93,21 +93,23 @@ class AgentBuilder:
         return None if plan is None else self._made(plan, await self.pool.tools(plan, {}))
 
     async def recall(self, agent_name: str) -> Agent | None:
-        """The agent whose run, or whose helper's run, is on record; None when its plan is not
+        """The agent whose run, or whose sub-agent's run, is on record; None when its plan is not
         here."""
         lead = await self.home(agent_name)
         return (
-            None if lead is None else next((a for a in lead.crew() if a.name == agent_name), lead)
+            None
+            if lead is None
+            else next((a for a in lead.reachable_agents() if a.name == agent_name), lead)
         )
 
     def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
         if plan.stamp not in self._agents:
-            made = self._build(plan, tools)
+            agent = self._build(plan, tools)
             for model in plan.offered:
                 self.learn(model)
                 self.offered[model] = None
             self._keep(plan)
-            self._agents[plan.stamp] = made
+            self._agents[plan.stamp] = agent
         return self._agents[plan.stamp]
 
     def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
@@ -115,9 +117,10 @@ class AgentBuilder:
         name."""
         library = FoundAgents(agents={spec.name: spec for spec in plan.specs})
         families = tuple(
-            family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families
+            family(f, **{"writers": plan.writers, **plan.settings.get(settings_of(f)[0], {})})
+            for f in plan.families
         )
-        found = to_agents(
+        agents = to_agents(
             library,
             default_model=self._model(plan.model),
             families=families,
@@ -126,13 +129,14 @@ class AgentBuilder:
             tools=tools,
             skills={skill.name: skill for skill in plan.skills},
             files=plan.files,
+            writers=plan.writers,
         )
         loaded = tuple(
-            Loaded(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate)
+            InstructionFile(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate)
             for f in plan.files
             if f.text
         )
-        staffs: dict[str, list[Agent]] = {name: [] for name in found}
+        staffs: dict[str, list[Agent]] = {name: [] for name in agents}
         named = {
             name: changed(
                 agent,
@@ -143,15 +147,15 @@ class AgentBuilder:
                     for t in agent.tools
                     if plan.has(_tool_name(t))
                 ],
-                options={**agent.options, "loaded": loaded} if loaded else agent.options,
+                options={**agent.options, "instruction_files": loaded} if loaded else agent.options,
             )
-            for name, agent in found.items()
+            for name, agent in agents.items()
         }
         lead = named[plan.lead]
         # Whatever runs is below the lead and has no more than it.
-        access = narrow(lead.options.get("access", Capabilities()), _access(plan, families))
-        named[plan.lead] = changed(lead, options={**lead.options, "access": access})
-        for name, agent in found.items():
+        access = narrow(lead.options.get("permissions", Permissions()), _access(plan, families))
+        named[plan.lead] = changed(lead, options={**lead.options, "permissions": access})
+        for name, agent in agents.items():
             staffs[name].extend(named[other.name] for other in agent.staff)
         return named[plan.lead]
 
@@ -204,8 +208,8 @@ def _tool_name(tool: Any) -> str:
     return tool if isinstance(tool, str) else str(tool.schema.name)
 
 
-def _access(plan: Plan, families: Sequence[Any]) -> Capabilities:
-    """What the plan withholds is denied by name as well: the tools of families are nobody's own."""
+def _access(plan: Plan, families: Sequence[Any]) -> Permissions:
+    """What the plan withholds is denied by name as well: the tools of families are no one's own."""
     off = {name for f in families for name in f.tool_names if not plan.has(name)}
     off |= {name for name in plan.never if "*" not in name}
     return replace(plan.access, deny=tuple(sorted({*plan.access.deny, *off})))

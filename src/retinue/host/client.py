@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,10 +21,11 @@ from retinue.host.problem_documents import error_of
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.replies import Hello
 from retinue.host.requests import HelloRequest, HostRequest
+from retinue.host.socket_peer import is_ours, key_in, peer
 
 GREETING_SECONDS = 15.0
-"""A host answers at once unless its machine is very busy. One that never does is ended by `retinue
-stop`."""
+"""A host answers immediately unless its machine is very busy. One that never does is ended by
+`retinue stop`."""
 
 
 class HostClient:
@@ -176,33 +176,8 @@ def connect_to_host(paths: ProjectPaths, env: Mapping[str, str]) -> HostClient |
         return line
 
     try:
-        return HostClient(dial, env, _key(paths.key))
+        return HostClient(dial, env, key_in(paths.key))
     except (HostSilent, HostOutdated):
         raise
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, HostGone):
         return None
-
-
-def _key(path: str) -> str:
-    """The token of the host; "" when there is no such file, and then the host says so."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(1024).strip()
-    except OSError:
-        return ""
-
-
-def is_ours(line: socket.socket) -> bool:
-    """Whether the other end is a process of our own user, as far as the system tells."""
-    return not hasattr(socket, "SO_PEERCRED") or _credentials(line)[1] == os.getuid()
-
-
-def peer(line: socket.socket) -> int:
-    """The process at the other end, 0 where the system does not tell."""
-    return _credentials(line)[0] if hasattr(socket, "SO_PEERCRED") else 0
-
-
-def _credentials(line: socket.socket) -> tuple[int, int, int]:
-    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, user, group = struct.unpack("3i", packed)
-    return pid, user, group

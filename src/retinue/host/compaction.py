@@ -8,7 +8,7 @@ __all__ = ["Compacted", "compact_file"]
 
 
 async def compact_file(path: str, progress: Progress | None) -> Compacted:
-    """The store is opened here, and nobody else can until this has ended."""
+    """The store is opened here, and no one else can until this has ended."""
     from retinue.store.sqlite.sqlite_store import SqliteStore
 
     store = SqliteStore(path)

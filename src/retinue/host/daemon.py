@@ -1,5 +1,5 @@
 """The process that holds a store and keeps its runs going: `python -m retinue.host.daemon`, started
-by a command when none answers. It leaves by itself when nothing is open and nobody has been
+by a command when none answers. It leaves by itself when nothing is open and no one has been
 connected for a while."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HostedStore:
     leave: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
-        """Open the store, listen, and keep going until somebody asks to stop, or until nothing has
+        """Open the store, listen, and keep going until someone asks to stop, or until nothing has
         been open or connected for `idle_seconds`."""
         return_large_blocks()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,8 +74,8 @@ class HostedStore:
         pool = McpPool(Path(approvals_of(self.store)), catalog.environ, catalog.redactor)
         builder = AgentBuilder(self.store + ".plans", catalog, pool)
         try:
-            found = [await _recall(builder, name) for name in open_agents]
-            agents = list(dict.fromkeys(agent for agent in found if agent is not None))
+            recalled_agents = [await _recall(builder, name) for name in open_agents]
+            agents = list(dict.fromkeys(agent for agent in recalled_agents if agent is not None))
             names = (*models, *builder.offered)
             catalog.offered = tuple(name for name in names if _is_found(catalog, name))
             ports: dict[str, Any] = {"models": catalog, "secrets": catalog.redactor}
@@ -83,8 +83,8 @@ class HostedStore:
                 self.store,
                 agents=agents,
                 workspace=self.root,
-                unsafe_bare=is_bare(),
-                rules=rules_of(catalog.environ()),
+                unsafe_no_sandbox=is_bare(),
+                limits=rules_of(catalog.environ()),
                 retention=retention_of(catalog.environ()),
                 **ports,
             ) as retinue:
@@ -108,7 +108,7 @@ class HostedStore:
                 try:
                     yield server
                 finally:
-                    # While we hold the store's lock the address is ours, so nobody else's can be
+                    # While we hold the store's lock the address is ours, so no one else's can be
                     # removed.
                     self.leave.set()
                     remove(self.address, key_of(self.address))
@@ -159,7 +159,7 @@ def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
         return [], ()
     finally:
         reader.close()
-    agents = dict.fromkeys(row.spec.order.agent for row in rows)
+    agents = dict.fromkeys(row.spec.request.agent for row in rows)
     return list(agents), tuple(
         dict.fromkeys(row.spec.model for row in rows if ":" in row.spec.model)
     )
@@ -197,14 +197,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket", required=True)
     parser.add_argument("--log", required=True)
     parser.add_argument("--idle", type=float, default=30.0)
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     if os.fork():
-        os._exit(0)  # whoever started us may go on for long and would be left with a dead child
+        os._exit(0)  # whoever started us may continue for long and would be left with a dead child
     try:
         redactor = Redactor(secrets_of(os.environ))
-        open_log(given.log, redactor)
+        open_log(options.log, redactor)
         environ = msgspec.json.decode(sys.stdin.buffer.readline() or b"{}", type=dict[str, str])
-        asyncio.run(_hosted(given, environ, redactor))
+        asyncio.run(_hosted(options, environ, redactor))
     except (RetinueError, OSError) as error:
         log.warning("%s", error)
         with contextlib.suppress(OSError):
@@ -213,9 +213,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _hosted(given: Any, environ: dict[str, str], redactor: Redactor) -> None:
-    hosted = HostedStore(given.root, given.store, given.socket, environ, redactor)
-    await hosted.serve(given.idle, lambda: _report(StartReport(pid=os.getpid())))
+async def _hosted(options: Any, environ: dict[str, str], redactor: Redactor) -> None:
+    hosted = HostedStore(options.root, options.store, options.socket, environ, redactor)
+    await hosted.serve(options.idle, lambda: _report(StartReport(pid=os.getpid())))
 
 
 if __name__ == "__main__":

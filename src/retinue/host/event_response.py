@@ -30,43 +30,43 @@ class EventStreamResponse(Response):
     def __init__(
         self,
         events: AsyncIterator[ServerEvent],
-        left: asyncio.Future[Any],
+        departure: asyncio.Future[Any],
         first: ServerEvent | None = None,
     ) -> None:
         super().__init__()
-        self._events, self._left, self._first = events, left, first
+        self._events, self._left, self._first = events, departure, first
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": HEADERS}
         await send(start)
-        gone = asyncio.ensure_future(_disconnect(receive))
+        departure = asyncio.ensure_future(_disconnect(receive))
         try:
-            await self._send_all(send, gone)
+            await self._send_all(send, departure)
         except Exception as error:
             if not isinstance(error, RetinueError):
                 log.exception("a stream failed")
             await _send(send, ServerEvent("problem", problem_of(error)).bytes())
         finally:
-            gone.cancel()
+            departure.cancel()
             await self._events.aclose()  # type: ignore[attr-defined]
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_all(self, send: Any, gone: asyncio.Future[None]) -> None:
+    async def _send_all(self, send: Any, departure: asyncio.Future[None]) -> None:
         if self._first is not None:
             await _send(send, self._first.bytes())
         coming: asyncio.Future[Any] | None = None
         try:
-            while not gone.done() and not self._left.done():
+            while not departure.done() and not self._left.done():
                 if coming is None:
                     coming = asyncio.ensure_future(anext(self._events))
-                awaited = (coming, gone, self._left)
+                awaited = (coming, departure, self._left)
                 await asyncio.wait(
                     awaited, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if coming.done():
                     event, coming = coming.result(), None
                     await _send(send, event.bytes())
-                elif not gone.done() and not self._left.done():
+                elif not departure.done() and not self._left.done():
                     await _send(send, PING)
         except StopAsyncIteration:
             return

@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator
 
 from retinue.api import Retinue
 from retinue.core.events import Replied
-from retinue.core.messages import Assistant
-from retinue.core.state import calls_of
+from retinue.core.messages import AssistantMessage
+from retinue.core.state import RunRecord, calls_of
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.server_events import ServerEvent
-from retinue.host.tree_items import Said, StepNews
+from retinue.host.tree_items import Said, StepNews, StoredRun
 from retinue.outcomes import state_word
-from retinue.runtime.bus import Delta, Step
+from retinue.runtime.bus import Step, TextDelta
 from retinue.steps import run_of
-from retinue.store.base import Row
 
 
 class TreeFollower:
@@ -46,10 +45,10 @@ class TreeFollower:
             entry=step.entry,
             started=row.spec if is_new else None,
             messages=tuple(cursor.hear(run, step.entry)),
-            row=row if has_changed else None,
+            row=StoredRun.of(row) if has_changed else None,
         )
 
-    async def _told(self, row: Row) -> int:
+    async def _told(self, row: RunRecord) -> int:
         """How many messages of a run a reader has surely been told who comes back at `after`: all
         up to the last reply before it. What came after that reply may come again, under the same
         number."""
@@ -60,7 +59,7 @@ class TreeFollower:
         if not n_replies:
             return first
         for n, message in enumerate(await self._retinue.messages(row.spec.id, first), first + 1):
-            n_replies -= isinstance(message, Assistant)
+            n_replies -= isinstance(message, AssistantMessage)
             if not n_replies:
                 return n
         return row.run.length
@@ -77,13 +76,13 @@ async def follow(
     top has ended."""
     follower = TreeFollower(retinue, after)
     async for item in retinue.watch(top, after, deltas=deltas):
-        if isinstance(item, Delta):
+        if isinstance(item, TextDelta):
             yield ServerEvent("delta", Said(run=item.run, attempt=item.attempt, text=item.text))
         elif (news := await follower.about(item)) is not None:
             yield ServerEvent("step", news, str(item.seq))
 
 
-def _stands(row: Row) -> tuple[object, ...]:
+def _stands(row: RunRecord) -> tuple[object, ...]:
     """What a viewer has to know anew: the state, when the model is tried again, how much is
     asked."""
     state = row.run.state

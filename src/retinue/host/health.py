@@ -98,14 +98,21 @@ def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
 
     program, refused = find_program("bwrap", environ, root)
     try:
-        found = find_sandbox(path=os.path.dirname(program))
+        sandbox = find_sandbox(path=os.path.dirname(program))
     except SandboxMissing as error:
         fix = " ".join(filter(None, (error.fix, refused)))
         return SandboxHealth(problem=error.problem, fix=fix)
-    return SandboxHealth(program=program, guarantees=found.guarantees)
+    return SandboxHealth(program=program, guarantees=sandbox.guarantees)
 
 
 def find_program(name: str, environ: Mapping[str, str], root: str) -> tuple[str, str]:
     """A program that the host would start, and why one that is there is not used: a command of a
     project could have put it there."""
     return find(name, environ.get("PATH", os.defpath), (root,))
+
+
+def oldest_git() -> tuple[int, ...]:
+    """The oldest git with which changes of sub-agents can be merged."""
+    from retinue.sandbox.branch_merge import OLDEST_GIT
+
+    return OLDEST_GIT

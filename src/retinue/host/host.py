@@ -1,4 +1,4 @@
-"""The host of a store: one method for each request, over one runtime. How requests arrive is no
+"""The host of a store: one method for each request, over one runtime. How requests arrive is not a
 part of it."""
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from typing import Any
 
 from retinue.agent import Agent
 from retinue.api import Retinue
-from retinue.core.state import Ended
+from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Origin
 from retinue.errors import NotFound, Refused, StoreFull
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.follow import follow
 from retinue.host.identity import Identity
-from retinue.host.lookups import Lookups, is_visible
+from retinue.host.lookups import Lookups
 from retinue.host.plan import Plan
 from retinue.host.run_options import RAISED, next_options, start_options
 from retinue.host.server_events import ServerEvent
+from retinue.host.visibility import is_visible
 from retinue.models.catalog import CHAIN
 from retinue.open_questions import several
 from retinue.pricing import PriceTag
-from retinue.store.base import Row
 
 STUCK_SECONDS = 0.5
 
@@ -58,21 +58,21 @@ class Host(Lookups):
         """Everything that can fail comes before the run, so that who asked for one learns its
         id. With a `key`, the same request starts one run only."""
         self._check_start(request, who)
-        found = await self._agents.of_start(request)
-        options = start_options(request.terms, found.label, found.agent)
+        choice = await self._agents.of_start(request)
+        options = start_options(request.terms, choice.label, choice.agent)
         if who.user:
             options["origin"] = Origin(user=who.user)
         named = f"{who.user}\n{key}" if key else ""
         run = await self._placed(
-            self._retinue.spawn(found.agent, request.task, key=named, **options)
+            self._retinue.spawn(choice.agent, request.task, key=named, **options)
         )
-        held = (await self._retinue.record(run)).spec.capabilities
+        capabilities = (await self._retinue.record(run)).spec.permissions
         notes = [note for note in [await self._retinue.tools_left_out(run)] if note]
         return replies.StartReply(
             run=run,
-            tools=tuple(held.tools or ()),
-            mode=held.mode or "manual",
-            mcp=found.mcp,
+            tools=tuple(capabilities.tools or ()),
+            mode=capabilities.mode or "manual",
+            mcp=choice.mcp,
             notes=tuple(notes),
         )
 
@@ -85,9 +85,9 @@ class Host(Lookups):
         if terms.mode or terms.rules:
             who.need("approve", "A permission mode or rule")
 
-    async def resume(self, request: requests.ResumeRequest, who: Identity) -> replies.RunCreated:
+    async def resume(self, request: requests.ResumeRequest, who: Identity) -> replies.NewRunReply:
         self._check_start(request, who)
-        return replies.RunCreated(run=await self._placed(self._resume(request, who)))
+        return replies.NewRunReply(run=await self._placed(self._resume(request, who)))
 
     async def _resume(self, request: requests.ResumeRequest, who: Identity) -> str:
         row = await self._retinue.record(request.run)
@@ -97,7 +97,7 @@ class Host(Lookups):
             return request.run
         agent = await self._agent(row, request.plan)
         options = self._next(row, request.terms, agent, who)
-        if request.plan is not None and agent.name != row.spec.order.agent:
+        if request.plan is not None and agent.name != row.spec.request.agent:
             raise Refused(
                 "agent",
                 f"Run {request.run} keeps its agent and model. Fork it to use another.",
@@ -105,13 +105,13 @@ class Host(Lookups):
         self._retinue.register(agent)
         return await self._retinue.resume(request.run, request.task or "Continue.", **options)
 
-    async def fork(self, request: requests.ForkRequest, who: Identity) -> replies.RunCreated:
+    async def fork(self, request: requests.ForkRequest, who: Identity) -> replies.NewRunReply:
         self._check_start(request, who)
         row = await self._retinue.record(request.run)
         agent = await self._agent(row, request.plan)
         options = self._next(row, request.terms, agent, who)
         work = self._retinue.fork(request.run, request.task, agent=agent, at=request.at, **options)
-        return replies.RunCreated(run=await self._placed(work))
+        return replies.NewRunReply(run=await self._placed(work))
 
     async def fork_price(self, request: requests.ForkPriceRequest, who: Identity) -> PriceTag:
         row = await self._retinue.record(request.run)
@@ -121,7 +121,7 @@ class Host(Lookups):
         )
 
     def _next(
-        self, row: Row, terms: requests.RunTerms, agent: Agent, who: Identity
+        self, row: RunRecord, terms: requests.RunTerms, agent: Agent, who: Identity
     ) -> dict[str, Any]:
         options = next_options(row, terms, agent)
         origin = row.spec.origin
@@ -132,21 +132,20 @@ class Host(Lookups):
         return options
 
     async def _placed(self, work: Coroutine[Any, Any, str]) -> str:
-        """The id of a new run. On a full disk its start stays in line, but who asked is told at
-        once."""
+        """The id of a new run. On a full disk its start stays in line, but who asked is told
+        immediately."""
         task = asyncio.ensure_future(work)
         while not (await asyncio.wait({task}, timeout=STUCK_SECONDS))[0]:
-            if self._retinue.trouble:
-                raise StoreFull(
-                    f"{self._retinue.trouble} The run starts when that is possible: `retinue ps`."
-                )
+            if self._retinue.blocked_reason:
+                reason = self._retinue.blocked_reason
+                raise StoreFull(f"{reason} The run starts when that is possible: `retinue ps`.")
         return await task
 
-    async def _agent(self, row: Row, plan: Plan | None) -> Agent:
+    async def _agent(self, row: RunRecord, plan: Plan | None) -> Agent:
         """The agent that continues: that of a plan, or the run's own, built again."""
         if plan is not None:
             return await self._agents.of_plan(plan)
-        name = row.spec.order.agent
+        name = row.spec.request.agent
         agent = await self._agents.recall(name)
         if agent is None:
             raise NotFound(f"The saved plan of agent {name!r} is missing. Start a new run instead.")
@@ -155,10 +154,10 @@ class Host(Lookups):
     async def _wake(self, run: str) -> None:
         """Let a run continue whose agents could not be built when the host started, or say why they
         still cannot be."""
-        if run in self._retinue.dormant:
+        if run in self._retinue.runs_without_agent:
             row = await self._retinue.record(run)
             await self._agent(row, None)
-            lead = await self._agents.lead(row.spec.order.agent)
+            lead = await self._agents.lead(row.spec.request.agent)
             assert lead is not None
             await self._retinue.take_up(lead)
 
@@ -190,6 +189,9 @@ class Host(Lookups):
         )
         states = {id: None if end is None else end.state for id, end in ends.items()}
         return replies.StatesReply(states=dict(states))
+
+    async def merge(self, request: requests.MergeRequest, who: Identity) -> replies.MergeReply:
+        return replies.MergeReply(merge=await self._retinue.merge(request.run))
 
     async def retry(self, request: requests.RetryRequest, who: Identity) -> replies.EmptyReply:
         row = await self._retinue.record(request.run)

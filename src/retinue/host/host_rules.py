@@ -9,18 +9,21 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from retinue.core.values import Limits, Rules
+from retinue.core.values import Limits, SpawnLimits
 from retinue.errors import SandboxMissing
 from retinue.maintenance import Retention
 
 log = logging.getLogger("retinue.host")
 
 
-def rules_of(environ: Mapping[str, str]) -> Rules:
+def rules_of(environ: Mapping[str, str]) -> Limits:
     """The outer limits of a host. How deep and how wide a tree may grow is said for each run, so
     here is the most that can be configured; what holds for all runs was put into the environment by
     the command that started us."""
-    limits, calls = Limits(depth=64, children=1_000_000, per_call=10_000), Rules().calls_per_turn
+    limits, calls = (
+        SpawnLimits(depth=64, children=1_000_000, per_call=10_000),
+        Limits().calls_per_turn,
+    )
     if any(name.startswith("RETINUE_LIMITS_") for name in environ):
         from retinue.config.layer_reader import read_environment
         from retinue.config.layers import EffectiveSettings
@@ -30,7 +33,7 @@ def rules_of(environ: Mapping[str, str]) -> Rules:
             replace(limits, total=settings.get("limits.total")),
             settings.get("limits.calls_per_turn"),
         )
-    return Rules(limits=limits, calls_per_turn=calls)
+    return Limits(spawn_limits=limits, calls_per_turn=calls)
 
 
 def retention_of(environ: Mapping[str, str]) -> Retention:
@@ -55,7 +58,7 @@ def is_bare() -> bool:
     from retinue.host.project_config import of_user
     from retinue.sandbox.bwrap import find_sandbox
 
-    if of_user(os.environ, "sandbox", "unsafe_bare") is not True:
+    if of_user(os.environ, "sandbox", "unsafe_no_sandbox") is not True:
         return False
     try:
         find_sandbox()

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from retinue.host.client import is_ours
+from retinue.host.socket_peer import is_ours
 
 HEAD_SECONDS = 10.0
 HEAD_BYTES = 64 << 10

@@ -87,7 +87,9 @@ class Exchange:
     def _whole(self) -> HostNews:
         body = bytes(self._buffer)
         if self.reader.status < 300:
-            return HostNews(self.number, done=msgspec.json.decode(body), is_last=True)
+            is_json = "json" in self.reader.headers.get("content-type", "json")
+            content = msgspec.json.decode(body) if is_json else body
+            return HostNews(self.number, done=content, is_last=True)
         try:
             problem = _decode_problem(body)
         except msgspec.MsgspecError:

@@ -87,8 +87,8 @@ class InProcessHost:
                 None,
                 models=catalog,
                 workspace=self._workspace,
-                rules=rules_of(self._env),
-                unsafe_bare=is_bare(),
+                limits=rules_of(self._env),
+                unsafe_no_sandbox=is_bare(),
                 secrets=catalog.redactor,
             ) as retinue:
                 builder = AgentBuilder("", catalog, pool)

@@ -50,11 +50,11 @@ class Keyring:
 
     def of_token(self, token: str) -> Identity | None:
         """Every token is compared, so that the time tells nothing of how much was right."""
-        shown, found = _digest(token), None
+        shown, owner = _digest(token), None
         for digest, identity in self._tokens.items():
             if hmac.compare_digest(digest, shown):
-                found = identity
-        return found
+                owner = identity
+        return owner
 
     def new_code(self, identity: Identity) -> str:
         """A code that can be exchanged once, within five minutes."""

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ModelInfo
 from retinue.current_models import example
 from retinue.errors import ConfigError
-from retinue.models.base import Model, Request
+from retinue.models.base import Model, ModelRequest
 from retinue.models.brought_keys import with_command
 from retinue.models.catalog import Catalog
 from retinue.models.providers import PROVIDERS
@@ -83,8 +83,8 @@ class KeyedCatalog:
         down, from now on. Returns the providers for which there is something new."""
         self.redactor.learn(secrets_of(environ))
         before = self._environ
-        told = {n: v for n, v in environ.items() if not n.startswith("RETINUE_")}
-        merged, wrong = with_command(self._environ, told)
+        variables = {n: v for n, v in environ.items() if not n.startswith("RETINUE_")}
+        merged, wrong = with_command(self._environ, variables)
         for why in wrong:
             log.warning("the keys that a command sent are not used: %s", why)
         if merged != self._environ:
@@ -113,8 +113,8 @@ class KeyedCatalog:
 
     def _make(self, name: str) -> Model:
         if name == OFFLINE:
-            made: Model = offline_model()
-            return made
+            model: Model = offline_model()
+            return model
         if name.startswith("local/"):
             from retinue.models.local import local_model
 
@@ -146,5 +146,5 @@ class CatalogModel:
     def most_tools(self) -> int:
         return getattr(self._find(self._name), "most_tools", 0)
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         return await self._find(self._name).complete(request, emit)

@@ -21,7 +21,7 @@ from retinue.host.project_paths import ProjectPaths
 START_SECONDS = 20.0
 IDLE_SECONDS = 30.0
 KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
-"""Of the environment for models, this is no secret, and other parts of the host need it."""
+"""Of the environment for models, this is not a secret, and other parts of the host need it."""
 
 
 class StartReport(msgspec.Struct, frozen=True):
@@ -37,19 +37,19 @@ class StartReport(msgspec.Struct, frozen=True):
 
 def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
     """A connection to the host of a store; one is started when none answers. Whoever gets the
-    store's lock is the host, and everybody else connects to it."""
+    store's lock is the host, and everyone else connects to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
     why: Exception | None = None
     while time.monotonic() < until:
         client = connect_to_host(places, env)
         if client is not None:
             return client
-        found = _launch(places, env, until)
-        if found is not None and not isinstance(found, errors.StoreLocked):
+        failure = _launch(places, env, until)
+        if failure is not None and not isinstance(failure, errors.StoreLocked):
             # When the time is over before a host has said anything, what the one before it said is
             # worth more.
-            raise why if why is not None and time.monotonic() >= until else found
-        why = found
+            raise why if why is not None and time.monotonic() >= until else failure
+        why = failure
         if why is not None:
             time.sleep(0.05)
     raise why or HostGone(
@@ -85,9 +85,11 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
         "--store",
         places.store,
     ]
-    kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
+    variables = {
+        name: value for name, value in os.environ.items() if name not in env or name in KEPT
+    }
     host = start_process(
-        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept
+        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", variables
     )
     assert host.stdin is not None and host.stdout is not None
     try:

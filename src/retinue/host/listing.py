@@ -16,6 +16,7 @@ from retinue.core.state_names import ENDS, agent_label, short_id, shown_state, s
 from retinue.errors import NotFound, StoreCorrupt
 from retinue.formats.safe_text import one_line
 from retinue.host.project_paths import ProjectPaths
+from retinue.host.provider_waits import ProviderWait, of_record
 from retinue.sandbox.regular_file import read_small
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_errors import reading
@@ -37,7 +38,8 @@ class ListedRun(NamedTuple):
     `usd_estimated`. `waits_for` is what keeps its provider, when it waits for it; or what is asked
     about the limit, of the run `limit_of`, at which it waits, and `more` what to add to it
     (nano-dollars where it is dollars). `cache` is what prompt caches were expected to give to its
-    tree, and gave. `group` is the group of background work that it belongs to."""
+    tree, and gave. `group` is the group of background work that it belongs to. `provider_wait` says
+    what its provider answered, and when it is tried again."""
 
     id: str
     short: str
@@ -65,6 +67,20 @@ class ListedRun(NamedTuple):
     limit_of: str = ""
     more: int = 0
     group: str = ""
+    provider_wait: ProviderWait | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        wait = self.provider_wait
+        return {
+            **self._asdict(),
+            "provider_wait": None if wait is None else wait._asdict(),
+            "is_offline": self.is_offline,
+        }
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the explorer leads it, which is not a model, and nothing was paid."""
+        return self.model.startswith("offline/") and not self.usd
 
     @property
     def name(self) -> str:
@@ -155,9 +171,14 @@ class RunListing:
         spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
         word, model = shown_state(state), spec.get("model", "")
         at = run.get("state", {})
-        waits_for = at.get("waits_for", "") if at.get("retry_at") is not None else ""
+        wait = of_record(at, spec)
+        waits_for = at.get("waits_for", "") if wait is not None else ""
         limit_of = at.get("account", "") if at.get("asks") else ""
-        word = "needs_input" if limit_of == id else "waiting" if waits_for else word
+        if limit_of == id:
+            word = "needs_input"
+        elif waits_for:
+            word = "waiting"
+        waits_kind = at.get("waits_kind", "") if waits_for else ""
         return ListedRun(
             id=id,
             short=short_id(id),
@@ -177,7 +198,7 @@ class RunListing:
             tokens=spent[0],
             usd=None if model in self._unpriced and not spent[1] else spent[1] / 1e9,
             waits_for=at["asks"] if limit_of else waits_for,
-            waits_kind=at["lack"] if limit_of else at.get("waits_kind", "") if waits_for else "",
+            waits_kind=at["lack"] if limit_of else waits_kind,
             tokens_estimated=guess[0],
             usd_estimated=guess[1] / 1e9,
             cost_is_known=not (guess[1] or guess[2] or (model in self._unpriced and spent[0])),
@@ -185,6 +206,7 @@ class RunListing:
             limit_of=limit_of,
             more=at.get("more", 0),
             group=order.get("group", "") if order.get("group_size") else "",
+            provider_wait=wait,
         )
 
     def open_group(self, id: str) -> list[ListedRun]:
@@ -195,20 +217,23 @@ class RunListing:
         """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one
         below it."""
         head, *rest = [part for part in address.strip().split("/") if part] or [""]
-        found = self._pick(self._heads(head), address)
+        line = self._pick(self._heads(head), address)
         for part in rest:
-            found = self._pick(_named(part, self._under(found)), address)
-        return found
+            line = self._pick(_named(part, self._under(line)), address)
+        return line
 
     def _heads(self, head: str) -> list[ListedRun]:
         if head in LATEST:
             return self.roots(limit=1)
         if _HEX.fullmatch(head.lower()):
-            like = head.lower() + "*"
-            tail = "where r.id glob ? or substr(r.id, 25) glob ? order by r.n desc limit 50"
-            if found := list(self._lines(tail, (like, like))):
-                exact = [line for line in found if line.id == head]
-                return exact or found
+            begins, ends = head.lower() + "*", "*" + head.lower()
+            newest = "order by r.n desc limit 50"
+            at_start = f"where r.id glob ? or substr(r.id, 25) glob ? {newest}"
+            if matches := list(self._lines(at_start, (begins, begins))) or list(
+                self._lines(f"where r.id glob ? {newest}", (ends,))
+            ):
+                exact = [line for line in matches if line.id == head]
+                return exact or matches
         return _named(head, self.roots(limit=10_000), newest=True) if head else []
 
     def _under(self, top: ListedRun) -> list[ListedRun]:
@@ -220,23 +245,23 @@ class RunListing:
                 out.append(line)
         return out
 
-    def _pick(self, found: list[ListedRun], address: str) -> ListedRun:
-        if not found:
+    def _pick(self, matches: list[ListedRun], address: str) -> ListedRun:
+        if not matches:
             where = self.places.root
             raise NotFound(
                 f"Run {address!r} not found in {where}. Run `retinue ps --all --tree` to list runs."
             )
-        if len(found) > 1:
+        if len(matches) > 1:
             listed = "; ".join(
                 f"{line.short} ({one_line(line.label, 60)}, {state_text(line.state)}: "
                 f"{one_line(line.task, 40)})"
-                for line in found[:MOST]
+                for line in matches[:MOST]
             )
-            more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+            more = f"; and {len(matches) - MOST} more" if len(matches) > MOST else ""
             raise NotFound(
-                f"{address!r} matches {len(found)} runs: {listed}{more}. Use more of the id."
+                f"{address!r} matches {len(matches)} runs: {listed}{more}. Use more of the id."
             )
-        return found[0]
+        return matches[0]
 
 
 def _is_priced(model: dict[str, Any]) -> bool:
@@ -266,7 +291,7 @@ def is_attended(store: str) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and nobody has asked about it: where no first process does, it stays for
+    """Whether it has ended and no one has asked about it: where no first process does, it stays for
     ever."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -277,7 +302,7 @@ def _is_zombie(pid: int) -> bool:
 
 def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
     """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A
-    price that nobody knows is null."""
+    price that no one knows is null."""
     known = not figures.get("unpriced", 0)
     return {
         "expected_tokens": figures.get("expected", 0),

@@ -5,48 +5,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator
 
 from retinue import __version__
 from retinue.api import Retinue
 from retinue.core.state_names import ENDS
-from retinue.errors import NotFound, Refused
+from retinue.errors import Refused
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.identity import Identity
 from retinue.host.metrics import prometheus_text
 from retinue.host.server_events import ServerEvent
 from retinue.host.tool_list import builtin_tool_list
-from retinue.outcomes import Node, state_word
-from retinue.store.base import Row, Summary
+from retinue.host.visibility import Visibility, is_visible
+from retinue.outcomes import RunTree, state_word
+from retinue.store.base import RunInfo
 
 
-class Lookups:
+class Lookups(Visibility):
     """The part of `Host` that changes no run."""
 
     def __init__(self, retinue: Retinue, agents: AgentSource, store: str = "") -> None:
-        self._retinue, self._agents, self._store = retinue, agents, store
-        self.counters: dict[tuple[str, int], int] = {}
+        super().__init__(retinue)
+        self._agents, self._store = agents, store
+        self.counters: Counter[tuple[str, str, int]] = Counter()
+        """Requests by user, operation and status."""
 
     def introduction(self) -> replies.Hello:
         return replies.Hello(
             version=requests.VERSION, retinue=__version__, pid=os.getpid(), store=self._store
         )
 
-    # who sees what
-
-    async def check_visible(self, runs: Iterable[str], who: Identity) -> None:
-        """A run of another user is not found, in the words of one that does not exist."""
-        for run in runs:
-            if not is_visible(await self._retinue.record(run), who):
-                raise NotFound(f"Run {run!r} not found.")
-
     # runs
 
     async def list_runs(self, request: requests.ListRequest, who: Identity) -> replies.RunPage:
-        found, before = list[Summary](), request.before
-        while len(found) < request.limit:
-            page = await self._retinue.list(
+        lines, before = list[RunInfo](), request.before
+        while len(lines) < request.limit:
+            page = await self._retinue.runs(
                 children=request.children, limit=request.limit, before=before
             )
             for line in page:
@@ -55,13 +51,13 @@ class Lookups:
                     continue
                 if who.user and not is_visible(await self._retinue.record(line.id), who):
                     continue
-                found.append(line)
-                if len(found) == request.limit:
+                lines.append(line)
+                if len(lines) == request.limit:
                     break
             if len(page) < request.limit:
                 break
-        is_full = len(found) == request.limit
-        return replies.RunPage(runs=tuple(found), next=before if is_full else "")
+        is_full = len(lines) == request.limit
+        return replies.RunPage(runs=tuple(lines), next=before if is_full else "")
 
     async def show(self, request: requests.ShowRequest, who: Identity) -> replies.RunDetail:
         row = await self._retinue.record(request.run)
@@ -71,9 +67,9 @@ class Lookups:
             id=spec.id,
             root=spec.root,
             parent=spec.parent,
-            label=spec.order.label or spec.order.agent,
-            agent=spec.order.agent,
-            task=spec.order.task,
+            label=spec.request.label or spec.request.agent,
+            agent=spec.request.agent,
+            task=spec.request.task,
             model=spec.model,
             state=state_word(run),
             turn=run.turn,
@@ -84,7 +80,7 @@ class Lookups:
             ended_at=None if ending is None else ending.at,
         )
 
-    async def tree(self, request: requests.TreeRequest, who: Identity) -> Node:
+    async def tree(self, request: requests.TreeRequest, who: Identity) -> RunTree:
         return await self._retinue.tree(request.run)
 
     async def transcript(
@@ -109,11 +105,7 @@ class Lookups:
     async def questions(
         self, request: requests.QuestionsRequest, who: Identity
     ) -> replies.QuestionList:
-        found = await self._retinue.questions(request.run)
-        if who.user:
-            seen = [is_visible(await self._retinue.record(q.root), who) for q in found]
-            found = [q for q, is_seen in zip(found, seen, strict=True) if is_seen]
-        return replies.QuestionList(questions=tuple(found))
+        return replies.QuestionList(questions=tuple(await self.visible_questions(request.run, who)))
 
     async def spending(
         self, request: requests.SpendingRequest, who: Identity
@@ -126,6 +118,14 @@ class Lookups:
             raise Refused("ended", f"Run {request.run} has ended and makes no tool calls.")
         text = await self._retinue.explain(request.run, request.tool, request.args)
         return replies.Explanation(text=text)
+
+    async def branches(
+        self, request: requests.BranchesRequest, who: Identity
+    ) -> replies.BranchList:
+        return replies.BranchList(branches=tuple(await self._retinue.branches(request.run)))
+
+    async def diff(self, request: requests.DiffRequest, who: Identity) -> bytes:
+        return await self._retinue.diff(request.run)
 
     # the project
 
@@ -149,6 +149,7 @@ class Lookups:
     # the store
 
     async def artifact(self, request: requests.ArtifactRequest, who: Identity) -> bytes:
+        await self.check_artifact(request.sha256, who)
         return await self._retinue.artifact(request.sha256, request.offset, request.limit)
 
     async def costs(self, request: requests.CostsRequest, who: Identity) -> replies.CostReport:
@@ -167,7 +168,7 @@ class Lookups:
         spent = (await self._retinue.budget(run)).spent
         return replies.RunCost(
             run=run,
-            label=spec.order.label or spec.order.agent,
+            label=spec.request.label or spec.request.agent,
             model=spec.model,
             created_at=spec.created_at,
             tokens=spent.tokens,
@@ -179,13 +180,13 @@ class Lookups:
     async def deliveries(
         self, request: requests.DeliveriesRequest, who: Identity
     ) -> replies.DeliveryList:
-        found = await self._retinue.deliveries([request.state] if request.state else ())
-        seen = [d for d in found if not who.user or d.origin.user == who.user]
-        return replies.DeliveryList(deliveries=tuple(seen))
+        states = [request.state] if request.state else []
+        return replies.DeliveryList(deliveries=tuple(await self.visible_deliveries(states, who)))
 
     async def redeliver(
         self, request: requests.RedeliverRequest, who: Identity
     ) -> replies.EmptyReply:
+        await self.check_delivery(request.key, who)
         if request.drop:
             await self._retinue.drop_delivery(request.key)
         else:
@@ -206,8 +207,8 @@ class Lookups:
         """Progress comes as it is made; a client that goes away does not stop it."""
         pages: asyncio.Queue[replies.CompactionProgress] = asyncio.Queue()
 
-        def progress(done: int, total: int) -> None:
-            pages.put_nowait(replies.CompactionProgress(done=done, total=total))
+        def progress(n_pages: int, total: int) -> None:
+            pages.put_nowait(replies.CompactionProgress(done=n_pages, total=total))
 
         work = asyncio.ensure_future(self._retinue.compact(progress=progress))
         while not work.done() or not pages.empty():
@@ -222,24 +223,22 @@ class Lookups:
             pid=os.getpid(),
             retinue=__version__,
             store=self._store if who.may("admin") else "",
-            open=len(self._retinue.open_runs()),
-            dormant=tuple(self._retinue.dormant),
-            trouble=self._retinue.trouble,
+            open=len(await self.visible_runs(self._retinue.open_runs(), who)),
+            dormant=tuple(await self.visible_runs(self._retinue.runs_without_agent, who)),
+            trouble=self._retinue.blocked_reason,
+            held=await self.visible_held_calls(who),
         )
 
     async def metrics(self, request: requests.MetricsRequest, who: Identity) -> str:
-        questions = await self._retinue.questions()
-        deliveries = await self._retinue.deliveries()
+        counts: Counter[tuple[str, int]] = Counter()
+        for (user, name, status), n in self.counters.items():
+            if who.user in ("", user):
+                counts[name, status] += n
         return prometheus_text(
-            open_runs=len(self._retinue.open_runs()),
-            dormant_runs=len(self._retinue.dormant),
-            questions=len(questions),
-            deliveries=[d.state for d in deliveries],
-            is_stuck=bool(self._retinue.trouble),
-            requests=self.counters,
+            open_runs=len(await self.visible_runs(self._retinue.open_runs(), who)),
+            dormant_runs=len(await self.visible_runs(self._retinue.runs_without_agent, who)),
+            questions=len(await self.visible_questions("", who)),
+            deliveries=[d.state for d in await self.visible_deliveries((), who)],
+            is_stuck=bool(self._retinue.blocked_reason),
+            requests=counts,
         )
-
-
-def is_visible(row: Row, who: Identity) -> bool:
-    """Whether a run is one of those that this identity sees."""
-    return not who.user or row.spec.origin.user == who.user

@@ -97,10 +97,10 @@ class McpPool:
         for source in plan.servers:
             source = put_back(source, self._all())
             tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
-            found, wrong = translate(
+            servers, wrong = translate(
                 tree, ServerConfigSource(file=source.file, dialect=source.dialect), self._all(), {}
             )
-            configs += found
+            configs += servers
             complaints += [c for c in wrong if c.fatal]
         return configs, complaints
 

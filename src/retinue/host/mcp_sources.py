@@ -53,15 +53,15 @@ class ServerSources:
         )
         sources = []
         for source in self.sources:
-            without, taken = take_out(source, secrets_of(environ).values())
+            without, values = take_out(source, secrets_of(environ).values())
             sources.append(without)
-            env |= taken
+            env |= values
         return tuple(sources), env
 
 
 def find_servers(
     project: Project,
-    given: Sequence[str],
+    texts: Sequence[str],
     *,
     strict: bool,
     trusted: bool,
@@ -69,34 +69,36 @@ def find_servers(
     disabled: Sequence[str] = (),
 ) -> ServerSources:
     """The first that names a server wins: command line, configuration (`more`), project (the
-    nearest folder first), user. Those that are `disabled` are left out wherever they stand."""
-    found = _find(project, given, strict, trusted, more or {})
-    kept = [
+    nearest folder first), user. Those that are `disabled` are omitted wherever they stand."""
+    servers = _find(project, texts, strict, trusted, more or {})
+    sources = [
         replace(
             source, servers={n: entry for n, entry in source.servers.items() if n not in disabled}
         )
-        for source in found.sources
+        for source in servers.sources
     ]
     return ServerSources(
-        [source for source in kept if source.servers], found.left_out, found.names - set(disabled)
+        [source for source in sources if source.servers],
+        servers.left_out,
+        servers.names - set(disabled),
     )
 
 
 def _find(
-    project: Project, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]
+    project: Project, texts: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]
 ) -> ServerSources:
-    found = ServerSources()
-    for text in given:
+    servers = ServerSources()
+    for text in texts:
         if text.lstrip().startswith("{"):
-            _add(found, text.encode(), None, project.environ)
+            _add(servers, text.encode(), None, project.environ)
         else:
             path = Path(os.path.join(project.paths.cwd, os.path.expanduser(text)))
-            _add(found, _read(path, f"--mcp-config {text}"), path, project.environ)
+            _add(servers, _read(path, f"--mcp-config {text}"), path, project.environ)
     if strict:
-        return found
+        return servers
     if more:
         _add(
-            found,
+            servers,
             msgspec.json.encode({"mcp_servers": more}),
             None,
             project.environ,
@@ -105,13 +107,13 @@ def _find(
     for path in _of_project(project):
         raw = project.trust.trusted_bytes(path) if trusted else None
         if raw is not None:
-            _add(found, raw, path, project.environ, is_ours=False)
+            _add(servers, raw, path, project.environ, is_ours=False)
         else:
-            _list(found, path)
+            _list(servers, path)
     own = Path(config_home(project.environ), "mcp.json")
     if own.is_file():
-        _add(found, _read(own, str(own)), own, project.environ)
-    return found
+        _add(servers, _read(own, str(own)), own, project.environ)
+    return servers
 
 
 def _of_project(project: Project) -> Iterable[Path]:
@@ -126,17 +128,17 @@ def _of_project(project: Project) -> Iterable[Path]:
                 yield path
 
 
-def _read(path: Path, said: str) -> bytes:
+def _read(path: Path, label: str) -> bytes:
     from retinue.sandbox.regular_file import read_small
 
     try:
         return read_small(path)
     except OSError as error:
-        raise ConfigError(f"{said} cannot be read ({error.strerror}).") from None
+        raise ConfigError(f"{label} cannot be read ({error.strerror}).") from None
 
 
 def _add(
-    found: ServerSources,
+    sources: ServerSources,
     raw: bytes,
     path: Path | None,
     environ: Mapping[str, str],
@@ -144,7 +146,7 @@ def _add(
     is_ours: bool = True,
     dialect: str = "",
 ) -> None:
-    """Take the servers of one file. A file that somebody has named and that cannot be read is an
+    """Take the servers of one file. A file that someone has named and that cannot be read is an
     error."""
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries, translate
     from retinue.tools.mcp_client.server_config import ServerConfigSource
@@ -155,7 +157,7 @@ def _add(
     except ValueError as error:
         if is_ours:
             raise ConfigError(f"{name or '--mcp-config'}: {error}.") from None
-        found.left_out.append(_told("", "failed", str(error), name))
+        sources.left_out.append(_told("", "failed", str(error), name))
         return
     source = ServerConfigSource(file=name, dialect=dialect or dialect_of(tree, path))
     servers, complaints = translate(tree, source, environ, {})
@@ -163,15 +165,15 @@ def _add(
         if complaint.fatal and not complaint.server and is_ours:
             raise ConfigError(f"{complaint}.")
         if complaint.fatal:
-            found.left_out.append(_told(complaint.server, "failed", str(complaint), name))
+            sources.left_out.append(_told(complaint.server, "failed", str(complaint), name))
     raw_entries = entries(tree, source)[0]
-    taken = {s.name: raw_entries[s.name] for s in servers if s.name not in found.names}
-    found.names |= taken.keys()
-    if taken:
-        found.sources.append(ServerSource(file=name, dialect=source.dialect, servers=taken))
+    own = {s.name: raw_entries[s.name] for s in servers if s.name not in sources.names}
+    sources.names |= own.keys()
+    if own:
+        sources.sources.append(ServerSource(file=name, dialect=source.dialect, servers=own))
 
 
-def _list(found: ServerSources, path: Path) -> None:
+def _list(servers: ServerSources, path: Path) -> None:
     """Name what a project would start, and start nothing."""
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries
     from retinue.tools.mcp_client.server_config import ServerConfigSource
@@ -183,8 +185,8 @@ def _list(found: ServerSources, path: Path) -> None:
     for name in entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))[
         0
     ]:
-        said = "this project is not trusted; review the file, then run `retinue trust`"
-        found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
+        hint = "this project is not trusted; review the file, then run `retinue trust`"
+        servers.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", hint, str(path)))
 
 
 def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retinue.core.events import LogEntry, Replied
-from retinue.core.messages import Assistant, Message
+from retinue.core.messages import AssistantMessage, Message
+from retinue.core.state import RunRecord
 from retinue.host.tree_items import MessageAdded
-from retinue.store.base import Row
 
 
 class MessageCursor:
@@ -29,7 +29,7 @@ class MessageCursor:
         """What can be told with a step."""
         replies = int(isinstance(entry.event, Replied) and not entry.stale)
         while self._messages:
-            if isinstance(self._messages[0], Assistant):
+            if isinstance(self._messages[0], AssistantMessage):
                 if not replies:
                     return
                 replies -= 1
@@ -44,6 +44,6 @@ class MessageCursor:
         return MessageAdded(run=run, n=self.n - 1, message=self._messages.pop(0))
 
 
-def inherited(row: Row) -> int:
+def inherited(row: RunRecord) -> int:
     """How many messages a run has from another."""
     return row.spec.base.length if row.spec.base is not None else 0

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retinue import current_models
 from retinue.errors import ConfigError, NoProvider
-from retinue.formats.suggestion import did_you_mean
+from retinue.formats.suggestion import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from retinue.host.replies import ProviderInfo
+    from retinue.models.providers import Provider
 
 OFFLINE = "offline/explorer"
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
@@ -40,12 +41,12 @@ def choose(
 ) -> ModelChoice:
     """The model for a run. Raises `ConfigError` for a name that means nothing, `NoProvider` for a
     missing key."""
-    told = environ.get("RETINUE_MODEL", "")
+    model_name = environ.get("RETINUE_MODEL", "")
     for name, why in (
         (flag, "--model"),
         (agent, "the agent's file"),
         (config, "the configuration"),
-        (told, "RETINUE_MODEL"),
+        (model_name, "RETINUE_MODEL"),
     ):
         if name and name != "inherit":
             model = checked(name, environ)
@@ -55,9 +56,9 @@ def choose(
     defaults = current_models.defaults()
     for name, model in defaults.items():
         provider = PROVIDERS[name]
-        found = next((key for key in provider.keys if environ.get(key, "").strip()), "")
-        if found:
-            return ModelChoice(checked(f"{name}:{model}", environ), f"{found} is set")
+        variable = next((key for key in provider.keys if environ.get(key, "").strip()), "")
+        if variable:
+            return ModelChoice(checked(f"{name}:{model}", environ), f"{variable} is set")
     keys = [
         key
         for p in PROVIDERS.values()
@@ -67,10 +68,18 @@ def choose(
     ]
     hints = [f"{key} is set. To use it, pass --model PROVIDER:MODEL." for key in keys]
     hints += [
-        f"A local model server is running. To use it, pass --model {name}:MODEL."
+        f"Found here:   {name} on port {SERVERS[name]}. Use it with -m {name}:MODEL"
         for name in local_servers(environ)
     ]
     return ModelChoice(OFFLINE, "no model configured", tuple(hints))
+
+
+def has_key(environ: Mapping[str, str]) -> bool:
+    """Whether a model is named or the key of a provider is set."""
+    from retinue.models.providers import PROVIDERS
+
+    names = ["RETINUE_MODEL", *(key for one in PROVIDERS.values() for key in one.keys)]
+    return any(environ.get(name, "").strip() for name in names)
 
 
 def checked(name: str, environ: Mapping[str, str]) -> str:
@@ -111,12 +120,12 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     from retinue.models.providers import ALIASES, PROVIDERS
 
     head, _, model = (part.strip() for part in name.partition(":"))
-    wanted = head.lower()
-    provider = PROVIDERS.get(ALIASES.get(wanted, wanted))
+    prefix = head.lower()
+    provider = PROVIDERS.get(ALIASES.get(prefix, prefix))
     if provider is None or not model:
         if provider is not None:
             raise ConfigError(f"{name!r} has no model name", f"Use {head}:MODEL. {LIST_PROVIDERS}")
-        hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES])
+        hint = did_you_mean(prefix, [*PROVIDERS, *ALIASES])
         raise ConfigError(f"Unknown provider {head!r}", f"{hint} {LIST_PROVIDERS}".lstrip())
     if provider.keys and not provider.key(environ):
         raise NoProvider(
@@ -128,7 +137,24 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
             f"No base URL for {provider.name}",
             f"Set {' or '.join(provider.urls)}.",
         )
+    if provider.base_url(environ) == provider.url and (known := other_model(provider, model)):
+        raise ConfigError(
+            f"Unknown model {provider.name}:{model}",
+            f"Did you mean {provider.name}:{known}? Run `retinue models list`.",
+        )
     return f"{provider.name}:{model}"
+
+
+def other_model(provider: Provider, model: str) -> str:
+    """The model that was probably meant, if a provider's own server does not know this one. A name
+    that is like none is left to the provider: it may be newer than the price list."""
+    ours = current_models.names_of(provider.name)
+    if model in ours or not provider.prices:
+        return ""
+    from retinue.models.prices import model_names
+
+    listed = model_names(provider.prices, model)
+    return nearest(model, [*ours, *listed], cutoff=0.9) if listed else ""
 
 
 def local_servers(environ: Mapping[str, str]) -> list[str]:
@@ -137,17 +163,17 @@ def local_servers(environ: Mapping[str, str]) -> list[str]:
 
     if environ.get("RETINUE_PROBE") == "0":
         return []
-    found = []
+    names = []
     for name, port in SERVERS.items():
         try:
             with socket.create_connection(("127.0.0.1", port), PROBE_SECONDS) as line:
                 line.settimeout(PROBE_SECONDS)
                 line.sendall(b"GET /v1/models HTTP/1.0\r\nHost: localhost\r\n\r\n")
                 if line.recv(64).split(b" ")[1:2] == [b"200"]:
-                    found.append(name)
+                    names.append(name)
         except (OSError, ValueError):
             continue
-    return found
+    return names
 
 
 def providers(environ: Mapping[str, str]) -> Iterator[ProviderInfo]:

@@ -117,22 +117,22 @@ def _operation(op: Operation, components: dict[str, Any]) -> dict[str, Any]:
 
 def _reachable(paths: Any, components: dict[str, Any]) -> dict[str, Any]:
     """The types that something refers to."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [msgspec.json.encode(paths).decode()]
     while todo:
         text = todo.pop()
-        for name in components.keys() - found:
+        for name in components.keys() - names:
             if f'"{REF.format(name=name)}"' in text:
-                found.add(name)
+                names.add(name)
                 todo.append(msgspec.json.encode(components[name]).decode())
-    return {name: components[name] for name in sorted(found)}
+    return {name: components[name] for name in sorted(names)}
 
 
 def _body_schema(op: Operation, schema: dict[str, Any]) -> dict[str, Any]:
     hidden = {*op.path_fields, *INTERNAL}
-    kept = {k: v for k, v in schema["properties"].items() if k not in hidden}
+    properties = {k: v for k, v in schema["properties"].items() if k not in hidden}
     required = [name for name in schema.get("required", ()) if name not in hidden]
-    return {**schema, "properties": kept, "required": required}
+    return {**schema, "properties": properties, "required": required}
 
 
 def _parameters(op: Operation, schema: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,5 @@
 """How each request travels over HTTP: one table for the application, its clients and its OpenAPI
-description. Fields that are named in a path stand in the path; the others are in the query of a GET
+description. Fields that are named in a path are in the path; the others are in the query of a GET
 or DELETE, and in the JSON body of a POST."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from retinue.host.replies import (
     AgentList,
     AnswerReply,
+    BranchList,
     BuiltinToolList,
     CompactionProgress,
     CostReport,
@@ -18,10 +19,11 @@ from retinue.host.replies import (
     Explanation,
     Hello,
     HostStatus,
+    MergeReply,
     ModelList,
+    NewRunReply,
     OutcomeReply,
     QuestionList,
-    RunCreated,
     RunDetail,
     RunPage,
     ServerList,
@@ -34,12 +36,14 @@ from retinue.host.requests import (
     AnswerRequest,
     ArtifactRequest,
     BackupRequest,
+    BranchesRequest,
     BudgetRequest,
     CancelRequest,
     CompactRequest,
     CostsRequest,
     DefinitionsRequest,
     DeliveriesRequest,
+    DiffRequest,
     ExplainRequest,
     ForgetRequest,
     ForkPriceRequest,
@@ -47,6 +51,7 @@ from retinue.host.requests import (
     HelloRequest,
     HostRequest,
     ListRequest,
+    MergeRequest,
     MetricsRequest,
     ModelsRequest,
     OutcomeRequest,
@@ -68,7 +73,7 @@ from retinue.host.requests import (
     WatchRequest,
 )
 from retinue.host.tree_items import Said, StepNews
-from retinue.outcomes import Node
+from retinue.outcomes import RunTree
 from retinue.pricing import PriceTag
 from retinue.steps import TreeRecord
 from retinue.store.base import Compacted
@@ -101,7 +106,7 @@ class Operation:
 
     @property
     def path_fields(self) -> tuple[str, ...]:
-        """The fields of the request that stand in the path."""
+        """The fields of the request that are in the path."""
         return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
 
     @property
@@ -116,7 +121,7 @@ def _operations() -> tuple[Operation, ...]:
         Operation("start", "POST", "/runs", StartRequest, StartReply, "run", "runs", 201),
         Operation("show", "GET", run, ShowRequest, RunDetail, "read", "runs"),
         Operation("forget", "DELETE", run, ForgetRequest, EmptyReply, "admin", "runs"),
-        Operation("tree", "GET", f"{run}/tree", TreeRequest, Node, "read", "runs"),
+        Operation("tree", "GET", f"{run}/tree", TreeRequest, RunTree, "read", "runs"),
         Operation(
             "transcript", "GET", f"{run}/transcript", TranscriptRequest, Transcript, "read", "runs"
         ),
@@ -132,14 +137,25 @@ def _operations() -> tuple[Operation, ...]:
             media="text/event-stream",
             events={"step": StepNews, "delta": Said, "end": TreeRecord},
         ),
+        *_branches(run),
         *_talking(run),
         *_looking(),
         *_hosting(),
     )
 
 
+def _branches(run: str) -> tuple[Operation, ...]:
+    """What runs in copies of their own have left."""
+    request, diff = BranchesRequest, "text/x-diff; charset=utf-8"
+    return (
+        Operation("branches", "GET", f"{run}/branches", request, BranchList, "read", "runs"),
+        Operation("diff", "GET", f"{run}/diff", DiffRequest, None, "read", "runs", media=diff),
+        Operation("merge", "POST", f"{run}/merge", MergeRequest, MergeReply, "run", "runs"),
+    )
+
+
 def _talking(run: str) -> tuple[Operation, ...]:
-    created, states = RunCreated, StatesReply
+    created, states = NewRunReply, StatesReply
     spending, budget = SpendingReply, f"{run}/budget"
     return (
         Operation("send", "POST", f"{run}/messages", SendRequest, EmptyReply, "run", "talk"),

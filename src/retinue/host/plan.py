@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import hashlib
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource
 from retinue.agent_files.agents_md import AgentsMdFile
 from retinue.agent_files.skills import Skill
-from retinue.core.values import Capabilities, Value
+from retinue.core.values import Permissions, Value
 
 FAMILY = "delegate"
 INSTRUCTIONS = """You work in a project directory for a user who reads only your final message.
@@ -39,12 +39,13 @@ class ServerSource(Value):
 
 
 class Plan(Value):
-    """The agent that a run starts with (`lead`), and everybody that it may start.
+    """The agent that a run starts with (`lead`), and everyone that it may start.
 
     `model` is what an agent works with that names none; `models` says what the names in files stand
-    for; `offered` can be asked for beside them. `settings` are those of the families. `access` is
-    the most that anybody may do; `only` and `never` are patterns of tools. `files` are quoted in
-    the instructions. `variant` tells apart agents whose servers had other tools at another time.
+    for; `offered` can be asked for beside them. `settings` are those of the families; `writers`
+    says how several sub-agents write at a time. `access` is the most that anyone may do; `only`
+    and `never` are patterns of tools. `files` are quoted in the instructions. `variant` tells apart
+    agents whose servers had other tools at another time.
     """
 
     version: int = 2
@@ -55,7 +56,8 @@ class Plan(Value):
     offered: tuple[str, ...] = ()
     families: tuple[str, ...] = (FAMILY,)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    access: Capabilities = Capabilities()
+    writers: Literal["worktrees", "turns"] = "worktrees"
+    access: Permissions = Permissions()
     only: tuple[str, ...] | None = None
     never: tuple[str, ...] = ()
     files: tuple[AgentsMdFile, ...] = ()

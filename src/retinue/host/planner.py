@@ -1,4 +1,4 @@
-"""From what a command was told to the plan of a run: its agent, everybody that it may start, the
+"""From what a command was told to the plan of a run: its agent, everyone that it may start, the
 files that they are told of, the servers whose tools they have, and the models that they work with.
 """
 
@@ -46,8 +46,8 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
     families = usual if setup.families is None else setup.families
     only, never = configured.tools(value)
     trusted = project.trust.is_trusted
-    found = shelved.library(project, setup.agent_file, trusted=trusted)
-    lead = shelved.lead_of(found, setup.agent)
+    agents = shelved.library(project, setup.agent_file, trusted=trusted)
+    lead = shelved.lead_of(agents, setup.agent)
     names = [
         configured.model_name(name, value)
         for name in (setup.model, lead.model or "", setup.config_model)
@@ -59,7 +59,7 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         lead = replace(lead, instructions=MAIN.instructions)
     if families is not None and not families:
         lead = replace(lead, deny=(*lead.deny, "agent"), can_spawn=())
-    specs = shelved.staff_of(found, lead, trusted=trusted)
+    specs = shelved.staff_of(agents, lead, trusted=trusted)
     models, unknown = _models(project, specs.values(), value)
     offered, unusable = _offered(project, value)
     servers = find_servers(
@@ -79,6 +79,7 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         offered=offered,
         families=tuple(families) if families is not None else (FAMILY,),
         settings=family_settings,
+        writers=value.agents.writers,
         access=configured.access(value),
         only=only,
         never=never,
@@ -89,6 +90,8 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         servers=sources,
         root=project.paths.root,
     )
+    if choice.model == provider.OFFLINE:
+        unknown = []  # the explorer starts none of them
     notes = [*unknown, *unusable, *filter(None, [project.trust.why_not])]
     return PlannedRun(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
@@ -101,12 +104,17 @@ def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[st
     for spec in specs:
         if spec.model and spec.model != "inherit":
             try:
-                found = provider.checked(configured.model_name(spec.model, value), project.environ)
-                configured.refuse_model(found, value.models.allow)
-                models[spec.model] = found
+                model_name = provider.checked(
+                    configured.model_name(spec.model, value), project.environ
+                )
+                configured.refuse_model(model_name, value.models.allow)
+                models[spec.model] = model_name
             except ConfigError as error:
                 why = error.problem.rstrip(".")
                 without.setdefault((spec.model, why), []).append(spec.name)
+    if len(without) > 1:
+        names = [name for group in without.values() for name in group]
+        return models, [_instead_of_several(names)]
     return models, [_instead(names, model, why) for (model, why), names in without.items()]
 
 
@@ -116,9 +124,9 @@ def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], l
     names, notes = [], []
     for name in value.models.offered:
         try:
-            found = provider.checked(configured.model_name(name, value), project.environ)
-            configured.refuse_model(found, value.models.allow)
-            names.append(found)
+            model_name = provider.checked(configured.model_name(name, value), project.environ)
+            configured.refuse_model(model_name, value.models.allow)
+            names.append(model_name)
         except ConfigError as error:
             notes.append(f"models.offered: {name} cannot be used: {error}")
     return tuple(dict.fromkeys(names)), notes
@@ -128,6 +136,15 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     who = f"Agent {names[0]}" if len(names) == 1 else f"Agents {', '.join(names[:3])}{more}"
     return f"{who}: model {model} is not available ({why}); using the run's model."
+
+
+def _instead_of_several(names: Sequence[str]) -> str:
+    """One line, whoever of them will be started."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"Agents {', '.join(names[:3])}{more}: their models are not available here; if they are "
+        "started, they use the run's model."
+    )
 
 
 def _files(project: Project, trusted: bool) -> Any:

@@ -62,7 +62,7 @@ class HttpProblem(Exception):
 
 
 def problem_of(error: BaseException) -> ProblemDocument:
-    """An error for a client. Only our own are told in full: others may contain what nobody should
+    """An error for a client. Only our own are told in full: others may contain what no one should
     see."""
     if isinstance(error, HttpProblem):
         kind = {401: "NotSignedIn", 403: "NotAllowed", 404: "NotFound"}.get(
@@ -95,5 +95,5 @@ def error_of(problem: ProblemDocument) -> Exception:
     error.problem, error.fix = problem.detail, ""
     error.limit = error.kind = problem.about
     error.pid = 0
-    made: Exception = error
-    return made
+    exception: Exception = error
+    return exception

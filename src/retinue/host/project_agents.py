@@ -25,7 +25,7 @@ def library(project: Project, agents: str = "", *, trusted: bool | None = None) 
     config = os.path.dirname(config_home(project.environ))
     home = project.environ.get("HOME") or None
     codex = project.environ.get("CODEX_HOME") or None
-    found = find_agents(
+    files = find_agents(
         project.paths.cwd,
         home,
         project.paths.root,
@@ -38,24 +38,24 @@ def library(project: Project, agents: str = "", *, trusted: bool | None = None) 
     ours = tuple(os.path.join(folder, "") for folder in folders)
     broken = [
         s
-        for s in found.broken
+        for s in files.broken
         if s.source.scope == "command" and not s.source.path.startswith(ours)
     ]
     wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
-    given = (_path(project, agents)[:200], "--agents") if agents else ()
-    wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
+    paths = (_path(project, agents)[:200], "--agents") if agents else ()
+    wrong += [c for c in files.complaints if c.severity != "note" and c.path in paths]
     if wrong:
         where = "" if "--agents" in wrong[0].path else "--agents: "
         raise ConfigError(f"{where}{wrong[0]}")
-    return found
+    return files
 
 
 def _folders(project: Project) -> list[str]:
     """The folders of definitions that the user's own file names; a relative path begins at that
     file."""
     home = config_home(project.environ)
-    told = settings.load(project, strict=False).get("agents.directories")
-    folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
+    names = settings.load(project, strict=False).get("agents.directories")
+    folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in names]
     for folder in folders:
         if not os.path.isdir(folder):
             raise ConfigError(f"agents.directories: folder {folder} not found")
@@ -67,15 +67,15 @@ def _path(project: Project, agents: str) -> str:
     return agents if is_json else os.path.join(project.paths.cwd, os.path.expanduser(agents))
 
 
-def lead_of(found: FoundAgents, name: str) -> AgentSpec:
+def lead_of(agents: FoundAgents, name: str) -> AgentSpec:
     """The agent that was asked for by its name; the built-in one when none was, whatever a file
     calls itself."""
     if not name:
         return MAIN
-    spec = found.agents.get(name)
+    spec = agents.agents.get(name)
     if spec is not None and not spec.disabled:
         return spec
-    broken = next((s for s in found.broken if s.name == name), None)
+    broken = next((s for s in agents.broken if s.name == name), None)
     if broken is not None:
         why = next((c for c in broken.complaints if c.severity == "error"), broken.complaints[0])
         raise ConfigError(f"Agent {name!r} cannot be used: {why}")
@@ -83,14 +83,14 @@ def lead_of(found: FoundAgents, name: str) -> AgentSpec:
         raise ConfigError(f"Agent {name!r} is disabled in its file, {spec.source.path}")
     from retinue.formats.suggestion import did_you_mean
 
-    hint = did_you_mean(name, found.agents)
+    hint = did_you_mean(name, agents.agents)
     raise NotFound(f"Unknown agent {name!r}.{hint} Run `retinue agents list` to list them.")
 
 
-def staff_of(found: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
-    """Whom the lead may meet: all agents, but for those of a project that nobody has trusted."""
+def staff_of(agents: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
+    """Whom the lead may meet: all agents, but for those of a project that no one has trusted."""
     out = {lead.name: lead}
-    for name, spec in found.agents.items():
+    for name, spec in agents.agents.items():
         is_known = trusted or spec.source.scope != "project"
         if is_known and not spec.disabled and spec.source.scope != "built-in" and name != MAIN.name:
             out.setdefault(name, spec)

@@ -31,8 +31,8 @@ def project_files(root: str, cwd: str) -> list[str]:
     if here.startswith(top.rstrip("/") + "/"):
         steps = os.path.relpath(here, top).split("/")
         folders += [os.path.join(top, *steps[: n + 1]) for n in range(len(steps))]
-    found = (_first(os.path.join(folder, ".retinue")) for folder in folders)
-    return [file for file in found if os.path.lexists(file)]
+    candidates = (_first(os.path.join(folder, ".retinue")) for folder in folders)
+    return [file for file in candidates if os.path.lexists(file)]
 
 
 def _first(folder: str) -> str:
@@ -43,9 +43,9 @@ def _first(folder: str) -> str:
 def load(
     project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None
 ) -> EffectiveSettings:
-    """The effective configuration. With `strict` every mistake of every place is raised at once, as
-    `ConfigProblems`; without, they are in `problems`. What is not used because it is not trusted is
-    told in `notes`."""
+    """The effective configuration. With `strict` every mistake of every place is raised together,
+    as `ConfigProblems`; without, they are in `problems`. What is not used because it is not trusted
+    is told in `notes`."""
     from retinue.config.layer_reader import read_environment, read_flags, read_layer
     from retinue.config.layers import EffectiveSettings
 
@@ -113,13 +113,13 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     if not file.endswith(".toml"):
         from retinue.config.layer_reader import read_layer
 
-        kept = read_layer(file, "user").found.get((section, name))
-        return None if kept is None else kept.value
+        setting = read_layer(file, "user").found.get((section, name))
+        return None if setting is None else setting.value
     try:
-        found = load_toml(read_small(file).decode()).get(section)
+        table = load_toml(read_small(file).decode()).get(section)
     except (OSError, ValueError):
         return None
-    return found.get(name) if isinstance(found, dict) else None
+    return table.get(name) if isinstance(table, dict) else None
 
 
 def _of_project(project: Project) -> tuple[list[Layer], list[str]]:

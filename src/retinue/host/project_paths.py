@@ -36,6 +36,7 @@ __all__ = [
     "state_home",
 ]
 
+MANY_FILES = 20_000
 MANIFESTS = {
     "pyproject.toml",
     "setup.py",
@@ -125,6 +126,19 @@ def has_source(cwd: str) -> bool:
     return os.path.isdir(os.path.join(project_root(cwd), ".git")) or bool(names & MANIFESTS)
 
 
+def name_and_size(cwd: str) -> tuple[str, str]:
+    """What a project is called, and how many files it has; those of hidden folders do not count,
+    and of many only that they are many."""
+    n = 0
+    for _, folders, files in os.walk(project_root(cwd)):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        n += len(files)
+        if n > MANY_FILES:
+            break
+    size = f"more than {MANY_FILES:,} files" if n > MANY_FILES else f"{n:,} files"
+    return os.path.basename(project_root(cwd)) or cwd, size
+
+
 def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
     private_directory(os.path.dirname(places.log))
@@ -141,15 +155,14 @@ def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: boo
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
-    """Make a directory, and those above it that are missing, with rights for nobody else. A
-    directory that is there already is left as it is, unless `strict`: then it must be ours
-    alone."""
+    """Make a directory, and those above it that are missing, with rights for no one else. A
+    directory that is there already is not changed, unless `strict`: then it must be ours alone."""
     make_folder(path)
     if strict:
-        found = os.stat(path)
-        if found.st_uid != os.getuid():
+        info = os.stat(path)
+        if info.st_uid != os.getuid():
             raise ConfigError(f"{path} is owned by another user. Use another --store.")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(path, 0o700)
 
 
@@ -175,9 +188,9 @@ def _key(path: str) -> str:
 
 def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
     *runtime, last = socket_folders(environ)
-    wanted = os.path.join(runtime[0], f"{name}.sock") if runtime else store + ".sock"
-    if len(os.fsencode(wanted)) <= SOCKET_LIMIT:
-        return wanted
+    candidate = os.path.join(runtime[0], f"{name}.sock") if runtime else store + ".sock"
+    if len(os.fsencode(candidate)) <= SOCKET_LIMIT:
+        return candidate
     return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
 
 

@@ -48,7 +48,7 @@ class TrustCheck:
 
     @property
     def is_home(self) -> bool:
-        """A home directory is no project: what is in it is the user's own."""
+        """A home directory is not a project: what is in it is the user's own."""
         home = os.path.realpath(self._environ.get("HOME") or "/")
         return os.path.realpath(self._paths.root) in ("/", home)
 
@@ -62,7 +62,7 @@ class TrustCheck:
 
     @cached_property
     def _standing(self) -> ProjectTrust | str:
-        """How it stands, or why nobody can say."""
+        """How it stands, or why no one can say."""
         try:
             return self.look()
         except ConfigError as error:
@@ -70,8 +70,8 @@ class TrustCheck:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the person has trusted this project, and it is as it was then; False also when
-        nobody can say."""
+        """Whether the person has trusted this project, and it is as it was then; False also when no
+        one can say."""
         return not isinstance(self._standing, str) and self._standing.is_trusted
 
     @property

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from retinue.core.events import ChildEnded, Requested
 from retinue.core.messages import Message
-from retinue.core.state import Ended
+from retinue.core.state import Ended, RunRecord
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.project_paths import ProjectPaths
-from retinue.host.tree_items import RunChanged, RunStarted, Stepped, TreeItem
+from retinue.host.tree_items import RunChanged, RunStarted, Stepped, StoredRun, TreeItem
 from retinue.steps import TreeRecord
-from retinue.store.base import Row
 from retinue.store.sqlite.reader import SqliteReader
 
 
@@ -46,13 +45,13 @@ class RecordReader(SqliteReader):
         priced = all((info := models.get(row.spec.model)) is None or info.priced for row in rows)
         return TreeRecord(rows=tuple(rows), account=self.account(run), priced=priced)
 
-    def conversation(self, row: Row, start: int = 0) -> list[Message]:
+    def conversation(self, row: RunRecord, start: int = 0) -> list[Message]:
         return self.messages(row.spec.conversation, start, row.run.length)
 
     def history(self, final: TreeRecord) -> Iterator[TreeItem]:
         """How a tree went, as far as it is on record: what a watcher would have been told."""
         rows = {row.spec.id: row for row in final.rows}
-        said = {
+        readers = {
             id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()
         }
         begun: set[str] = set()
@@ -74,11 +73,11 @@ class RecordReader(SqliteReader):
                     begun.add(id)
                     yield RunStarted(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
-                yield from said[id].hear(id, entry)
+                yield from readers[id].hear(id, entry)
                 if isinstance(event, ChildEnded) and event.child in rows:
-                    yield RunChanged(row=rows[event.child])
+                    yield RunChanged(row=StoredRun.of(rows[event.child]))
             if not is_open and last is not None and page[-1][1].at > last:
                 break
-        for id, place in said.items():
+        for id, place in readers.items():
             yield from place.rest(id)
-        yield RunChanged(row=final.rows[0])
+        yield RunChanged(row=StoredRun.of(final.rows[0]))

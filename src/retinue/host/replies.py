@@ -6,12 +6,15 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
+from retinue.branches import RunBranch
 from retinue.budgets import Spending
+from retinue.core.merges import BranchMerge
 from retinue.core.messages import Message
 from retinue.core.values import Delivery, Usage
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome
-from retinue.store.base import Summary
+from retinue.runtime.held_calls import HeldCall
+from retinue.store.base import RunInfo
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -32,7 +35,7 @@ class EmptyReply(HostReply):
     """It is done, and there is nothing to say about it."""
 
 
-class RunCreated(HostReply):
+class NewRunReply(HostReply):
     """The id of a new run, or of one that continues."""
 
     run: str
@@ -51,7 +54,7 @@ class StartReply(HostReply):
 class RunPage(HostReply):
     """A page of runs; `next` is `before` of the page after it, "" on the last."""
 
-    runs: tuple[Summary, ...]
+    runs: tuple[RunInfo, ...]
     next: str = ""
 
 
@@ -89,6 +92,18 @@ class OutcomeReply(HostReply):
     run: str
     state: str
     outcome: Outcome | None
+
+
+class BranchList(HostReply):
+    """The copies of a run and of those below it, oldest first."""
+
+    branches: tuple[RunBranch, ...]
+
+
+class MergeReply(HostReply):
+    """What became of the changes of a run."""
+
+    merge: BranchMerge
 
 
 class StatesReply(HostReply):
@@ -209,7 +224,8 @@ class DeliveryList(HostReply):
 
 class HostStatus(HostReply):
     """`open` runs; `dormant` ones whose agent the host cannot build; `trouble`: why nothing moves,
-    when nothing moves."""
+    when nothing moves; `held`: model calls that wait because their provider is left alone after
+    what it answered to others."""
 
     pid: int
     retinue: str
@@ -217,6 +233,7 @@ class HostStatus(HostReply):
     open: int
     dormant: tuple[str, ...]
     trouble: str
+    held: tuple[HeldCall, ...] = ()
 
 
 class CompactionProgress(HostReply):

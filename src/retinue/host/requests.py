@@ -233,6 +233,25 @@ class OutcomeRequest(HostRequest):
     run: str
 
 
+class BranchesRequest(HostRequest):
+    """The copies in which a run and those below it have worked, and what became of them."""
+
+    run: str
+
+
+class DiffRequest(HostRequest):
+    """What a run has changed in its copy, as a diff."""
+
+    run: str
+
+
+class MergeRequest(HostRequest):
+    """Merge what an ended run has left on its branch into the files of its directory. With a
+    conflict nothing is changed."""
+
+    run: str
+
+
 class ForgetRequest(HostRequest):
     """Delete a root run that has ended, and everything below it."""
 

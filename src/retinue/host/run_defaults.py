@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import ConfigError
 from retinue.formats.durations import seconds
 from retinue.host import project_config
@@ -47,33 +47,33 @@ def environment(project: Project, settings: EffectiveSettings | None = None) -> 
 
 
 def defaults(
-    settings: EffectiveSettings, given: Mapping[str, bool], *, keep: Collection[str] = ()
+    settings: EffectiveSettings, flags: Mapping[str, bool], *, keep: Collection[str] = ()
 ) -> dict[str, Any]:
     """What is configured, by the names of flags. `given` has each flag of the command, and whether
-    it was given: one that was is left out, as are those to `keep`. The environment is read by flags
+    it was given: one that was is omitted, as are those to `keep`. The environment is read by flags
     themselves, where there is one."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, key in FILLED.items():
         kind = settings.origin(key).kind
         if (
             kind == "default"
-            or (kind == "environment" and name in given)
-            or given.get(name)
+            or (kind == "environment" and name in flags)
+            or flags.get(name)
             or name in keep
         ):
             continue
         value = settings.get(key)
-        found[name] = seconds(value) if name == "timeout" and isinstance(value, str) else value
-    return found
+        values[name] = seconds(value) if name == "timeout" and isinstance(value, str) else value
+    return values
 
 
 def joined(
-    settings: EffectiveSettings, given: Mapping[str, bool], name: str, values: Sequence[str]
+    settings: EffectiveSettings, flags: Mapping[str, bool], name: str, values: Sequence[str]
 ) -> tuple[str, ...]:
     """The values of a flag that can be given several times, with what is configured behind them."""
     key = JOINED[name]
     kind = settings.origin(key).kind
-    if kind == "default" or (kind == "environment" and name in given):
+    if kind == "default" or (kind == "environment" and name in flags):
         return tuple(values)
     return tuple(dict.fromkeys((*values, *settings.get(key))))
 
@@ -84,9 +84,9 @@ def default_model(settings: EffectiveSettings) -> str:
     return value if settings.origin("models.default").kind != "environment" else ""
 
 
-def access(value: Configuration) -> Capabilities:
+def access(value: Configuration) -> Permissions:
     """The most that a run may do."""
-    return Capabilities(
+    return Permissions(
         hosts=("*",) if value.sandbox.network else None,
         env=tuple(sorted(set(value.sandbox.env))) or None,
         depth=value.limits.depth,
@@ -96,9 +96,9 @@ def access(value: Configuration) -> Capabilities:
 
 def tools(value: Configuration) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Patterns of the only tools that there are, None for all, and of those that there are not."""
-    told = value.tools
-    only = None if told.enabled is None else _tools("tools.enabled", told.enabled)
-    return only, _tools("tools.disabled", told.disabled)
+    setting = value.tools
+    only = None if setting.enabled is None else _tools("tools.enabled", setting.enabled)
+    return only, _tools("tools.disabled", setting.disabled)
 
 
 def _tools(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -114,16 +114,18 @@ def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Fami
     from retinue.host.plan import FAMILY
     from retinue.tools.families.profiles import family, settings_of
 
-    usual, told = families(value)
+    usual, settings = families(value)
     names = (usual or (FAMILY,)) if named is None else named
-    return tuple(family(name, **told.get(settings_of(name)[0], {})) for name in names)
+    return tuple(family(name, **settings.get(settings_of(name)[0], {})) for name in names)
 
 
 def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:
     """The families that are configured, None for the usual ones, and the settings of each by its
     own name."""
     listed = list(value.families) if value.profiles is None else value.profiles
-    return tuple(listed) or None, {name: dict(told) for name, told in value.families.items()}
+    return tuple(listed) or None, {
+        name: dict(settings) for name, settings in value.families.items()
+    }
 
 
 def model_name(name: str, value: Configuration) -> str:

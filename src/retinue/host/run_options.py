@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from retinue.agent import Agent
 from retinue.core.capabilities import narrow
-from retinue.core.values import Budget, Capabilities
+from retinue.core.state import RunRecord
+from retinue.core.values import Budget, Permissions
 from retinue.errors import ConfigError
 from retinue.host.requests import RunTerms
-from retinue.store.base import Row
 
 RAISED = ("tokens", "usd", "turns", "calls", "seconds")
 
@@ -38,17 +38,17 @@ def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> di
         out["questions"] = terms.questions
     if terms.families:
         out["families"] = dict(terms.families)
-    access = narrow(_own_access(agent), _access(terms, Capabilities()))
-    if access != Capabilities():
-        out["access"] = access
+    access = narrow(_own_access(agent), _access(terms, Permissions()))
+    if access != Permissions():
+        out["permissions"] = access
     return out
 
 
-def next_options(row: Row, terms: RunTerms, agent: Agent) -> dict[str, Any]:
+def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any]:
     """The options of a run that continues another: what held for that one, where the user sets
     nothing else."""
-    spec, order = row.spec, row.spec.order
-    held = row.run.access or spec.capabilities
+    spec, order = row.spec, row.spec.request
+    capabilities = row.run.permissions or spec.permissions
     out = start_options(terms, order.label or order.agent)
     out.setdefault("cwd", order.cwd)
     out.setdefault("model", spec.model)
@@ -56,34 +56,36 @@ def next_options(row: Row, terms: RunTerms, agent: Agent) -> dict[str, Any]:
         out.setdefault("questions", order.questions)
     # A family that is turned on had been turned off by the same user; what the agent's file denies
     # stays denied.
-    names = {name for f in agent.dialects if terms.families.get(f.name) for name in f.tool_names}
+    names = {name for f in agent.family_list if terms.families.get(f.name) for name in f.tool_names}
     lifted = names - {*_own_access(agent).deny}
-    if lifted & {*held.deny}:
-        held = replace(held, deny=tuple(d for d in held.deny if d not in lifted))
-    out["access"] = _access(terms, held)
+    if lifted & {*capabilities.deny}:
+        capabilities = replace(
+            capabilities, deny=tuple(d for d in capabilities.deny if d not in lifted)
+        )
+    out["permissions"] = _access(terms, capabilities)
     return out
 
 
-def _own_access(agent: Agent | None) -> Capabilities:
-    access: Capabilities = (
-        agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
+def _own_access(agent: Agent | None) -> Permissions:
+    access: Permissions = (
+        agent.options.get("permissions", Permissions()) if agent is not None else Permissions()
     )
     return access
 
 
-def _access(terms: RunTerms, held: Capabilities) -> Capabilities:
+def _access(terms: RunTerms, capabilities: Permissions) -> Permissions:
     changes: dict[str, Any] = {}
     if terms.mode:
         changes["mode"] = terms.mode
     if terms.rules:
-        changes["rules"] = tuple(sorted({*held.rules, *terms.rules}))
+        changes["rules"] = tuple(sorted({*capabilities.rules, *terms.rules}))
     if terms.deny:
-        changes["deny"] = tuple(sorted({*held.deny, *terms.deny}))
+        changes["deny"] = tuple(sorted({*capabilities.deny, *terms.deny}))
     if terms.tools is not None:
         changes["tools"] = tuple(sorted(terms.tools))
     if terms.read:
         changes |= {"read": tuple(sorted(terms.read)), "write": tuple(sorted(terms.read))}
     try:
-        return replace(held, **changes) if changes else held
+        return replace(capabilities, **changes) if changes else capabilities
     except ValueError as error:
         raise ConfigError(f"{error}.") from None

@@ -43,7 +43,7 @@ class RunSetup:
     def terms(self, cwd: str, questions: Literal["ask", "deny"]) -> RunTerms:
         """What the run may do and spend, in the directory `cwd`."""
         if self.max_turns is not None and self.max_turns < 1:
-            raise ConfigError(f"--max-turns must be 1 or more, not {self.max_turns}.")
+            raise ConfigError(f"The turn limit must be 1 or more, not {self.max_turns}.")
         try:
             budget = Budget(usd=self.max_budget_usd, tokens=self.max_tokens)
         except ValueError as error:
@@ -75,7 +75,7 @@ def permission_mode(name: str) -> str:
 
 
 def permission_rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: nobody means a
+    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: no one means a
     rule that never holds."""
     out: dict[str, None] = {}
     for text in texts:
@@ -113,11 +113,11 @@ def family_names(texts: Sequence[str]) -> tuple[str, ...] | None:
     said."""
     from retinue.tools.families.profiles import family
 
-    wanted = [n.strip() for text in texts for n in text.split(",") if n.strip()]
-    if not wanted:
+    names = [n.strip() for text in texts for n in text.split(",") if n.strip()]
+    if not names:
         return None
-    if wanted == ["none"]:
+    if names == ["none"]:
         return ()
-    for name in wanted:
+    for name in names:
         family(name)
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(names))

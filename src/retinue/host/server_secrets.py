@@ -25,31 +25,31 @@ def take_out(
 ) -> tuple[ServerSource, dict[str, str]]:
     """Servers with names in the place of secrets, and the values by name. `known` are secrets from
     elsewhere."""
-    held = [one for name, entry in source.servers.items() for one in _secrets(name, entry)]
-    found = {one for one in (*held, *known) if _is_literal(one)}
+    candidates = [one for name, entry in source.servers.items() for one in _secrets(name, entry)]
+    secrets = {one for one in (*candidates, *known) if _is_literal(one)}
     names = {
         one: f"{PREFIX}{digest(source.file, one)[:16]}"
-        for one in sorted(found, key=lambda one: (-len(one), one))
+        for one in sorted(secrets, key=lambda one: (-len(one), one))
     }
-    taken: dict[str, str] = {}
+    values: dict[str, str] = {}
 
     def without(text: str) -> str:
         for value, name in names.items():
             if value in text:
                 text = text.replace(value, f"${{{name}}}")
-                taken[name] = value
+                values[name] = value
         return text
 
-    return replace(source, servers=_changed(source.servers, without)), taken
+    return replace(source, servers=_changed(source.servers, without)), values
 
 
 def put_back(source: ServerSource, values: Mapping[str, str]) -> ServerSource:
     """Servers as their file has them. What cannot be found keeps its name: such a server is told to
     be incomplete."""
-    wanted = set(_PLACE.findall(str(source.servers)))
-    if not wanted:
+    names = set(_PLACE.findall(str(source.servers)))
+    if not names:
         return source
-    if not wanted <= values.keys():
+    if not names <= values.keys():
         values = {**_read_again(source), **values}
     return replace(
         source,
@@ -69,13 +69,13 @@ def _read_again(source: ServerSource) -> dict[str, str]:
         return {}
     path = Path(source.file)
     try:
-        found = entries(
+        table = entries(
             tree_of(read_small(path), path),
             ServerConfigSource(file=source.file, dialect=source.dialect),
         )[0]
     except (OSError, ValueError):
         return {}
-    return take_out(replace(source, servers=found))[1]
+    return take_out(replace(source, servers=table))[1]
 
 
 def _secrets(name: str, entry: Any) -> Iterable[str]:

@@ -10,7 +10,7 @@ from retinue.core.secret_values import secrets_of, secrets_of_address, secrets_o
 
 
 class ShownValues:
-    """Takes out of values what nobody should see on a screen."""
+    """Takes out of values what no one should see on a screen."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ, self._redactor = environ, Redactor(secrets_of(environ))
@@ -43,16 +43,11 @@ def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
     """The secrets that a setting holds itself: those of a server, and those in addresses."""
     if key[0] == "mcp_servers":
         entries = [{key[-1]: value}, *([value, *value.values()] if isinstance(value, dict) else [])]
-        found = [secrets_of_entry("", entry) for entry in entries if isinstance(entry, dict)]
+        groups = [secrets_of_entry("", entry) for entry in entries if isinstance(entry, dict)]
     elif isinstance(value, str):
-        found = [secrets_of_address(key[-1], value)]
+        groups = [secrets_of_address(key[-1], value)]
     else:
-        inner = (
-            value.values()
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, (list, tuple))
-            else ()
-        )
-        found = [_held(key, one) for one in inner]
-    return {f"{n} {k}": v for n, own in enumerate(found) for k, v in own.items()}
+        values = value.values() if isinstance(value, dict) else value
+        inner = values if isinstance(value, (dict, list, tuple)) else ()
+        groups = [_held(key, one) for one in inner]
+    return {f"{n} {k}": v for n, own in enumerate(groups) for k, v in own.items()}

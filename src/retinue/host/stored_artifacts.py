@@ -24,13 +24,13 @@ def _found(shelf: Artifacts, id: str) -> str:
             f"{shown!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
             f"{LEAST} of them are needed."
         )
-    found = [name for name in shelf.names() if name.startswith(id)]
-    if len(found) > 1:
-        some = ", ".join(name[: len(id) + 4] for name in found[:5])
-        raise NotFound(f"{id!r} matches {len(found)} artifacts ({some}). Use more of the id.")
-    if not found:
+    matches = [name for name in shelf.names() if name.startswith(id)]
+    if len(matches) > 1:
+        some = ", ".join(name[: len(id) + 4] for name in matches[:5])
+        raise NotFound(f"{id!r} matches {len(matches)} artifacts ({some}). Use more of the id.")
+    if not matches:
         raise NotFound(
             f"Artifact {id} not found in this store. An artifact is deleted with the last "
             "run that refers to it. For another store, pass --store."
         )
-    return found[0]
+    return matches[0]

@@ -7,7 +7,8 @@ import asyncio
 from retinue.host.replies import ToolInfo
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool
-from retinue.tools.builtin.builtin_tools import NAMES, BuiltinTools
+from retinue.tools.builtin.builtin_names import NAMES
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 
 def builtin_tools() -> list[Tool]:

@@ -3,19 +3,38 @@ comes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
+from retinue.core.state import Run, RunRecord
 from retinue.core.values import Value
-from retinue.store.base import Row
+from retinue.runtime.held_calls import HeldCall
+
+
+class StoredRun(Value):
+    """A `RunRecord` for clients, who read fields by name."""
+
+    spec: RunSpec
+    run: Run
+
+    @classmethod
+    def of(cls, record: RunRecord) -> StoredRun:
+        return cls(spec=record.spec, run=record.run)
+
+    @property
+    def record(self) -> RunRecord:
+        return RunRecord(self.spec, self.run)
 
 
 class RunStarted(Value, tag="run", tag_field="is"):
     """A run of the tree: comes before everything else about it."""
 
-    spec: Spec
+    spec: RunSpec
 
 
 class Stepped(Value, tag="step", tag_field="is"):
@@ -36,7 +55,7 @@ class MessageAdded(Value, tag="message", tag_field="is"):
 class RunChanged(Value, tag="state", tag_field="is"):
     """A run after its state has changed."""
 
-    row: Row
+    row: StoredRun
 
 
 class Said(Value, tag="delta", tag_field="is"):
@@ -47,7 +66,19 @@ class Said(Value, tag="delta", tag_field="is"):
     text: str
 
 
-TreeItem = RunStarted | Stepped | MessageAdded | RunChanged | Said
+class CallsHeld(Value, tag="held", tag_field="is"):
+    """The model calls that wait now, because their provider is left alone after what it answered
+    to others; all others do not. Asked of the host, and never recorded."""
+
+    calls: tuple[HeldCall, ...] = ()
+
+    @classmethod
+    def in_status(cls, status: Mapping[str, Any]) -> CallsHeld:
+        """Those that a host tells of when it is asked for its state."""
+        return cls(calls=msgspec.convert(status.get("held", ()), tuple[HeldCall, ...]))
+
+
+TreeItem = RunStarted | Stepped | MessageAdded | RunChanged | Said | CallsHeld
 
 
 class StepNews(Value):
@@ -57,9 +88,9 @@ class StepNews(Value):
 
     seq: int
     entry: LogEntry
-    started: Spec | None = None
+    started: RunSpec | None = None
     messages: tuple[MessageAdded, ...] = ()
-    row: Row | None = None
+    row: StoredRun | None = None
 
     def items(self) -> Iterator[TreeItem]:
         """The same, one thing at a time."""

@@ -22,7 +22,7 @@ _LIFE = re.compile("timeout=([0-9]{1,6})", re.IGNORECASE)
 
 
 class NotHttp(Exception):
-    """What came is no answer in HTTP/1, or one that could be read in two ways."""
+    """What came is not an answer in HTTP/1, or one that could be read in two ways."""
 
 
 class AnswerHead:
@@ -35,18 +35,20 @@ class AnswerHead:
     def __init__(self, data: bytes) -> None:
         """`data` is all of a head, with the empty line at its end."""
         text = data.decode("latin-1").replace("\r\n", "\n")
-        found = _STATUS.match(text)
-        if found is None:
+        match = _STATUS.match(text)
+        if match is None:
             raise NotHttp("the answer does not start with HTTP/1")
         if "\r" in text or "\0" in text:
             raise NotHttp("the headers are invalid")
-        version, status = found.groups()
+        version, status = match.groups()
         self.status = int(status)
-        self.headers = headers = _headers(text[found.end() :])
+        self.headers = headers = _headers(text[match.end() :])
         self.is_kept = version == "1"
         if "connection" in headers or version == "0":
-            told = headers.get("connection", "").lower()
-            self.is_kept = "close" not in told if version == "1" else "keep-alive" in told
+            connection = headers.get("connection", "").lower()
+            self.is_kept = (
+                "close" not in connection if version == "1" else "keep-alive" in connection
+            )
         self.length = self._length(headers)
         self.life = None
         if "keep-alive" in headers and (life := _LIFE.search(headers["keep-alive"])) is not None:
@@ -59,15 +61,17 @@ class AnswerHead:
         if length is not None and not _LENGTH.fullmatch(length):
             raise NotHttp("the length of the answer is not a number, or is given more than once")
         if self.status < 200 or self.status in (204, 304):
-            # 101 is no answer either: whatever follows is not HTTP.
+            # 101 is not an answer either: whatever follows is not HTTP.
             return 0 if self.status != 101 else UNTIL_CLOSED
-        return CHUNKED if coding is not None else UNTIL_CLOSED if length is None else int(length)
+        if coding is not None:
+            return CHUNKED
+        return UNTIL_CLOSED if length is None else int(length)
 
 
 def _headers(text: str) -> dict[str, str]:
     """`text` is what follows the first line: a line for each field, and the empty one."""
     if "\n " in text or "\n\t" in text:
-        # A value that goes on in the next line, as was once allowed.
+        # A value that continues in the next line, as was once allowed.
         text = _FOLD.sub(" ", text)
     fields = _FIELD.findall(text)
     if len(fields) != text.count("\n") - 1:
@@ -85,5 +89,5 @@ def _headers(text: str) -> dict[str, str]:
 
 def ends_at(data: bytes | bytearray, start: int = 0) -> int:
     """The length of the head that data begins with; 0 as long as its end is missing."""
-    found = END.search(data, start)
-    return found.end() if found is not None else 0
+    match = END.search(data, start)
+    return match.end() if match is not None else 0

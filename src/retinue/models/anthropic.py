@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retinue.core.messages import Assistant, Message, Reply, Result
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolMessage
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelError
 from retinue.models.anthropic_blocks import (
@@ -29,8 +29,8 @@ OURS = {"max_tokens", "messages", "model", "stream"}
 
 
 class AnthropicCodec:
-    """A cache breakpoint goes on the last tool, on the system prompt, and where `unit` is asked for
-    a mark."""
+    """A cache breakpoint is on the last tool, on the system prompt, and where `unit` is asked
+    for a mark."""
 
     dialect = DIALECT
 
@@ -59,8 +59,10 @@ class AnthropicCodec:
         return encode_json(body)[:-1] + b',"messages":['
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
-        results = [message for message in messages if isinstance(message, Result)]
-        parts = [message_blocks(message) for message in messages if not isinstance(message, Result)]
+        results = [message for message in messages if isinstance(message, ToolMessage)]
+        parts = [
+            message_blocks(message) for message in messages if not isinstance(message, ToolMessage)
+        ]
         if results:
             parts.append((b"user", result_blocks(results)))
         if mark:
@@ -70,7 +72,7 @@ class AnthropicCodec:
             b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in parts
         )
 
-    def unsealed(self, message: Assistant) -> Assistant:
+    def unsealed(self, message: AssistantMessage) -> AssistantMessage:
         return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
@@ -109,7 +111,7 @@ class AnthropicCodec:
     def decoder(self, options: Options) -> ReplyDecoder:
         return AnthropicDecoder(options.stream)
 
-    def whole(self, body: bytes) -> Reply | None:
+    def whole(self, body: bytes) -> ModelReply | None:
         return None
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -117,10 +119,10 @@ class AnthropicCodec:
         plain = (
             {} if b"<" in body else {"message": body[: 8 * MAX_WORDS].decode("utf-8", "replace")}
         )
-        told = parse_object(body) or plain
-        error = told.get("error")
+        problem = parse_object(body) or plain
+        error = problem.get("error")
         return failure_of(
             status,
-            error if isinstance(error, dict) else {"message": error or told.get("message")},
+            error if isinstance(error, dict) else {"message": error or problem.get("message")},
             lower,
         )

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Call, Image, Result, User
+from retinue.core.messages import AssistantMessage, Image, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema
 from retinue.models.codec import arguments, cleaned, encode_json, opaque_for
 
@@ -36,10 +36,10 @@ def tool_field(tool: ToolSchema) -> dict[str, Any]:
     return {"name": tool.name} | described | {"input_schema": {"type": "object"} | tool.parameters}
 
 
-def message_blocks(message: User | Assistant) -> tuple[bytes, list[bytes]]:
-    if isinstance(message, User):
+def message_blocks(message: UserMessage | AssistantMessage) -> tuple[bytes, list[bytes]]:
+    if isinstance(message, UserMessage):
         role, blocks = b"user", [encode_json(_picture(image)) for image in message.images]
-    elif (kept := opaque_for(DIALECT, message)) and (blocks := _as_it_came(message, kept)):
+    elif (opaque := opaque_for(DIALECT, message)) and (blocks := _as_it_came(message, opaque)):
         return b"assistant", blocks
     else:
         role, blocks = b"assistant", [encode_json(call_block(call)) for call in message.calls]
@@ -48,11 +48,11 @@ def message_blocks(message: User | Assistant) -> tuple[bytes, list[bytes]]:
     return role, blocks
 
 
-def _as_it_came(message: Assistant, kept: str) -> list[bytes]:
+def _as_it_came(message: AssistantMessage, opaque: str) -> list[bytes]:
     """The content of a reply as it came, its calls under the ids that they have by now; none if
     they are others."""
     blocks, ids = [], [_id(call.id) for call in message.calls]
-    for raw in _raws.decode(kept.encode("utf-8", "replace")):
+    for raw in _raws.decode(opaque.encode("utf-8", "replace")):
         block = bytes(raw)
         head = _heads.decode(block)
         if head.type == "tool_use":
@@ -64,7 +64,7 @@ def _as_it_came(message: Assistant, kept: str) -> list[bytes]:
     return [] if ids else blocks
 
 
-def result_blocks(results: Sequence[Result]) -> list[bytes]:
+def result_blocks(results: Sequence[ToolMessage]) -> list[bytes]:
     """All in one message. The API takes only text in a failed result: its pictures stand behind the
     last one."""
     blocks, behind = [], []
@@ -95,7 +95,7 @@ def _picture(image: Image) -> dict[str, Any]:
     }
 
 
-def call_block(call: Call) -> dict[str, Any]:
+def call_block(call: ToolCall) -> dict[str, Any]:
     name = NAME.sub("_", call.name)[:128] or "_"
     return {"type": "tool_use", "id": _id(call.id), "name": name, "input": input_of(call.args)}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.anthropic_blocks import DIALECT, parse_object
@@ -41,23 +41,23 @@ class _Draft:
     def take(self, fields: dict[str, Any], usage: object) -> None:
         """What the beginning and the end of a message say; counts are totals."""
         self.message.update((name, value) for name, value in fields.items() if value is not None)
-        told = as_object(usage)
+        counts = as_object(usage)
         read, written = (
-            count(told.get("cache_read_input_tokens")),
-            count(told.get("cache_creation_input_tokens")),
+            count(counts.get("cache_read_input_tokens")),
+            count(counts.get("cache_creation_input_tokens")),
         )
-        self.fresh = max(self.fresh, count(told.get("input_tokens")))
+        self.fresh = max(self.fresh, count(counts.get("input_tokens")))
         self.usage = grown(
             self.usage,
-            Usage(output=count(told.get("output_tokens")), cache_read=read, cache_write=written),
+            Usage(output=count(counts.get("output_tokens")), cache_read=read, cache_write=written),
         )
 
     def counted(self) -> Usage:
-        """What is read from a cache and written to it is no part of the input here."""
+        """What is read from a cache and written to it is not a part of the input here."""
         used = self.usage
         return replace(used, input=self.fresh + used.cache_read + used.cache_write)
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         reason = self.message.get("stop_reason")
         if not reason:
             raise ModelUnavailable("the reply has no stop reason", kind="server_error")
@@ -68,14 +68,18 @@ class _Draft:
         text = "".join(block.joined() for block in self.blocks if block.kind == "text")
         stop: Literal["end", "calls", "length", "refusal"]
         if reason == "refusal":
-            said, stop = Assistant(text=self._refusal(text)), "refusal"
+            message, stop = AssistantMessage(text=self._refusal(text)), "refusal"
         else:
             calls = dict(self._calls())
-            said = Assistant(text=text, calls=tuple(calls.values()), opaque=self._opaque(calls))
+            message = AssistantMessage(
+                text=text, calls=tuple(calls.values()), opaque=self._opaque(calls)
+            )
             is_cut = reason in ("max_tokens", "model_context_window_exceeded")
-            stop = "length" if is_cut else "calls" if calls else "end"
-        return Reply(
-            message=said,
+            stop = "calls" if calls else "end"
+            if is_cut:
+                stop = "length"
+        return ModelReply(
+            message=message,
             usage=self.counted(),
             stop=stop,
             model=as_string(self.message.get("model")),
@@ -89,31 +93,34 @@ class _Draft:
         )
         return f"{text.rstrip()}\n\n{refusal}" if text.strip() else refusal
 
-    def _calls(self) -> Iterator[tuple[int, Call]]:
+    def _calls(self) -> Iterator[tuple[int, ToolCall]]:
         """The calls by the places of their blocks; an id that is missing or taken is replaced."""
-        prefix, taken = as_string(self.message.get("id")) or "call", {""}
+        prefix, ids = as_string(self.message.get("id")) or "call", {""}
         for n, block in enumerate(self.blocks):
             if block.kind == "tool_use":
                 id = as_string(block.fields.get("id"))
-                while id in taken:
-                    id = f"{prefix}_{n}" if f"{prefix}_{n}" not in taken else f"{id}_{n}"
-                taken.add(id)
-                yield n, Call(id=id, name=as_string(block.fields.get("name")), args=block.args())
+                while id in ids:
+                    id = f"{prefix}_{n}" if f"{prefix}_{n}" not in ids else f"{id}_{n}"
+                ids.add(id)
+                yield (
+                    n,
+                    ToolCall(id=id, name=as_string(block.fields.get("name")), args=block.args()),
+                )
 
-    def _opaque(self, calls: dict[int, Call]) -> str:
+    def _opaque(self, calls: dict[int, ToolCall]) -> str:
         """The content as it must go back, if text and calls cannot say it: without texts that the
         API refuses, and without thoughts at the end, which it refuses too."""
-        kept = [
+        numbers = [
             n
             for n, b in enumerate(self.blocks)
             if (b.joined().strip() if b.kind == "text" else b.kind)
         ]
-        while kept and self.blocks[kept[-1]].kind in THOUGHTS:
-            kept.pop()
-        if all(self.blocks[n].is_plain() for n in kept):
+        while numbers and self.blocks[numbers[-1]].kind in THOUGHTS:
+            numbers.pop()
+        if all(self.blocks[n].is_plain() for n in numbers):
             return ""
         return keep_opaque(
-            DIALECT, encode_json([self.blocks[n].whole(calls.get(n)) for n in kept]).decode()
+            DIALECT, encode_json([self.blocks[n].whole(calls.get(n)) for n in numbers]).decode()
         )
 
 
@@ -131,16 +138,16 @@ class AnthropicDecoder:
         self._open: dict[str, ReplyBlock] = {}
 
     def feed(self, data: bytes) -> list[str]:
-        said: list[str] = []
+        pieces: list[str] = []
         if self.done:
-            return said
+            return pieces
         self._size += len(data)
         if self._size > MAX_BODY:
             raise ModelRejected("the provider sent more than 64 MiB", kind="response_too_large")
         if self._body is not None:
             self.contents += 1
             self._body += data
-            return said
+            return pieces
         for name, payload in self._events.feed(data):
             if not self.done and payload.strip():
                 event = parse_object(payload)
@@ -148,10 +155,10 @@ class AnthropicDecoder:
                     raise ModelUnavailable(
                         "the provider sent an event that is not JSON", kind="server_error"
                     )
-                self._take(name, event, said)
-        return said
+                self._take(name, event, pieces)
+        return pieces
 
-    def finish(self) -> Reply:
+    def finish(self) -> ModelReply:
         if not self.done:
             rest = self._events.rest() if self._body is None else [("", bytes(self._body))]
             for name, payload in rest:
@@ -165,7 +172,7 @@ class AnthropicDecoder:
         length = sum(len(piece) for block in self._draft.blocks for piece in block.pieces)
         return self._draft.counted(), length + len(self._body or b"")
 
-    def _take(self, name: str, event: dict[str, Any], said: list[str]) -> None:
+    def _take(self, name: str, event: dict[str, Any], pieces: list[str]) -> None:
         kind, index = event.get("type"), str(event.get("index"))
         self.contents += kind in ("content_block_delta", "content_block_start")
         if kind == "content_block_delta":
@@ -174,9 +181,9 @@ class AnthropicDecoder:
                     "the provider sent part of a block that is not open", kind="server_error"
                 )
             if piece := self._open[index].add(as_object(event.get("delta"))):
-                said.append(piece)
+                pieces.append(piece)
         elif kind == "content_block_start":
-            self._begin(index, as_object(event.get("content_block")), said)
+            self._begin(index, as_object(event.get("content_block")), pieces)
         elif kind == "content_block_stop":
             self._open.pop(index, None)
         elif kind == "message_start" and not self._draft.message:
@@ -191,11 +198,11 @@ class AnthropicDecoder:
         elif kind == "error" or name == "error" or "error" in event:
             raise failure_of(0, as_object(event.get("error")) or event, {})
 
-    def _begin(self, index: str, fields: dict[str, Any], said: list[str]) -> None:
+    def _begin(self, index: str, fields: dict[str, Any], pieces: list[str]) -> None:
         before = self._open.get(index)
         if before is not None and not before.pieces and before.fields == fields:
             return  # the same event twice
         block = self._open[index] = ReplyBlock(fields)
         self._draft.blocks.append(block)
         if block.kind == "text" and block.joined():
-            said.append(block.joined())
+            pieces.append(block.joined())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.models.anthropic_blocks import call_block, input_of
 from retinue.models.codec import encode_json
 
@@ -50,18 +50,20 @@ class ReplyBlock:
         return as_string(self.fields.get(self.kind)) + "".join(self.pieces)
 
     def args(self) -> str:
-        given = self.fields.get("input")
-        return "".join(self.pieces) or ("{}" if given is None else encode_json(given).decode())
+        arguments = self.fields.get("input")
+        return "".join(self.pieces) or (
+            "{}" if arguments is None else encode_json(arguments).decode()
+        )
 
     def is_plain(self) -> bool:
         """Whether text and calls say all that it says."""
-        told = {name for name, value in self.fields.items() if value}
+        names = {name for name, value in self.fields.items() if value}
         if self.kind == "tool_use":
             is_direct = as_object(self.fields.get("caller")).get("type", "direct") == "direct"
-            return is_direct and told <= {"type", "id", "name", "input", "caller"}
-        return self.kind == "text" and told <= {"type", "text"}
+            return is_direct and names <= {"type", "id", "name", "input", "caller"}
+        return self.kind == "text" and names <= {"type", "text"}
 
-    def whole(self, call: Call | None) -> dict[str, Any]:
+    def whole(self, call: ToolCall | None) -> dict[str, Any]:
         fields = {name: value for name, value in self.fields.items() if value is not None}
         if call is not None:
             return fields | call_block(call)

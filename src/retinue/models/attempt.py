@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.json import Encoder
 from msgspec.structs import replace
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.redaction import Redactor
 from retinue.core.values import Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models import machine_limits as machine
 from retinue.models.answer_head import NotHttp
+from retinue.models.attempt_errors import cause_of, phase_that_was_late, short
 from retinue.models.base import Progress
 from retinue.models.codec import Codec, Options, ReplyDecoder
 from retinue.models.connection_pool import ConnectionPool, Times
@@ -57,8 +58,8 @@ class Attempt(Struct):
         body: list[bytes],
         turn: GovernedCall,
         emit: Callable[[str], None],
-        came: Callable[[], None],
-    ) -> Reply:
+        on_arrival: Callable[[], None],
+    ) -> ModelReply:
         times = client.times
         try:
             pool, watchdog = client.pool()
@@ -83,25 +84,26 @@ class Attempt(Struct):
                 reply = self._plain(connection)
                 if reply is None:
                     reply = self._hidden(
-                        await self._read(connection, emit, came, times, now + times.attempt)
+                        await self._read(connection, emit, on_arrival, times, now + times.attempt)
                     )
                 else:
-                    came()
+                    on_arrival()
             finally:
                 watchdog.leave(connection)
                 # What was not read to its end is not kept.
                 pool.give(connection)
         except Exception as error:
-            told = self._translated(error, times)
+            failure = self._translated(error, times)
             try:
-                if told is None:
+                if failure is None:
                     raise
-                raise told from None
+                failure.cause = cause_of(error)
+                raise failure from None
             finally:
-                del told  # or it would be in its own traceback, with the body
+                del failure  # or it would be in its own traceback, with the body
         return with_cost(reply, self.asked)
 
-    def _plain(self, connection: ProviderConnection) -> Reply | None:
+    def _plain(self, connection: ProviderConnection) -> ModelReply | None:
         """The reply, if all of it is here, and there is nothing odd about it and no secret in it:
         then it is read at one look. With these two escapes a secret could be spelled in another way
         than it is looked for."""
@@ -117,7 +119,7 @@ class Attempt(Struct):
         """What an exception of the wire means; None when it is not one of those."""
         match error:
             case TimeoutError():
-                why = f"{self.model} did not respond in time: {_late(error, times)}"
+                why = f"{self.model} did not respond in time: {phase_that_was_late(error, times)}"
                 return ModelUnavailable(why, "network")
             case ProxyRefused():
                 kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
@@ -161,17 +163,17 @@ class Attempt(Struct):
                     body += piece
                 if len(body) > MAX_FAILURE:
                     break
-        told = self.strict.clean_bytes(bytes(body))[:MAX_FAILURE]
-        return no_reason(status, told) or self.codec.failure(status, headers, told)
+        answer = self.strict.clean_bytes(bytes(body))[:MAX_FAILURE]
+        return no_reason(status, answer) or self.codec.failure(status, headers, answer)
 
     async def _read(
         self,
         connection: ProviderConnection,
         emit: Callable[[str], None],
-        came: Callable[[], None],
+        on_arrival: Callable[[], None],
         times: Times,
         latest: float,
-    ) -> Reply:
+    ) -> ModelReply:
         decoder: ReplyDecoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
         unpack, now = unpacker(connection.head.headers), asyncio.get_running_loop().time
@@ -182,7 +184,7 @@ class Attempt(Struct):
         connection.until, connection.why = min(latest, since + times.idle), "idle"
         while data := await connection.read():
             if not size:
-                came()
+                on_arrival()
             size += len(data)
             if size > MAX_BODY:
                 raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
@@ -224,52 +226,33 @@ class Attempt(Struct):
                 self.progress.settle(Usage())
             raise
 
-    def _is_clean(self, reply: Reply) -> bool:
+    def _is_clean(self, reply: ModelReply) -> bool:
         """One look at all of a reply; nearly always there is nothing in it."""
         try:
             return not self.redactor.suspects_json(_encode(reply))
         except UnicodeEncodeError:  # half a character
             return False
 
-    def _hidden(self, reply: Reply) -> Reply:
-        """A reply in which somebody on the way has put the key, without it."""
+    def _hidden(self, reply: ModelReply) -> ModelReply:
+        """A reply in which someone on the way has put the key, without it."""
         if not self.redactor or self._is_clean(reply):
             return reply
-        said, clean = reply.message, self.redactor.clean
+        message, clean = reply.message, self.redactor.clean
         calls = tuple(
-            replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in said.calls
+            replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in message.calls
         )
-        said = replace(
-            said, text=clean(said.text), calls=calls, opaque=self.strict.clean(said.opaque)
+        message = replace(
+            message, text=clean(message.text), calls=calls, opaque=self.strict.clean(message.opaque)
         )
-        return replace(reply, message=said, model=clean(reply.model))
+        return replace(reply, message=message, model=clean(reply.model))
 
     def _short(self, error: BaseException) -> str:
         return short(error, self.redactor)
 
 
-def short(error: BaseException, redactor: Redactor) -> str:
-    return redactor.clean(f"{type(error).__name__}: {error}")[:300]
-
-
-def _late(error: TimeoutError, times: Times) -> str:
-    """Which of the times was over."""
-    match str(error):
-        case "headers":
-            return "no headers received"
-        case "idle":
-            return f"no data for {times.idle:g} s"
-        case "content":
-            return f"no content for {times.content:g} s, only keep-alive data"
-        case "attempt":
-            return f"not complete after {times.attempt:g} s"
-        case said:
-            return said or "no connection"
-
-
 async def _end(connection: ProviderConnection) -> None:
-    """Wait a moment for the end of a body that is not needed any more: then its connection can be
-    used again."""
+    """Wait a moment for the end of a body that is no longer needed: then its connection can be used
+    again."""
     size = 0
     with contextlib.suppress(OSError):
         async with asyncio.timeout(LINGER):

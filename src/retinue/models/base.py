@@ -4,15 +4,23 @@ those who watch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
 
 from retinue.core.effects import Purpose
-from retinue.core.messages import Message, Reply
-from retinue.core.values import ModelInfo, ToolSchema, Usage
+from retinue.core.messages import Message, ModelReply
+from retinue.core.values import ModelInfo, ProviderTrouble, ToolSchema, Usage
 
 NOTHING = Usage()
+
+
+class Outage(NamedTuple):
+    """A provider is left alone for so many `seconds`, after a failure of this kind."""
+
+    kind: str
+    trouble: ProviderTrouble | None
+    seconds: float
 
 
 class Progress:
@@ -24,7 +32,16 @@ class Progress:
     says nothing is taken to have sent, unless it is known (`is_told`) that it will. `mark` hears
     that something leaves before it does: it is asked after a crash."""
 
-    __slots__ = ("_count", "_is_lost", "_is_marked", "_is_out", "_is_told", "_mark", "_spent")
+    __slots__ = (
+        "_count",
+        "_is_lost",
+        "_is_marked",
+        "_is_out",
+        "_is_told",
+        "_mark",
+        "_spent",
+        "outage",
+    )
 
     def __init__(
         self, mark: Callable[[bool], None] | None = None, *, is_told: bool = False
@@ -34,6 +51,8 @@ class Progress:
         self._spent = NOTHING
         self._count: Callable[[], Usage] | None = None
         self._mark = mark
+        self.outage: Callable[[], Outage | None] | None = None
+        """Says what lets the call wait before it leaves, while it does."""
         if not is_told:
             self._tell()
 
@@ -54,7 +73,7 @@ class Progress:
 
     @property
     def usage(self) -> Usage | None:
-        """What was spent until now: nothing when nothing was sent, None when nobody knows."""
+        """What was spent until now: nothing when nothing was sent, None when no one knows."""
         if not self._is_told or self._is_lost:
             return None
         if not self._is_out:
@@ -106,13 +125,13 @@ class Progress:
         self._is_out, self._count = False, None
 
 
-class Request(Struct, frozen=True):
+class ModelRequest(Struct, frozen=True):
     """Everything a model needs for one reply. `messages` is valid for every provider: each call has
     its result.
 
     `tools` may be called now; `declared` stays the same through all turns of a run and through its
-    forks, so that the prefix of their prompts does: what is declared and not lent is refused when
-    it is called. `progress` is the model's to write and everybody's to read: after a cancel it says
+    forks, so that the prefix of their prompts does: what is declared and not given is refused when
+    it is called. `progress` is the model's to write and everyone's to read: after a cancel it says
     whether the call ever left."""
 
     run: str
@@ -157,4 +176,4 @@ class Model(Protocol):
 
     info: ModelInfo
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply: ...
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply: ...

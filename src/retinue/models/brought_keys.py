@@ -28,7 +28,7 @@ def with_command(
 ) -> tuple[dict[str, str], list[str]]:
     """What is known with the environment of a command. That is whole: where it has a key, its
     address, or that it has none, counts too, and without a key its address is for none of ours.
-    What cannot be used is left out, with why."""
+    What cannot be used is omitted, with why."""
     new = {name: value for name, value in environ.items() if value.strip()}
     out, wrong = dict(known), []
     for provider in PROVIDERS.values():

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -60,6 +60,15 @@ class ModelStatus:
     waited_seconds: float = 0.0
 
 
+class _Account(NamedTuple):
+    """A key, an address, and what all models that use them share."""
+
+    key: str
+    url: str
+    governor: Governor
+    warmth: PromptCacheState
+
+
 class Catalog:
     """Makes models when they are asked for. `environ` holds keys and addresses; `aliases` are short
     names; `allow` lists what may be used of a provider (patterns like `claude-*`); `options` go to
@@ -81,7 +90,9 @@ class Catalog:
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
         self._prices = {self.resolve(name): price for name, price in (prices or {}).items()}
-        self._terms = {provider_name(name): told for name, told in (terms or {}).items()}
+        self._terms = {
+            provider_name(name): declaration for name, declaration in (terms or {}).items()
+        }
         self._allow = {
             provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()
         }
@@ -97,10 +108,10 @@ class Catalog:
     def find(self, name: str) -> Model:
         """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to
         do."""
-        made = self._made.get(name)
-        if made is None:
-            made = self._made[name] = self._make(name)
-        return made
+        model = self._made.get(name)
+        if model is None:
+            model = self._made[name] = self._make(name)
+        return model
 
     async def close(self) -> None:
         """Close all connections, and free the weights of local models. What is asked again opens
@@ -177,22 +188,25 @@ class Catalog:
         """Weights are in memory once, whatever they are called."""
         from retinue.models.local import local_model
 
-        made = self._in_process.get(model)
-        if made is None:
-            made = self._in_process[model] = local_model(name, model, self._environ, self._options)
-            made.info = self._priced(made.info, name)
-        return made
+        model_here = self._in_process.get(model)
+        if model_here is None:
+            model_here = self._in_process[model] = local_model(
+                name, model, self._environ, self._options
+            )
+            model_here.info = self._priced(model_here.info, name)
+        return model_here
 
     def _priced(self, info: ModelInfo, resolved: str) -> ModelInfo:
         """The model with the price that was declared for it."""
-        found = [
+        patterns = [
             p for name, p in self._prices.items() if name == resolved or fnmatchcase(resolved, name)
         ]
         exact = self._prices.get(resolved)
-        return exact.of(info) if exact is not None else found[0].of(info) if found else info
+        price = next(iter(patterns), None) if exact is None else exact
+        return info if price is None else price.of(info)
 
     def bring(self, environ: Mapping[str, str]) -> None:
-        """Take other keys and addresses: models that are in use go on with them. What `environ`
+        """Take other keys and addresses: models that are in use continue with them. What `environ`
         lacks stays, and what cannot be a key or an address is refused before anything is
         changed."""
         self._environ = with_brought(self._environ, environ)
@@ -203,8 +217,14 @@ class Catalog:
         for resolved, model in [(self.resolve(name), model) for name, model in self._made.items()]:
             if isinstance(model, HttpModel):
                 provider = PROVIDERS[resolved.partition(":")[0]]
-                key, url, governor, warmth = self._account(provider, model.model, model.info)
-                model.connect(url, key, provider.headers(self._environ), governor, warmth)
+                account = self._account(provider, model.model, model.info)
+                model.connect(
+                    account.url,
+                    account.key,
+                    provider.headers(self._environ),
+                    account.governor,
+                    account.warmth,
+                )
 
     def _over_http(self, name: str, provider: Provider, model: str) -> HttpModel:
         codec, known = (
@@ -216,7 +236,7 @@ class Catalog:
         known = self._priced(
             replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
-        key, url, governor, warmth = self._account(provider, model, known)
+        account = self._account(provider, model, known)
         end = end_of(f"{provider.name}:{model}")
         if end is not None:
             log.warning("%s", end.sentence)
@@ -224,20 +244,17 @@ class Catalog:
             known,
             codec,
             model=model,
-            base_url=url,
-            key=key,
+            base_url=account.url,
+            key=account.key,
             client=self.client,
-            governor=governor,
-            warmth=warmth,
+            governor=account.governor,
+            warmth=account.warmth,
             options=replace(self._options, is_adaptive=thinks_adaptively(model)),
             headers=provider.headers(self._environ),
             provider=provider.name,
         )
 
-    def _account(
-        self, provider: Provider, model: str, info: ModelInfo
-    ) -> tuple[str, str, Governor, PromptCacheState]:
-        """The key, the address, and what all who use them share."""
+    def _account(self, provider: Provider, model: str, info: ModelInfo) -> _Account:
         key = provider.key(self._environ)
         if provider.keys and not key:
             raise NoKey(
@@ -251,15 +268,15 @@ class Catalog:
                 f"Set {' or '.join(provider.urls)}.",
             )
         # Governors are told apart by account; the key itself is kept only where it is sent.
-        account = (provider.name, digest(key, url), model)
-        if account not in self._accounts:
+        name = (provider.name, digest(key, url), model)
+        if name not in self._accounts:
             terms = self._terms.get(provider.name, ProviderTerms())
             least = terms.cache_tokens
             if least is None:
                 least = shortest(provider.name, "", model)
             warmth = PromptCacheState(info, least if self._options.cache else 0, terms.second_usd)
-            self._accounts[account] = (Governor(terms=terms), warmth)
-        return key, url, *self._accounts[account]
+            self._accounts[name] = (Governor(terms=terms), warmth)
+        return _Account(key, url, *self._accounts[name])
 
     def _check_allowed(self, provider: str, model: str) -> None:
         allowed = self._allow.get(provider)

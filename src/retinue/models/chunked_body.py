@@ -14,7 +14,7 @@ _FIRST_PART, _NEXT_PART = re.compile(_PART), re.compile(rb"\r?|\r?\n" + _PART)
 
 
 class BrokenBody(ConnectionError):
-    """An answer breaks off, or goes on with what cannot be a part of it."""
+    """An answer breaks, or continues with what cannot be a part of it."""
 
 
 class Chunks:
@@ -42,25 +42,25 @@ class Chunks:
                 continue
             # The line end behind a chunk is read with the next one's line: that is one look for
             # each chunk.
-            found = (_NEXT if self._is_begun else _FIRST).match(data, at)
-            if found is None:
+            match = (_NEXT if self._is_begun else _FIRST).match(data, at)
+            if match is None:
                 self._hold(data[at:])
                 return out
-            at = found.end()
+            at = match.end()
             self._is_begun = True
-            self._left = int(found[1], 16)
+            self._left = int(match[1], 16)
             if not self._left:
                 self._trailers = 0
         if self._trailers >= 0:
             self._end(data, at)
         return out
 
-    def _hold(self, held: bytes) -> None:
+    def _hold(self, line: bytes) -> None:
         """Keep the beginning of a line whose end is missing."""
-        is_part = (_NEXT_PART if self._is_begun else _FIRST_PART).fullmatch(held)
-        if not is_part or len(held) > MAX_LINE:
+        is_part = (_NEXT_PART if self._is_begun else _FIRST_PART).fullmatch(line)
+        if not is_part or len(line) > MAX_LINE:
             raise BrokenBody("a chunk of the answer does not start with its length")
-        self._held = held
+        self._held = line
 
     def _end(self, data: bytes, at: int) -> None:
         """Behind the last chunk come lines, mostly none, until one is empty."""

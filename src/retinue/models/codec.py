@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from retinue.core.arguments import is_deep
-from retinue.core.messages import Assistant, Message, Reply, Result
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolMessage
 from retinue.core.values import MOST_TOKENS, ToolSchema, Usage, Value
 from retinue.errors import ModelError
 from retinue.formats.safe_text import clean
@@ -45,7 +45,7 @@ class ReplyDecoder(Protocol):
     is new; it raises a `ModelError` when the provider says inside the stream that it failed.
     `finish` is called at the end of the body: the whole reply, or `ModelUnavailable` when its end
     is missing. `contents` grows with every event that carries content, `done` is true once the
-    provider has said that the reply is complete. `so_far` is for a reply that breaks off: what was
+    provider has said that the reply is complete. `so_far` is for a reply that breaks: what was
     counted until now, and how many characters of content have come."""
 
     contents: int
@@ -53,7 +53,7 @@ class ReplyDecoder(Protocol):
 
     def feed(self, data: bytes) -> list[str]: ...
 
-    def finish(self) -> Reply: ...
+    def finish(self) -> ModelReply: ...
 
     def so_far(self) -> tuple[Usage, int]: ...
 
@@ -71,7 +71,7 @@ class Codec(Protocol):
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
 
-    def unsealed(self, message: Assistant) -> Assistant:
+    def unsealed(self, message: AssistantMessage) -> AssistantMessage:
         """A reply without seals, as it is taken by a provider that misses them."""
         ...
 
@@ -83,7 +83,7 @@ class Codec(Protocol):
 
     def decoder(self, options: Options) -> ReplyDecoder: ...
 
-    def whole(self, body: bytes) -> Reply | None:
+    def whole(self, body: bytes) -> ModelReply | None:
         """The reply in a body that has come to its end, if there is nothing odd about it; else a
         decoder reads it."""
         ...
@@ -96,7 +96,7 @@ def units(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     that called."""
     first = 0
     for n in range(1, len(messages) + 1):
-        if n == len(messages) or not isinstance(messages[n], Result):
+        if n == len(messages) or not isinstance(messages[n], ToolMessage):
             yield messages[first:n]
             first = n
 
@@ -119,15 +119,15 @@ def encode(
     return codec.head(model, instructions, tools, options) + body + codec.tail(max_output, options)
 
 
-def opaque_for(dialect: str, message: Assistant) -> str:
+def opaque_for(dialect: str, message: AssistantMessage) -> str:
     """What this dialect kept of a reply to send back byte for byte, or "" when another dialect made
     it."""
-    owner, _, kept = message.opaque.partition("\n")
-    return kept if owner == dialect else ""
+    owner, _, seal = message.opaque.partition("\n")
+    return seal if owner == dialect else ""
 
 
-def keep_opaque(dialect: str, kept: str) -> str:
-    return f"{dialect}\n{kept}" if kept else ""
+def keep_opaque(dialect: str, seal: str) -> str:
+    return f"{dialect}\n{seal}" if seal else ""
 
 
 def count(value: object) -> int:
@@ -143,7 +143,9 @@ def arguments(args: str) -> dict[str, Any]:
         value = None if is_deep(args) else msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"invalid_json": args} if args.strip() else {}
+    if isinstance(value, dict):
+        return value
+    return {"invalid_json": args} if args.strip() else {}
 
 
 def encode_json(value: Any) -> bytes:

@@ -45,16 +45,16 @@ class ConnectionPool:
 
     def pool(self) -> tuple[Pool, Watchdog]:
         loop = asyncio.get_running_loop()
-        found = self._open.get(loop)
-        if found is None or found[0].is_closed:
+        entry = self._open.get(loop)
+        if entry is None or entry[0].is_closed:
             self._drop_dead()
             DESCRIPTORS.raise_limit()
             pool = Pool(self._dialer(), self.limit)
-            found = self._open[loop] = (
+            entry = self._open[loop] = (
                 pool,
                 Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)),
             )
-        return found
+        return entry
 
     def _dialer(self) -> Dialer:
         return Dialer(self.times.connect, self._trust)
@@ -79,8 +79,8 @@ class ConnectionPool:
         """Whom to ask instead. Only what is encrypted goes through a proxy, so that the proxy does
         not see the key."""
         parts, get = urlsplit(url), self.environ.get
-        found = get("HTTPS_PROXY") or get("https_proxy")
-        if not found or parts.scheme != "https":
+        address = get("HTTPS_PROXY") or get("https_proxy")
+        if not address or parts.scheme != "https":
             return None
         direct = (get("NO_PROXY") or get("no_proxy") or "").replace(",", " ").split()
         host, names = (
@@ -92,7 +92,7 @@ class ConnectionPool:
         )
         if is_direct:
             return None
-        return found if "://" in found else f"http://{found}"
+        return address if "://" in address else f"http://{address}"
 
     def _drop_dead(self) -> None:
         """Pools whose loop is closed cannot be waited for any more."""

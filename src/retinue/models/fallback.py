@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, ModelError
-from retinue.models.base import Model, Request
+from retinue.models.base import Model, ModelRequest
 
 GIVES_WAY = ("not_found", "quota", "overloaded", "auth", "forbidden", "tls", "redirect")
 """Failures that another model may not have. A rate limit or a broken connection is waited out
@@ -52,14 +52,14 @@ class Fallback:
 
     @property
     def secrets(self) -> dict[str, str]:
-        held = [getattr(model, "secrets", {}) for model in self.models]
-        return {f"{name} {n}": value for n, own in enumerate(held) for name, value in own.items()}
+        tables = [getattr(model, "secrets", {}) for model in self.models]
+        return {f"{name} {n}": value for n, own in enumerate(tables) for name, value in own.items()}
 
     @property
     def is_shut(self) -> bool:
         return all(map(_is_shut, self.models))
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         # When all are down they are waited for as if none were.
         *before, last = [m for m in self.models if not _is_shut(m)] or self.models
         for model in before:
@@ -71,7 +71,7 @@ class Fallback:
         return _named(last, await last.complete(request, emit))
 
 
-def _named(model: Model, reply: Reply) -> Reply:
+def _named(model: Model, reply: ModelReply) -> ModelReply:
     """Two providers may call a model the same: behind a chain it is told whose it was."""
     provider = getattr(model, "provider", "")
     return replace(reply, model=f"{provider}:{reply.model}") if provider else reply

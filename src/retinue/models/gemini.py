@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from retinue.core.messages import Assistant, Message, Reply, Result, User
+from retinue.core.messages import AssistantMessage, Message, ModelReply, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelError
 from retinue.models.codec import Options, encode_json, keep_opaque
@@ -45,12 +45,12 @@ class GeminiCodec:
         request: dict[str, Any] = {}
         if instructions:
             request["systemInstruction"] = {"parts": [{"text": instructions}]}
-        told = [
+        declarations = [
             {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters}
             for t in tools
         ]
-        if told:
-            request["tools"] = [{"functionDeclarations": told}]
+        if declarations:
+            request["tools"] = [{"functionDeclarations": declarations}]
         extra = {
             k: v for k, v in options.extra.items() if k not in ("contents", "generationConfig")
         }
@@ -62,20 +62,20 @@ class GeminiCodec:
         responses, pictures, calls = list[Any](), list[Any](), dict[str, tuple[str, str]]()
         for message in messages:
             match message:
-                case User():
+                case UserMessage():
                     contents.append(
                         {
                             "role": "user",
                             "parts": parts_of(message.text, message.images) or parts_of(NOTHING),
                         }
                     )
-                case Assistant():
+                case AssistantMessage():
                     parts, ids = reply_parts(message)
                     contents.append({"role": "model", "parts": parts or parts_of(NOTHING)})
                     calls = {
                         c.id: (wire, c.name) for c, wire in zip(message.calls, ids, strict=True)
                     }
-                case Result():
+                case ToolMessage():
                     wire, name = calls.get(message.call_id, (message.call_id, message.name))
                     responses.append(response_part(message, wire, function_name(name)))
                     if message.images:
@@ -87,7 +87,7 @@ class GeminiCodec:
         contents += [{"role": "user", "parts": parts} for parts in (responses, pictures) if parts]
         return encode_json(contents)[1:-1]
 
-    def unsealed(self, message: Assistant) -> Assistant:
+    def unsealed(self, message: AssistantMessage) -> AssistantMessage:
         """Where a model wants a signature on the first call of a reply, this word stands for one
         that is lost."""
         if not message.calls:
@@ -95,12 +95,12 @@ class GeminiCodec:
         call = message.calls[0]
         wire = "" if is_our_id(0, call.id) else call.id
         part = {"functionCall": function_call(call, wire), "thoughtSignature": NO_SIGNATURE}
-        kept: list[Any] = [
+        parts: list[Any] = [
             *([len(message.text)] if message.text else []),
             part,
             *([None] * (len(message.calls) - 1)),
         ]
-        return replace(message, opaque=keep_opaque(self.dialect, encode_json(kept).decode()))
+        return replace(message, opaque=keep_opaque(self.dialect, encode_json(parts).decode()))
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
         """The dialect has one object for the output's cap and for the options, so that they have to
@@ -139,7 +139,7 @@ class GeminiCodec:
     def decoder(self, options: Options) -> GeminiDecoder:
         return GeminiDecoder(stream=options.stream)
 
-    def whole(self, body: bytes) -> Reply | None:
+    def whole(self, body: bytes) -> ModelReply | None:
         return None
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:

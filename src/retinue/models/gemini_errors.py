@@ -37,18 +37,24 @@ def error_in(value: Any) -> dict[str, Any]:
 
 
 def failure_of(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> ModelError:
-    found = error.get("details")
-    details = [d for d in found if isinstance(d, dict)] if isinstance(found, list) else []
+    raw_details = error.get("details")
+    details = (
+        [d for d in raw_details if isinstance(d, dict)] if isinstance(raw_details, list) else []
+    )
     # What may be long is bounded before the patterns see it.
     state, text = str(error.get("status") or "")[:100], str(error.get("message") or "")[:4000]
     kind = _kind(code, state, text, str(details)[:4000])
     words = worded(text, has_key=kind == "auth") or "no reason given"
-    said = f"HTTP {code} {worded(state)}".rstrip() + f": {words}"
+    message = f"HTTP {code} {worded(state)}".rstrip() + f": {words}"
     tool = TOOL.search(text) if kind == "bad_schema" else None
     if tool is not None:
-        said = f"the schema of tool {tool[2] or f'number {int(tool[1]) + 1}'} was refused: {said}"
+        message = (
+            f"the schema of tool {tool[2] or f'number {int(tool[1]) + 1}'} was refused: {message}"
+        )
     return failed(
-        kind, said, delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details))
+        kind,
+        message,
+        delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details)),
     )
 
 
@@ -58,8 +64,10 @@ def _kind(code: int, state: str, text: str, details: str) -> str:
     is_limit = code == 429 or state == "RESOURCE_EXHAUSTED"
     if is_limit or code == 402 or state == "FAILED_PRECONDITION":
         return "quota" if not is_limit or "PerDay" in details else "rate_limit"
-    said = next(
+    reason_kind = next(
         (kind for kind, words in BY_WORDS.items() if re.search(words, text + details, re.I | re.S)),
         "",
     )
-    return said or BY_CODE.get(code) or ("server_error" if code >= 500 else "invalid_request")
+    return (
+        reason_kind or BY_CODE.get(code) or ("server_error" if code >= 500 else "invalid_request")
+    )

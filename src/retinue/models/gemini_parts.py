@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from retinue.core.history import OUR_ID
-from retinue.core.messages import Assistant, Call, Image, Result
+from retinue.core.messages import AssistantMessage, Image, ToolCall, ToolMessage
 from retinue.models.codec import arguments, encode_json, opaque_for
 
 DIALECT = "gemini"
@@ -46,7 +46,7 @@ def function_name(name: str) -> str:
     return name if NAME.fullmatch(name) else ("_" + re.sub(r"[^A-Za-z0-9_.:-]", "_", name))[:64]
 
 
-def function_call(call: Call, wire: str) -> dict[str, Any]:
+def function_call(call: ToolCall, wire: str) -> dict[str, Any]:
     try:
         args = arguments(call.args)
     except RecursionError:
@@ -54,12 +54,12 @@ def function_call(call: Call, wire: str) -> dict[str, Any]:
     return {**({"id": wire} if wire else {}), "name": function_name(call.name), "args": args}
 
 
-def response_part(result: Result, wire: str, name: str) -> dict[str, Any]:
+def response_part(result: ToolMessage, wire: str, name: str) -> dict[str, Any]:
     body = {"error" if result.error else "output": result.text}
     return {"functionResponse": {**({"id": wire} if wire else {}), "name": name, "response": body}}
 
 
-def reply_parts(message: Assistant) -> tuple[list[Any], list[str]]:
+def reply_parts(message: AssistantMessage) -> tuple[list[Any], list[str]]:
     """The parts of a reply, and for each call the id that the provider gave it, or "" when we
     did."""
     ids = ["" if is_our_id(n, c.id) else c.id for n, c in enumerate(message.calls)]
@@ -73,7 +73,7 @@ def is_our_id(n: int, id: str) -> bool:
     return id == f"call_{n}" or id.startswith(OUR_ID)
 
 
-def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] | None:
+def _spliced(message: AssistantMessage, ids: list[str]) -> tuple[list[Any], list[str]] | None:
     """The reply around its kept parts; None when they are not those of this text and these
     calls."""
     parts: list[Any] = []
@@ -90,15 +90,15 @@ def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] 
                 text, call = read_part(item)
                 at += len(text)
                 if call is not None:
-                    given = call.id or ""
-                    if given and given != message.calls[n].id:
+                    id = call.id or ""
+                    if id and id != message.calls[n].id:
                         # Another call of this conversation has that id; without one it is found by
                         # its place.
                         named = {
                             k: v for k, v in _PART.decode(item["functionCall"]).items() if k != "id"
                         }
-                        given, item = "", {**item, "functionCall": msgspec.Raw(encode_json(named))}
-                    ids[n] = given
+                        id, item = "", {**item, "functionCall": msgspec.Raw(encode_json(named))}
+                    ids[n] = id
                     n += 1
                 parts.append(item)
     except (*BROKEN, IndexError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import count, encode_json, keep_opaque
@@ -62,7 +62,7 @@ class GeminiDecoder:
         self._body = bytearray()
         self._size = self._n_chunks = 0
         self._text: list[str] = []
-        self._calls: list[Call] = []
+        self._calls: list[ToolCall] = []
         self._seen: set[tuple[str, str, str]] = set()
         self._kept: list[int | Part | None] = []
         self._counts, self._length = Counter[str](), 0
@@ -89,7 +89,7 @@ class GeminiDecoder:
                 ) from None
         return out
 
-    def finish(self) -> Reply:
+    def finish(self) -> ModelReply:
         if not self.done:
             try:
                 for payload in (
@@ -103,7 +103,7 @@ class GeminiDecoder:
         if self.done:
             return self._reply()
         if self._n_chunks and not self._is_answered:
-            return Reply(message=Assistant(), usage=self._counted(), model=self._model)
+            return ModelReply(message=AssistantMessage(), usage=self._counted(), model=self._model)
         raise ModelUnavailable("the reply ended too early", kind="network")
 
     def so_far(self) -> tuple[Usage, int]:
@@ -119,8 +119,8 @@ class GeminiDecoder:
             raise failure_of(code if isinstance(code, int) and 399 < code < 600 else 500, {}, error)
         self._n_chunks += 1
         self._model = chunk.model_version or self._model
-        for name, told in (chunk.usage_metadata or {}).items():
-            self._counts[name] = max(self._counts[name], count(told))
+        for name, number in (chunk.usage_metadata or {}).items():
+            self._counts[name] = max(self._counts[name], count(number))
         feedback = chunk.prompt_feedback or {}
         if feedback.get("blockReason") not in UNSET:
             self._end(
@@ -150,22 +150,22 @@ class GeminiDecoder:
 
     def _take_parts(self, parts: list[Part]) -> list[str]:
         self.contents += bool(parts)
-        seen = frozenset(self._seen)
+        earlier = frozenset(self._seen)
         out: list[str] = []
         for part in parts:
             text, wire = read_part(part)
             self._length += sum(map(len, map(bytes, part.values())))
-            call = self._called(wire, seen) if wire is not None else None
+            call = self._called(wire, earlier) if wire is not None else None
             if wire is not None and call is None:
                 continue
             if KEPT & part.keys():
                 if call is not None and not (
                     NAME.fullmatch(call.name) and call.args.startswith("{")
                 ):
-                    given = (wire.id if wire else "") or ""
+                    id = (wire.id if wire else "") or ""
                     part = {
                         **part,
-                        "functionCall": msgspec.Raw(encode_json(function_call(call, given))),
+                        "functionCall": msgspec.Raw(encode_json(function_call(call, id))),
                     }
                 self._kept.append(
                     {k: msgspec.Raw(msgspec.json.format(v, indent=-1)) for k, v in part.items()}
@@ -183,19 +183,21 @@ class GeminiDecoder:
                 out.append(text)
         return out
 
-    def _called(self, wire: FunctionCall, seen: frozenset[tuple[str, str, str]]) -> Call | None:
+    def _called(
+        self, wire: FunctionCall, earlier: frozenset[tuple[str, str, str]]
+    ) -> ToolCall | None:
         """The call with an id that is unique in this reply; None when an earlier event brought it
         already."""
         args = bytes(msgspec.json.format(wire.args, indent=-1)).decode("utf-8", "replace")
-        args, name, given = "{}" if args == "null" else args, wire.name or "", wire.id or ""
-        if given and (given, name, args) in seen:
+        args, name, id = "{}" if args == "null" else args, wire.name or "", wire.id or ""
+        if id and (id, name, args) in earlier:
             return None
-        self._seen.add((given, name, args))
-        taken = {c.id for c in self._calls}
-        unique = given if given and given not in taken else f"call_{len(self._calls)}"
-        while unique in taken:
+        self._seen.add((id, name, args))
+        ids = {c.id for c in self._calls}
+        unique = id if id and id not in ids else f"call_{len(self._calls)}"
+        while unique in ids:
             unique += "_"
-        return Call(id=unique, name=name, args=args)
+        return ToolCall(id=unique, name=name, args=args)
 
     def _counted(self) -> Usage:
         """Totals: one that is smaller than an earlier one was not taken."""
@@ -204,14 +206,14 @@ class GeminiDecoder:
         spent = used["candidatesTokenCount"] + used["thoughtsTokenCount"]
         return Usage(input=prompt, output=spent, cache_read=used["cachedContentTokenCount"])
 
-    def _reply(self) -> Reply:
+    def _reply(self) -> ModelReply:
         usage, model, reason = self._counted(), self._model, self._reason
         why = "" if reason == "STOP" else worded(self._why)
         if reason in REFUSED:
-            said = Assistant(text=f"The provider refused to answer ({why}).")
-            return Reply(message=said, usage=usage, stop="refusal", model=model)
+            message = AssistantMessage(text=f"The provider refused to answer ({why}).")
+            return ModelReply(message=message, usage=usage, stop="refusal", model=model)
         if reason in VOID:
-            return Reply(message=Assistant(), usage=usage, model=model)
+            return ModelReply(message=AssistantMessage(), usage=usage, model=model)
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise ModelRejected(
                 f"the provider expects a signature that the conversation lacks ({why})",
@@ -225,7 +227,11 @@ class GeminiDecoder:
             if is_signed
             else ""
         )
-        said = Assistant(text="".join(self._text), calls=tuple(self._calls), opaque=opaque)
+        message = AssistantMessage(
+            text="".join(self._text), calls=tuple(self._calls), opaque=opaque
+        )
         if reason in CUT:
-            return Reply(message=said, usage=usage, stop="length", model=model)
-        return Reply(message=said, usage=usage, stop="calls" if said.calls else "end", model=model)
+            return ModelReply(message=message, usage=usage, stop="length", model=model)
+        return ModelReply(
+            message=message, usage=usage, stop="calls" if message.calls else "end", model=model
+        )

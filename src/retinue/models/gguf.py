@@ -46,7 +46,7 @@ def read_facts(path: Path) -> GgufFacts:
     """Raises `ValueError` if the file is no GGUF, and `OSError` if it cannot be read."""
     fields = _fields(path, until="")
     tokens, kinds = (
-        found if isinstance(found := fields.get(key), tuple) else () for key in _WANTED_ARRAYS
+        value if isinstance(value := fields.get(key), tuple) else () for key in _WANTED_ARRAYS
     )
     controls = tuple(
         str(t)
@@ -68,8 +68,8 @@ def read_window(path: Path) -> int:
 
 
 def _window(fields: Mapping[str, Any]) -> int:
-    found = fields.get(f"{fields.get('general.architecture', '')}.context_length", 0)
-    return found if isinstance(found, int) else 0
+    window = fields.get(f"{fields.get('general.architecture', '')}.context_length", 0)
+    return window if isinstance(window, int) else 0
 
 
 def _fields(path: Path, until: str) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class _Reader:
             raise IndexError(n)
         if of == _STRING:
             return self._strings(n, key in _WANTED_ARRAYS)
-        form = _SCALARS[of]  # arrays of arrays are not written by anybody
+        form = _SCALARS[of]  # arrays of arrays are not written by anyone
         start, self._at = self._at, self._at + n * struct.calcsize(form)
         if self._at > self._end:
             raise IndexError(self._at)
@@ -132,8 +132,8 @@ class _Reader:
             else ()
         )
 
-    def _strings(self, n: int, wanted: bool) -> tuple[str, ...]:
-        if wanted:
+    def _strings(self, n: int, is_read: bool) -> tuple[str, ...]:
+        if is_read:
             return tuple(self.string() for _ in range(n))
         for _ in range(n):
             self._next_string()

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 class GovernedCall(Struct, eq=False):
     """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is
-    how long the provider wants to be left alone."""
+    how long the provider wants to be left alone, `status` what it answered with (0 until then)."""
 
     governor: Governor
     tree: str
     tokens: int
     at: float = 0.0
     asked: float = 0.0
+    status: int = 0
     answered_at: float | None = None
     is_heard: bool = False
 
@@ -40,7 +41,7 @@ class GovernedCall(Struct, eq=False):
         self.end(error)
 
     def begin(self) -> bool:
-        """Whether nobody has to be waited for: then the turn has begun."""
+        """Whether no one has to be waited for: then the turn has begun."""
         return self.governor._goes_in(self)
 
     async def wait(self) -> None:
@@ -56,4 +57,5 @@ class GovernedCall(Struct, eq=False):
 
     def heard(self, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun; its headers tell what is left of the account's limits."""
+        self.status = status
         self.governor._heard(self, status, headers)

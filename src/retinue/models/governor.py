@@ -1,26 +1,27 @@
 """Who may call a provider now: one governor for each account and model, shared by all runs.
 
-It learns from what comes back. A 429 cools everybody, not only whoever got it; failures in a row
+It learns from what comes back. A 429 cools everyone, not only whoever got it; failures in a row
 close the way but for one probe at a time; a key that is refused to one call is tried by another,
 and when it is refused to both, others are told the same, and told again when a call has worked; the
 width follows what the provider takes, within what its terms and this machine's descriptors allow;
-trees take turns, so that a large one starves nobody."""
+trees take turns, so that a large one starves no one."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from retinue.core.state import REFUSALS
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import machine_limits as machine
 from retinue.models.governed_call import GovernedCall
 from retinue.models.limit_headers import asked_for, limits_in, used_up
+from retinue.models.outage import bare, loop_seconds
 from retinue.models.provider_settings import ProviderTerms
-from retinue.models.rate_bucket import Bucket
+from retinue.models.rate_bucket import Bucket, refill_rate
 
 BREAK_AFTER = 5
 PROBE_SECONDS = 5.0
@@ -33,26 +34,10 @@ CALM_SECONDS = 600.0
 """After a refusal the width grows slowly; after so long without another it is learned anew."""
 OUTAGE = ("overloaded", "server_error", "network")
 NO_ANSWER = ("bad_response", "redirect", "tls", "forbidden", machine.KIND)
-REFUSALS = ("auth", "quota")
-"""What holds for the whole account: its key is refused, or it is spent."""
 MAX_COOLING = 3_600.0
 LONGEST_GUESS = 60.0
 FULL_SECONDS = 0.05
 """How often is looked whether a descriptor is free."""
-
-
-def loop_seconds() -> float:
-    """The clock of the loop; outside of one, which is only for looking, the one that loops go
-    by."""
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError:
-        return time.monotonic()
-
-
-def _bare(error: ModelUnavailable) -> ModelUnavailable:
-    """The same without a traceback, in which the request is with all its pictures."""
-    return ModelUnavailable(str(error), kind=error.kind, after_seconds=error.after_seconds)
 
 
 @dataclass(eq=False)
@@ -81,6 +66,8 @@ class Governor:
     """Why the whole account is refused, if it is; whoever comes before `refused_until` is told so
     without a call."""
     refused_until: float = 0.0
+    last_failure: ModelError | None = None
+    """What a provider in trouble answered last."""
     is_sure: bool = False
     """Whether a second call was refused as well. A single one may be refused for what is in it."""
     buckets: dict[str, Bucket] = field(default_factory=dict)
@@ -114,8 +101,8 @@ class Governor:
             ("set tokens", terms.tokens_per_minute),
         ):
             if limit:
-                # A tenth of a minute's may go at once, and the rest evenly: so no minute has more
-                # than the limit.
+                # A tenth of a minute's may go together, and the rest evenly: so no minute has
+                # more than the limit.
                 some = max(1.0, limit / 10)
                 self.buckets[name] = Bucket(
                     some, some, (limit - some if limit > some else limit) / 60, -math.inf
@@ -186,7 +173,7 @@ class Governor:
             raise
 
     def _wait(self, turn: GovernedCall, now: float | None = None) -> float | None:
-        """Seconds until this turn may start; None when somebody else has to leave first."""
+        """Seconds until this turn may start; None when someone else has to leave first."""
         now = self.seconds() if now is None else now
         if self._probe is not None:
             self._mend_if_answered(now)
@@ -214,7 +201,7 @@ class Governor:
         return wait if wait > 1e-6 else 0.0
 
     def _ramp(self, now: float) -> float | None:
-        """Seconds until the width doubles by itself, because so many are out and nobody was
+        """Seconds until the width doubles by itself, because so many are out and no one was
         refused; None if not."""
         if (
             not self.ramp_seconds
@@ -292,21 +279,22 @@ class Governor:
                 self._accepted()
         else:
             turn.asked = asked_for(headers) or (used_up(headers) if status == 429 else 0.0)
-        if found := limits_in(headers):
-            self._learn(found, status)
+        if limits := limits_in(headers):
+            self._learn(limits, status)
         if self._trees:
             self._pump()
 
-    def _learn(self, found: Mapping[str, tuple[float, float, float]], status: int) -> None:
+    def _learn(self, limits: Mapping[str, tuple[float, float, float]], status: int) -> None:
         now = self.seconds()
-        for name, (limit, left, seconds) in found.items():
+        for name, (limit, remaining, seconds) in limits.items():
             # Those that were sent since are not in the provider's count.
             unheard_tokens = 0 if "out" in name else self._unheard_tokens
             on_the_way = self._unheard if name == "requests" else unheard_tokens
-            rate = (limit - left) / seconds if 0 <= left < limit and seconds > 0 else limit / 60
-            self.buckets[name] = Bucket(limit, left - on_the_way, max(rate, limit / 86_400), now)
+            level = remaining - on_the_way
+            rate = refill_rate(limit, remaining, seconds)
+            self.buckets[name] = Bucket(limit, level, rate, now)
             if name == "requests" and status == 200 and self._is_calm(now):
-                self.width = max(self.width, min(self.most, left - on_the_way))
+                self.width = max(self.width, min(self.most, level))
 
     def _count_as_heard(self, turn: GovernedCall) -> None:
         turn.is_heard = True
@@ -341,6 +329,8 @@ class Governor:
         self._left(turn)
 
     def _failed(self, turn: GovernedCall, error: ModelError) -> None:
+        if error.kind in OUTAGE or error.kind == "rate_limit":
+            self.last_failure = bare(error)
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
         elif error.kind not in NO_ANSWER:
@@ -352,7 +342,7 @@ class Governor:
                 self._limited(turn, error)
             if isinstance(error, ModelUnavailable) and error.kind in REFUSALS:
                 self.is_sure = self.refusal is not None or error.kind == "quota"
-                self.refusal = _bare(error)
+                self.refusal = bare(error)
                 if self.is_sure:
                     self._keep_out(self.refusal)
         self._left(turn)
@@ -365,9 +355,9 @@ class Governor:
         does not hold."""
         assert self.refusal is not None
         seconds = max(0.001, self.refused_until - self.seconds())
-        told = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
-        told.hearers = self.hearers
-        return told
+        copy = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
+        copy.hearers, copy.trouble = self.hearers, self.refusal.trouble
+        return copy
 
     def _accepted(self) -> None:
         self.refusal, self.is_sure = None, False
@@ -391,19 +381,19 @@ class Governor:
                     waiter.set_exception(self._same_refusal())
 
     def _limited(self, turn: GovernedCall, error: ModelError) -> None:
-        asked = max(turn.asked, getattr(error, "after_seconds", 0.0))
+        seconds = max(turn.asked, getattr(error, "after_seconds", 0.0))
         self._limits_in_a_row += turn.at >= self._shrunk_at
         guess = min(LONGEST_GUESS, 2.0 ** (min(self._limits_in_a_row, 16) - 1))
         self._shrink(turn, 0.5)
-        self._cool(asked or guess, "rate limit")
+        self._cool(seconds or guess, "rate limit")
 
     def _failed_again(self, turn: GovernedCall, error: ModelUnavailable) -> None:
         now = self.seconds()
         self.failures += 1
         if error.kind == "overloaded":
             self._shrink(turn, 0.7)
-        if asked := max(turn.asked, error.after_seconds):
-            self._cool(asked, error.kind)
+        if seconds := max(turn.asked, error.after_seconds):
+            self._cool(seconds, error.kind)
         # A provider that fails now and then among successes is not down.
         long_ago = now - self._worked_at >= self.probe_seconds
         if self.failures >= self.break_after * (1 if long_ago else 4) and (

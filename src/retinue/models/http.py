@@ -8,25 +8,29 @@ import math
 import re
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from retinue.core.history import History, as_history
+from retinue.core.history import ShownMessages, as_shown
 from retinue.core.ids import digest
-from retinue.core.messages import Message, Reply
+from retinue.core.messages import Message, ModelReply
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of_address
+from retinue.core.state import REFUSALS
 from retinue.core.values import ModelInfo, ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models.attempt import Attempt, short
-from retinue.models.base import NOTHING, Request
+from retinue.models.attempt import Attempt
+from retinue.models.attempt_errors import short
+from retinue.models.base import NOTHING, ModelRequest
 from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import ConnectionPool, Times, checked_url
 from retinue.models.exchange import RequestSender
 from retinue.models.governed_call import GovernedCall
-from retinue.models.governor import MAX_COOLING, REFUSALS, Governor
+from retinue.models.governor import MAX_COOLING, Governor
+from retinue.models.outage import outage_of, trouble_of
 from retinue.models.prompt_cache import CacheWarmup, Prefix, PromptCacheState, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
@@ -82,7 +86,10 @@ class HttpModel:
         warmth: PromptCacheState | None = None,
         provider: str = "",
     ) -> None:
-        self.info, self.codec, self.model, self.provider = info, codec, model, provider
+        self.info = info
+        self.codec = codec
+        self.model = model
+        self.provider = provider
         self.options = options or Options()
         self.n_repairs = 0
         self._client = client
@@ -103,7 +110,7 @@ class HttpModel:
         warmth: PromptCacheState | None = None,
     ) -> None:
         """Call another account from now on, with a governor and a cache of its own. What is under
-        way goes on."""
+        way continues."""
         codec, client = self.codec, self._client
         self.governor, self.warmth = governor or Governor(), warmth or self._own_warmth()
         self._url = checked_url(base_url).rstrip("/") + codec.path(self.model, self.options)
@@ -117,8 +124,8 @@ class HttpModel:
         }
         self._headers = {name: value for name, value in sent.items() if value is not None}
         password = urlsplit(self._proxy).password if self._proxy else None
-        told = secrets_of_address("base_url", base_url)
-        self.secrets = {"key": key, "proxy": unquote(password or ""), **told}
+        secrets = secrets_of_address("base_url", base_url)
+        self.secrets = {"key": key, "proxy": unquote(password or ""), **secrets}
         # What is under way may still repeat the key that it was sent with: what is known is not
         # forgotten.
         self._redactor.learn(self.secrets)
@@ -146,10 +153,10 @@ class HttpModel:
         """So many tools it can be told of; 0: as many as there are."""
         return getattr(self.codec, "most_tools", 0)
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         """A request that was refused for a part of it is sent once more without that part."""
-        if not isinstance(request.messages, History):
-            request = replace(request, messages=as_history(request.messages))
+        if not isinstance(request.messages, ShownMessages):
+            request = replace(request, messages=as_shown(request.messages))
         progress, cure = request.progress, Cure()
         progress.wait()
         try:
@@ -178,9 +185,9 @@ class HttpModel:
             reply = replace(reply, usage=spent, model=(model or self.model)[:MAX_NAME])
         return reply
 
-    def _cured(self, request: Request, error: ModelError, cure: Cure) -> Request | None:
+    def _cured(self, request: ModelRequest, error: ModelError, cure: Cure) -> ModelRequest | None:
         """The request to send instead of one that was refused, if there is one."""
-        assert isinstance(request.messages, History)
+        assert isinstance(request.messages, ShownMessages)
         if self._outgoing.cure(request.messages, error, cure):
             log.warning(
                 "%s rejected part of a conversation, which continues without it: %s",
@@ -198,11 +205,11 @@ class HttpModel:
         log.error(
             "a rejected conversation is sent again in full, which should not be needed: %s", error
         )
-        return replace(request, messages=as_history(tuple(request.messages)))
+        return replace(request, messages=as_shown(tuple(request.messages)))
 
     def _send(
-        self, request: Request, cure: Cure, emit: Callable[[str], None]
-    ) -> Coroutine[Any, Any, Reply]:
+        self, request: ModelRequest, cure: Cure, emit: Callable[[str], None]
+    ) -> Coroutine[Any, Any, ModelReply]:
         head, name = self._head(request)
         if not self.warmth.least:
             return self._in_turn(request, head, cure, emit, None)
@@ -211,12 +218,12 @@ class HttpModel:
 
     async def _warmed(
         self,
-        request: Request,
+        request: ModelRequest,
         head: bytes,
         cure: Cure,
         emit: Callable[[str], None],
         warm: CacheWarmup,
-    ) -> Reply:
+    ) -> ModelReply:
         await warm.enter()
         try:
             reply = await self._in_turn(request, head, cure, emit, warm)
@@ -227,17 +234,21 @@ class HttpModel:
 
     async def _in_turn(
         self,
-        request: Request,
+        request: ModelRequest,
         head: bytes,
         cure: Cure,
         emit: Callable[[str], None],
         warm: CacheWarmup | None,
-    ) -> Reply:
+    ) -> ModelReply:
         body, place = self._written(request, head, cure), self._outgoing.place
         size = sum(map(len, body))
         turn = self.governor.turn(request.root, size // 4)
         if not turn.begin():
-            await turn.wait()
+            request.progress.outage = partial(outage_of, self.governor)
+            try:
+                await turn.wait()
+            finally:
+                request.progress.outage = None
         try:
             if place != self._outgoing.place:
                 # It is another address by now, which is not sent what was sealed at the first.
@@ -245,19 +256,19 @@ class HttpModel:
                 size = sum(map(len, body))
             if warm is not None:
                 warm.sending(request.run, size)
-            came = _nothing if warm is None else warm.came
-            reply = await self._attempt(request, body, size, turn, emit, came)
+            on_arrival = _nothing if warm is None else warm.came
+            reply = await self._attempt(request, body, size, turn, emit, on_arrival)
         except BaseException as error:
-            told = self._told(error, turn, request)
-            turn.end(told)
+            failure = self._told(error, turn, request)
+            turn.end(failure)
             try:
-                if told is error:
+                if failure is error:
                     raise
-                raise told from None
+                raise failure from None
             finally:
                 # An exception that is in a frame of its own traceback lives until the garbage is
                 # collected, and with it the body: gigabytes of pictures are few objects.
-                del told
+                del failure
         turn.end()
         if warm is None:
             self.warmth.counted(reply.usage)
@@ -267,18 +278,18 @@ class HttpModel:
 
     # the request
 
-    def _written(self, request: Request, head: bytes, cure: Cure) -> list[bytes]:
+    def _written(self, request: ModelRequest, head: bytes, cure: Cure) -> list[bytes]:
         cure.known = self._outgoing.left_out()
         return self.body(request, head)
 
-    def body(self, request: Request, head: bytes) -> list[bytes]:
+    def body(self, request: ModelRequest, head: bytes) -> list[bytes]:
         """Head, units, tail, to be sent one after another: what was written before is not copied
         here. Of the units only the last is written anew, where it carries the cache's
         breakpoint."""
         messages = (
             request.messages
-            if isinstance(request.messages, History)
-            else as_history(request.messages)
+            if isinstance(request.messages, ShownMessages)
+            else as_shown(request.messages)
         )
         kind, unit = self._outgoing.way(messages)
         pieces = messages.encode(kind, unit)
@@ -296,7 +307,7 @@ class HttpModel:
         out[0], out[1::2], out[-1] = head, pieces, tail
         return out
 
-    def _mark(self, messages: History, pieces: list[bytes], unit: Unit) -> None:
+    def _mark(self, messages: ShownMessages, pieces: list[bytes], unit: Unit) -> None:
         pieces[messages.is_cut] = self._shared(messages, pieces[messages.is_cut], unit)
         last, conversation = messages.last_unit(), messages.conversation
         if conversation.own and messages.stop == len(conversation):
@@ -304,34 +315,34 @@ class HttpModel:
         else:
             pieces[-1] = _with_mark(pieces[-1], last, unit)
 
-    def _shared(self, messages: History, piece: bytes, unit: Unit) -> bytes:
+    def _shared(self, messages: ShownMessages, piece: bytes, unit: Unit) -> bytes:
         """What a fork came from, with a breakpoint at its end: siblings have no other that is the
         same for all."""
         base, length = messages.conversation.base, messages.conversation.base_length
         if base is None or messages.start >= length or messages.stop <= length:
             return piece
         if self._marked is None or self._marked[0] is not piece:
-            last = History(base, messages.start, length).last_unit()
+            last = ShownMessages(base, messages.start, length).last_unit()
             self._marked = (piece, _with_mark(piece, last, unit))
         return self._marked[1]
 
-    def _head(self, request: Request) -> tuple[bytes, str]:
+    def _head(self, request: ModelRequest) -> tuple[bytes, str]:
         """The same tools and instructions give the same head: it is made once, and has a name."""
         tools = request.declared
         key = (request.instructions, id(tools))
         known = self._heads.get(key)
         if known is None or known[0] is not tools:
             options = self.options
-            told, kept = request.instructions, fitting(tools, self.most_tools)
-            if lack := left_out(tools, kept, self.most_tools):
+            instructions, offered_tools = request.instructions, fitting(tools, self.most_tools)
+            if lack := left_out(tools, offered_tools, self.most_tools):
                 log.warning("%s: %s", self.info.name, lack)
-                told = f"{told}\n\n{lack}".lstrip()
+                instructions = f"{instructions}\n\n{lack}".lstrip()
             if options.cache and not options.cache_key:
-                names = ",".join(t.name for t in kept)
-                options = replace(options, cache_key=digest(told, names)[:16])
+                names = ",".join(t.name for t in offered_tools)
+                options = replace(options, cache_key=digest(instructions, names)[:16])
             if len(self._heads) > 256:
                 self._heads.clear()
-            head = self.codec.head(self.model, told, kept, options)
+            head = self.codec.head(self.model, instructions, offered_tools, options)
             known = self._heads[key] = (
                 tools,
                 head,
@@ -339,14 +350,14 @@ class HttpModel:
             )
         return known[1], known[2]
 
-    def _prefix(self, request: Request, head: bytes, name: str) -> tuple[Prefix, int]:
+    def _prefix(self, request: ModelRequest, head: bytes, name: str) -> tuple[Prefix, int]:
         """What siblings share, and how long it is: the head, and the conversation that a fork came
         from. Where nothing is cached it need not be known; of a reply that is not streamed nothing
-        comes before it is complete, and nobody waits for so long."""
+        comes before it is complete, and no one waits for so long."""
         messages = request.messages
         if not self.options.cache or not self.options.stream or not self.warmth.least:
             return (name,), 0
-        if not isinstance(messages, History) or (base := messages.conversation.base) is None:
+        if not isinstance(messages, ShownMessages) or (base := messages.conversation.base) is None:
             return (name,), len(head)
         size, length = len(head), messages.conversation.base_length
         if messages.start < length:
@@ -358,36 +369,46 @@ class HttpModel:
 
     def _attempt(
         self,
-        request: Request,
+        request: ModelRequest,
         body: list[bytes],
         size: int,
         turn: GovernedCall,
         emit: Callable[[str], None],
-        came: Callable[[], None],
-    ) -> Awaitable[Reply]:
+        on_arrival: Callable[[], None],
+    ) -> Awaitable[ModelReply]:
         options, wire = self.options, self._wire
         if wire is None:
             wire = self._wire = RequestSender(self._url, self._headers, self._proxy)
-        asked = RequestSize(size, request.max_output, self.info, bool(options.extra))
+        request_size = RequestSize(size, request.max_output, self.info, bool(options.extra))
         attempt = Attempt(
-            self.codec, options, self.model, self._redactor, self._strict, asked, request.progress
+            self.codec,
+            options,
+            self.model,
+            self._redactor,
+            self._strict,
+            request_size,
+            request.progress,
         )
-        return attempt.run(self._client, wire, body, turn, emit, came)
+        return attempt.run(self._client, wire, body, turn, emit, on_arrival)
 
     # secrets
 
-    def _told(self, error: BaseException, turn: GovernedCall, request: Request) -> BaseException:
+    def _told(
+        self, error: BaseException, turn: GovernedCall, request: ModelRequest
+    ) -> BaseException:
         """The error as the machine can use it: without the key, with a time to wait that can be
         waited."""
         if not isinstance(error, ModelError):
             return self._unread(error)
         words = self._redactor.clean(str(error))
-        if error.kind == "bad_schema" and (found := TOOL_NUMBER.findall(words)):
+        if error.kind == "bad_schema" and (numbers := TOOL_NUMBER.findall(words)):
             # Gemini says tools[0].function_declarations[7].
             names = [
-                t.name for t in fitting(request.declared, self.most_tools)[int(found[-1]) :][:1]
+                t.name for t in fitting(request.declared, self.most_tools)[int(numbers[-1]) :][:1]
             ]
             words += f" (tool {names[0]!r})" if names and names[0] not in words else ""
+        if error.kind == "not_found":
+            words = f"{self.provider or 'the provider'} has no model {self.model!r}: {words}"
         if error.kind in REFUSALS:
             whose = self.provider or self.model
             words = (
@@ -398,9 +419,10 @@ class HttpModel:
             if self.governor.refusal is None:
                 log.warning("%s. Runs wait for another key (Catalog.bring, Retinue.retry)", words)
         error.args = (words,)
+        error.trouble = error.trouble or trouble_of(error, turn.status, self.provider, self._url)
         if isinstance(error, ModelUnavailable):
-            asked = max(error.after_seconds, turn.asked if error.kind not in REFUSALS else 0.0)
-            error.after_seconds = min(asked, MAX_COOLING) if math.isfinite(asked) else 0.0
+            seconds = max(error.after_seconds, turn.asked if error.kind not in REFUSALS else 0.0)
+            error.after_seconds = min(seconds, MAX_COOLING) if math.isfinite(seconds) else 0.0
         return error
 
     def _unread(self, error: BaseException) -> BaseException:
@@ -408,9 +430,9 @@ class HttpModel:
         if isinstance(error, ConfigError) or not isinstance(error, Exception):
             return error
         where = "".join(traceback.format_tb(error.__traceback__))
-        told = f"cannot read the answer of {self.model}: {short(error, self._redactor)}"
-        log.error("%s\n%s", told, where)
-        return ModelRejected(told, kind="bad_response")
+        problem = f"cannot read the answer of {self.model}: {short(error, self._redactor)}"
+        log.error("%s\n%s", problem, where)
+        return ModelRejected(problem, kind="bad_response")
 
 
 def _nothing() -> None:

@@ -20,7 +20,10 @@ MOST_UNREAD = 256 << 10
 """So much of a body may wait to be read; then the peer has to wait."""
 MOST_INTERIM = 32
 """Answers before the answer (1xx)."""
-IDLE, HEAD, LENGTH, IN_CHUNKS, TO_THE_END, DONE = range(6)
+# The phases of a connection, in their order.
+IDLE, HEAD = 0, 1
+LENGTH, IN_CHUNKS, TO_THE_END = 2, 3, 4
+DONE = 5
 _BEGIN = b"HTTP/1."
 
 
@@ -33,6 +36,7 @@ class ProviderConnection(asyncio.Protocol):
         "_chunks",
         "_error",
         "_is_full",
+        "_is_lost",
         "_is_paused",
         "_is_spoiled",
         "_left",
@@ -69,8 +73,11 @@ class ProviderConnection(asyncio.Protocol):
         self._unsent: Iterator[bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
-        self._phase, self._left, self._size, self._n_interim = IDLE, 0, 0, 0
-        self._is_full = self._is_paused = self._is_spoiled = False
+        self._phase = IDLE
+        self._left = 0
+        self._size = 0
+        self._n_interim = 0
+        self._is_full = self._is_paused = self._is_spoiled = self._is_lost = False
 
     @property
     def is_whole(self) -> bool:
@@ -171,7 +178,7 @@ class ProviderConnection(asyncio.Protocol):
             waiter.set_result(None)
 
     def rest(self) -> bool:
-        """Nothing is expected any more; whether nothing was left to read."""
+        """Nothing is expected; whether nothing was left to read."""
         was_read = not self._pieces
         self._phase = IDLE
         self._pieces.clear()
@@ -184,7 +191,8 @@ class ProviderConnection(asyncio.Protocol):
         self._unsent = None
         if self._error is None:
             self._error = BrokenBody("the connection was closed on this side")
-        self.transport.abort()
+        if not self._is_lost:  # Python 3.11 cannot abort a transport that has closed by itself
+            self.transport.abort()
 
     # what the loop calls
 
@@ -238,7 +246,7 @@ class ProviderConnection(asyncio.Protocol):
         length = head.length
         self.head, self._left = head, length
         if 0 < length == len(data) - end:
-            # All of it at once: the answer that is not streamed.
+            # All of it in one piece: the answer that is not streamed.
             self._phase = DONE
             self._pieces.append(data[end:])
             return
@@ -273,6 +281,7 @@ class ProviderConnection(asyncio.Protocol):
         self._end(None)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
         self._unsent = None
         self._end(error)
         self.pool.lost(self)

@@ -12,7 +12,7 @@ from retinue.models.http_connection import ProviderConnection
 from retinue.models.new_connections import Dialer, Route
 
 IDLE_SECONDS = 15.0
-"""So long a connection is kept that nobody uses. Servers close them after 5 to 75 s, and one that
+"""So long a connection is kept that no one uses. Servers close them after 5 to 75 s, and one that
 closes while a request is on its way to it costs that request."""
 LOOK_AFTER = 1.0
 """What has rested for so long is looked at before it is used: a loop that was blocked has not yet
@@ -36,7 +36,7 @@ class Pool:
         self._all_gone: asyncio.Future[None] | None = None
 
     def take(self, route: Route, now: float) -> ProviderConnection | None:
-        """One that rests, if there is one and nobody waits."""
+        """One that rests, if there is one and no one waits."""
         if self.limit and (self._waiting or self.n_out >= self.limit):
             return None
         connection = self._rested(route, now)
@@ -139,7 +139,7 @@ class Pool:
         self._sweeper = self.loop.call_later(self.idle_seconds, self._sweep) if self._idle else None
 
     async def close(self) -> None:
-        """Drop all of them, also those that are out; nothing is open any more when this ends."""
+        """Drop all of them, also those that are out; nothing is open when this ends."""
         self.drop()
         if self._open:
             self._all_gone = self.loop.create_future()

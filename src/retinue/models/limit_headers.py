@@ -25,19 +25,19 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float]]:
     """Limit, what is left of it, and seconds until it is full again, by name, where the headers
     tell all three."""
-    found: dict[str, dict[str, str]] = {}
+    groups: dict[str, dict[str, str]] = {}
     if "limit" not in " ".join(headers).lower():
         return {}
     for header, value in headers.items():
         if "limit" in header.lower() and (match := _LIMIT.fullmatch(header)) is not None:
-            found.setdefault((match["b"] or match["c"]).lower(), {})[
+            groups.setdefault((match["b"] or match["c"]).lower(), {})[
                 (match["a"] or match["d"]).lower()
             ] = value
     out = {}
-    for name, told in found.items():
-        limit, left = _number(told.get("limit", "")), _number(told.get("remaining", ""))
-        if limit is not None and limit > 0 and left is not None:
-            out[name] = (limit, min(left, limit), until(told.get("reset", ""), headers))
+    for name, fields in groups.items():
+        limit, remaining = _number(fields.get("limit", "")), _number(fields.get("remaining", ""))
+        if limit is not None and limit > 0 and remaining is not None:
+            out[name] = (limit, min(remaining, limit), until(fields.get("reset", ""), headers))
     return out
 
 
@@ -45,22 +45,23 @@ def used_up(headers: Mapping[str, str]) -> float:
     """Seconds until an account's limits are filled again, as far as the answer says that nothing is
     left."""
     return max(
-        (seconds for _, left, seconds in limits_in(headers).values() if left <= 0), default=0.0
+        (seconds for _, remaining, seconds in limits_in(headers).values() if remaining <= 0),
+        default=0.0,
     )
 
 
 def asked_for(headers: Mapping[str, str]) -> float:
     """`Retry-After` in seconds, as a number or as a date, or `retry-after-ms`; 0 when there is
     none."""
-    found = {
+    fields = {
         name.lower(): value
         for name, value in headers.items()
         if name.lower().startswith("retry-after")
     }
-    exact = _number(found.get("retry-after-ms", ""))
+    exact = _number(fields.get("retry-after-ms", ""))
     if exact is not None:
         return exact / 1_000
-    return until(found.get("retry-after", ""), headers)
+    return until(fields.get("retry-after", ""), headers)
 
 
 def until(text: str, headers: Mapping[str, str]) -> float:
@@ -74,8 +75,8 @@ def until(text: str, headers: Mapping[str, str]) -> float:
     then = _date(text)
     if then is None:
         return 0.0
-    told = next((value for name, value in headers.items() if name.lower() == "date"), "")
-    return max(0.0, (then - (_date(told) or datetime.now(UTC))).total_seconds())
+    date = next((value for name, value in headers.items() if name.lower() == "date"), "")
+    return max(0.0, (then - (_date(date) or datetime.now(UTC))).total_seconds())
 
 
 def bounded(text: str) -> str:

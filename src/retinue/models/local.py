@@ -1,5 +1,5 @@
-"""A model in this process: any GGUF file, decoded by llama.cpp in a thread, so that the loop goes
-on.
+"""A model in this process: any GGUF file, decoded by llama.cpp in a thread, so that the loop
+continues.
 
 A cancelled call stops at the next token, or at the next batch of the prompt; one that has not begun
 never does."""
@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts, read_window
 from retinue.models.known_weights import KNOWN, default_cache, weights_path
@@ -81,12 +81,10 @@ class LocalModel:
             price_out=0,
         )
         self.options = options or Options()
-        self._must_call, self._slots, self._batch, self._template = (
-            must_call,
-            slots,
-            batch,
-            template,
-        )
+        self._must_call = must_call
+        self._slots = slots
+        self._batch = batch
+        self._template = template
         self._threads = threads or max(1, _n_processors() // 2)
         self._engine: tuple[Any, Style] | None = None
         self._loading = threading.Lock()
@@ -96,7 +94,7 @@ class LocalModel:
     def __repr__(self) -> str:
         return f"LocalModel({self.info.name!r})"
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         listener = LocalListener(request, emit, asyncio.get_running_loop())
         request.progress.wait()
         try:
@@ -110,15 +108,15 @@ class LocalModel:
 
     # in a thread
 
-    def _decode(self, request: Request, listener: LocalListener) -> Reply:
+    def _decode(self, request: ModelRequest, listener: LocalListener) -> ModelReply:
         server, style = self._loaded()
         if listener.stop.is_set():
             raise ModelUnavailable("the call was cancelled before it started")
-        asked = body(request, style, self.options, must_call=self._must_call)
+        payload = body(request, style, self.options, must_call=self._must_call)
         request.progress.leave()
         request.progress.follow(listener.so_far)
         try:
-            server.handle_chat_completions(asked, listener)
+            server.handle_chat_completions(payload, listener)
         except Exception as error:
             # Raised before the first token: a template or a schema that the engine does not take.
             raise ModelRejected(
@@ -140,25 +138,25 @@ class LocalModel:
                 f"{self.path} cannot be loaded: {error}", kind="not_found"
             ) from None
         engine = importlib.import_module("xllamacpp")
-        wanted = engine.CommonParams()
-        wanted.model.path = str(self.path)
-        wanted.n_ctx = self.info.window * self._slots
-        wanted.n_parallel = self._slots
-        wanted.n_batch = wanted.n_ubatch = self._batch
-        wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = self._threads
-        wanted.cache_ram_mib = CACHE_MIB
-        wanted.verbosity = -1
-        wanted.warmup = wanted.ui = wanted.endpoint_slots = wanted.endpoint_props = False
+        params = engine.CommonParams()
+        params.model.path = str(self.path)
+        params.n_ctx = self.info.window * self._slots
+        params.n_parallel = self._slots
+        params.n_batch = params.n_ubatch = self._batch
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        params.cache_ram_mib = CACHE_MIB
+        params.verbosity = -1
+        params.warmup = params.ui = params.endpoint_slots = params.endpoint_props = False
         if self._template:
-            wanted.chat_template = self._template
+            params.chat_template = self._template
             facts = facts._replace(template=self._template)
         try:
-            with _no_door(wanted):
-                server = engine.Server(wanted)
+            with _no_door(params):
+                server = engine.Server(params)
         except Exception as error:
             raise ModelRejected(
                 f"the engine could not load {self.path}: {error} Check that the file is "
-                f"complete and that there is memory for {wanted.n_ctx} tokens.",
+                f"complete and that there is memory for {params.n_ctx} tokens.",
                 kind="not_found",
             ) from None
         return server, style_of(facts)
@@ -183,17 +181,17 @@ def local_model(
 
 
 @contextlib.contextmanager
-def _no_door(wanted: Any) -> Iterator[None]:
+def _no_door(params: Any) -> Iterator[None]:
     """The engine serves HTTP as well and cannot be told not to: it is given a socket whose name is
-    deleted at once. Where that is not possible it listens on loopback, behind a key that nobody
+    deleted immediately. Where that is not possible it listens on loopback, behind a key that no one
     knows."""
-    wanted.api_keys = [secrets.token_urlsafe(32)]
-    wanted.n_threads_http = 1
-    wanted.cors_origins = "null"
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.n_threads_http = 1
+    params.cors_origins = "null"
     with tempfile.TemporaryDirectory(prefix="retinue-") as folder:
         address = str(Path(folder) / "s.sock")
         if hasattr(socket, "AF_UNIX") and len(os.fsencode(address)) < MAX_SOCKET_NAME:
-            wanted.hostnames = [address]
+            params.hostnames = [address]
         yield
 
 

@@ -49,8 +49,8 @@ def grammar(
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the setting, spaces and line breaks are allowed everywhere, and a small model goes on
-    with them."""
+    """Without the setting, spaces and line breaks are allowed everywhere, and a small model
+    continues with them."""
     return {**(_closed(schema) or {"type": "object"}), "x-guidance": {"whitespace_flexible": False}}
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import ModelInfo, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.text_calls import TextPreview, Written, recover
 
 _STOPS: Mapping[str, Literal["end", "calls", "length"]] = {
@@ -26,7 +26,7 @@ class LocalListener:
     chunk; it answers whether to stop."""
 
     def __init__(
-        self, request: Request, emit: Callable[[str], None], loop: asyncio.AbstractEventLoop
+        self, request: ModelRequest, emit: Callable[[str], None], loop: asyncio.AbstractEventLoop
     ) -> None:
         self.stop = threading.Event()
         self._request, self._emit, self._loop = request, emit, loop
@@ -74,13 +74,13 @@ class LocalListener:
             self._reason = choice.get("finish_reason") or self._reason
 
     def so_far(self) -> Usage:
-        """What was read and said until now, for a reply that is broken off: it costs nothing but
+        """What was read and said until now, for a reply that is interrupted: it costs nothing but
         counts."""
-        said = sum(map(len, self._text)) + sum(len(args) for _, args in list(self._calls.values()))
-        heard = len(self._request.instructions) + sum(len(m.text) for m in self._request.messages)
-        return self._usage if self._usage.tokens else Usage(estimated=(heard + said) // 4)
+        n_out = sum(map(len, self._text)) + sum(len(args) for _, args in list(self._calls.values()))
+        n_in = len(self._request.instructions) + sum(len(m.text) for m in self._request.messages)
+        return self._usage if self._usage.tokens else Usage(estimated=(n_in + n_out) // 4)
 
-    def reply(self, info: ModelInfo) -> Reply:
+    def reply(self, info: ModelInfo) -> ModelReply:
         if self._error is not None:
             raise self._error
         if not self._reason:
@@ -91,12 +91,12 @@ class LocalListener:
         text = "".join(self._text)
         written = [Written(name, args or "{}") for _, (name, args) in sorted(self._calls.items())]
         if not written and self._names:
-            text, found = recover(text, self._names, is_cut=stop == "length")
-            written = list(found)
+            text, recovered_calls = recover(text, self._names, is_cut=stop == "length")
+            written = list(recovered_calls)
             if not written:
                 self._show(self._preview.rest())
         calls = [
-            Call(
+            ToolCall(
                 id=f"call_{digest(self._request.key, n)[:16]}",
                 name=call.name,
                 args=clean(call.args),
@@ -105,8 +105,8 @@ class LocalListener:
         ]
         if stop != "length":
             stop = "calls" if calls else "end"
-        return Reply(
-            message=Assistant(text=clean(text), calls=tuple(calls)),
+        return ModelReply(
+            message=AssistantMessage(text=clean(text), calls=tuple(calls)),
             usage=self._usage,
             stop=stop,
             model=info.name,
@@ -116,7 +116,7 @@ class LocalListener:
         if text:
             try:
                 self._loop.call_soon_threadsafe(self._deliver, text)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no one waits
                 self.stop.set()
 
     def _deliver(self, text: str) -> None:
@@ -125,13 +125,13 @@ class LocalListener:
 
 
 def _failure(error: Any) -> ModelError:
-    told = error if isinstance(error, Mapping) else {}
-    message = str(told.get("message") or error)[:500]
-    if told.get("type") == "exceed_context_size_error":
+    details = error if isinstance(error, Mapping) else {}
+    message = str(details.get("message") or error)[:500]
+    if details.get("type") == "exceed_context_size_error":
         return ModelRejected(
             (f"the conversation is longer than the context window: {message}"),
             kind="context_exhausted",
         )
-    if told.get("code") in (400, 404, 501):
+    if details.get("code") in (400, 404, 501):
         return ModelRejected(message, kind="invalid_request")
     return ModelUnavailable(message, kind="server_error")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from retinue.core.messages import Assistant, Message, Result, User
+from retinue.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 from retinue.models.codec import Options, arguments
 from retinue.models.gguf import GgufFacts
 from retinue.models.local_grammar import CLOSE, OPEN, grammar
@@ -67,16 +67,16 @@ def _broken(match: re.Match[str]) -> str:
 
 
 def body(
-    request: Request, style: Style, options: Options, *, must_call: bool = False
+    request: ModelRequest, style: Style, options: Options, *, must_call: bool = False
 ) -> dict[str, Any]:
     """The request to the engine. `return_progress` makes it speak while it reads, so that it can be
     stopped then."""
     declared = request.declared or request.tools
-    wanted = wanted_tools(request, must_call)
-    asked: dict[str, Any] = {
+    calls = wanted_tools(request, must_call)
+    payload: dict[str, Any] = {
         name: value for name, value in options.extra.items() if name not in _RESERVED
     }
-    asked |= {
+    payload |= {
         "messages": messages(request, style, () if style.native else declared),
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -84,42 +84,44 @@ def body(
         "max_tokens": max(1, request.max_output),
     }
     if options.temperature is not None:
-        asked["temperature"] = options.temperature
+        payload["temperature"] = options.temperature
     if not declared:
         return (
-            asked
+            payload
             if options.output_schema is None
-            else {**asked, "json_schema": options.output_schema}
+            else {**payload, "json_schema": options.output_schema}
         )
     if style.native:
-        asked["tools"] = [
+        payload["tools"] = [
             {"type": "function", "function": msgspec.to_builtins(tool)} for tool in declared
         ]
-        if request.tools and not wanted and options.output_schema is None:
-            return asked  # the engine knows the model's own way to call
+        if request.tools and not calls and options.output_schema is None:
+            return payload  # the engine knows the model's own way to call
         # Its "required" lets the model talk before it calls. With "none" the tools are shown, and
         # the grammar is ours.
-        asked["tool_choice"] = "none"
-    asked["grammar"] = grammar(
-        wanted or request.tools, is_call=bool(wanted), output=options.output_schema
+        payload["tool_choice"] = "none"
+    payload["grammar"] = grammar(
+        calls or request.tools, is_call=bool(calls), output=options.output_schema
     )
-    return asked
+    return payload
 
 
-def wanted_tools(request: Request, must_call: bool) -> tuple[ToolSchema, ...]:
+def wanted_tools(request: ModelRequest, must_call: bool) -> tuple[ToolSchema, ...]:
     """The tools one of which must be called now: all if the model is set so, or those that a nudge
     of the runtime names ("Hand in your result by calling ..."). A small model seldom does it of its
     own accord."""
     if must_call or not request.tools or not request.messages:
         return request.tools if must_call else ()
     last = request.messages[-1]
-    if not isinstance(last, User) or last.kind != "nudge":
+    if not isinstance(last, UserMessage) or last.kind != "nudge":
         return ()
     words = set(re.findall(r"[\w.-]*\w", last.text))
     return tuple(tool for tool in request.tools if tool.name in words)
 
 
-def messages(request: Request, style: Style, listed: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+def messages(
+    request: ModelRequest, style: Style, listed: Sequence[ToolSchema]
+) -> list[dict[str, Any]]:
     """The conversation for a chat template. Many refuse two messages of one role in a row: they are
     joined."""
     defuse = style.defuse
@@ -129,24 +131,24 @@ def messages(request: Request, style: Style, listed: Sequence[ToolSchema]) -> li
         system = f"{system}\n\n{TOOLS.format(tools=lines)}".strip()
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for message in request.messages:
-        for said in (_native if style.native else _plain)(message, defuse):
-            last = out[-1] if out else said
+        for entry in (_native if style.native else _plain)(message, defuse):
+            last = out[-1] if out else entry
             if (
-                last is not said
-                and last["role"] == said["role"] != "tool"
-                and "tool_calls" not in last | said
+                last is not entry
+                and last["role"] == entry["role"] != "tool"
+                and "tool_calls" not in last | entry
             ):
-                last["content"] = f"{last['content']}\n\n{said['content']}"
+                last["content"] = f"{last['content']}\n\n{entry['content']}"
             else:
-                out.append(said)
+                out.append(entry)
     return out
 
 
 def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
     match message:
-        case User():
+        case UserMessage():
             return [{"role": "user", "content": defuse(_seen(message))}]
-        case Assistant(text=text, calls=calls):
+        case AssistantMessage(text=text, calls=calls):
             written = [
                 OPEN
                 + defuse(
@@ -155,10 +157,12 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
                 + CLOSE
                 for c in calls
             ]
-            said = "\n".join([*([defuse(text)] if text else ()), *written])
-            return [{"role": "assistant", "content": said or NOTHING_SAID}]
-        case Result(name=name):
-            head = f"{name} failed: " if message.error else f"{name}: " if name else ""
+            content = "\n".join([*([defuse(text)] if text else ()), *written])
+            return [{"role": "assistant", "content": content or NOTHING_SAID}]
+        case ToolMessage(name=name):
+            head = f"{name}: " if name else ""
+            if message.error:
+                head = f"{name} failed: "
             return [
                 {
                     "role": "user",
@@ -169,15 +173,15 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
 
 def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
     match message:
-        case User():
+        case UserMessage():
             return [{"role": "user", "content": defuse(_seen(message))}]
-        case Assistant(text=text, calls=calls):
-            said: dict[str, Any] = {
+        case AssistantMessage(text=text, calls=calls):
+            entry: dict[str, Any] = {
                 "role": "assistant",
                 "content": defuse(text) or ("" if calls else NOTHING_SAID),
             }
             if calls:
-                said["tool_calls"] = [
+                entry["tool_calls"] = [
                     {
                         "id": c.id,
                         "type": "function",
@@ -188,8 +192,8 @@ def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
                     }
                     for c in calls
                 ]
-            return [said]
-        case Result(call_id=call_id, name=name):
+            return [entry]
+        case ToolMessage(call_id=call_id, name=name):
             return [
                 {
                     "role": "tool",
@@ -200,5 +204,5 @@ def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
             ]
 
 
-def _seen(message: User | Result) -> str:
+def _seen(message: UserMessage | ToolMessage) -> str:
     return "\n".join([message.text, *[NO_IMAGE] * len(message.images)])

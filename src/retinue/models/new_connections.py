@@ -1,4 +1,4 @@
-"""New connections to where a request goes: names, addresses that are tried side by side, proxies,
+"""New connections to where a request goes: names, addresses that are tried in parallel, proxies,
 and TLS."""
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Dialer:
         to = route.authority
         lines = [f"CONNECT {to} HTTP/1.1", f"Host: {to}", "User-Agent: retinue"]
         if user is not None or password is not None:
-            told = f"{unquote(user or '')}:{unquote(password or '')}".encode()
-            lines.append(f"Proxy-Authorization: Basic {b64encode(told).decode()}")
+            credentials = f"{unquote(user or '')}:{unquote(password or '')}".encode()
+            lines.append(f"Proxy-Authorization: Basic {b64encode(credentials).decode()}")
         connection.send("\r\n".join([*lines, "\r\n"]).encode())
         try:
             status = (await connection.answer()).status
@@ -150,7 +150,7 @@ class Dialer:
             raise ConnectionError(f"no connection to {route.authority}: {why}") from error
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """The addresses of a host. Whoever asks while somebody else does hears the same."""
+        """The addresses of a host. Whoever asks while someone else does hears the same."""
         for number in (socket.AF_INET, socket.AF_INET6):
             with contextlib.suppress(OSError, ValueError):
                 socket.inet_pton(number, host)
@@ -211,17 +211,17 @@ async def _first(addresses: list[Address]) -> socket.socket:
         return await _connected(addresses[0])
     loop, errors = asyncio.get_running_loop(), list[BaseException]()
     tried: list[asyncio.Task[socket.socket]] = []
-    left = deque(addresses)
+    waiting = deque(addresses)
     try:
-        while left or tried:
-            if left:
-                tried.append(loop.create_task(_connected(left.popleft())))
-            wait = HEAD_START if left else None
-            done, _ = await asyncio.wait(tried, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+        while waiting or tried:
+            if waiting:
+                tried.append(loop.create_task(_connected(waiting.popleft())))
+            wait = HEAD_START if waiting else None
+            ready, _ = await asyncio.wait(tried, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            for task in ready:
                 tried.remove(task)
                 if (error := task.exception()) is None:
-                    tried += [other for other in done if other is not task and other not in tried]
+                    tried += [other for other in ready if other is not task and other not in tried]
                     return task.result()
                 errors.append(error)
         raise errors[0]

@@ -15,7 +15,14 @@ from urllib.parse import quote
 import msgspec
 
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Image, Message, Reply, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ModelReply,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelError
 from retinue.formats.safe_text import clean
@@ -62,8 +69,8 @@ class OpenAIChatCodec:
     def head(
         self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options
     ) -> bytes:
-        wanted = {"name": "output", "schema": options.output_schema, "strict": self.strict_schema}
-        asked = {
+        schema = {"name": "output", "schema": options.output_schema, "strict": self.strict_schema}
+        fields = {
             "model": model,
             "stream": options.stream or None,
             "stream_options": {"include_usage": True}
@@ -73,11 +80,11 @@ class OpenAIChatCodec:
             "reasoning_effort": options.effort or None,
             "prompt_cache_key": (self.cache_key and options.cache_key) or None,
             "response_format": None
-            if wanted["schema"] is None
-            else {"type": "json_schema", "json_schema": wanted},
+            if schema["schema"] is None
+            else {"type": "json_schema", "json_schema": schema},
             "tools": [{"type": "function", "function": tool} for tool in tools] or None,
         }
-        body = {name: value for name, value in asked.items() if value is not None}
+        body = {name: value for name, value in fields.items() if value is not None}
         ours = ("messages", "stream", self.limit_field)
         body.update((name, value) for name, value in options.extra.items() if name not in ours)
         system = (
@@ -99,11 +106,11 @@ class OpenAIChatCodec:
         pictures: list[dict[str, Any]] = []
         for message in messages:
             match message:
-                case User():
+                case UserMessage():
                     out += self._user(message.text, [_picture(image) for image in message.images])
-                case Assistant():
+                case AssistantMessage():
                     out.append(self._assistant(message))
-                case Result(call_id=call, text=text):
+                case ToolMessage(call_id=call, text=text):
                     out.append(
                         as_json({"role": "tool", "tool_call_id": self._id(call), "content": text})
                     )
@@ -113,21 +120,21 @@ class OpenAIChatCodec:
                             f"({self._id(call)}):"
                         )
                         pictures += [{"type": "text", "text": of}, *map(_picture, message.images)]
-        # A tool's message takes text only, and nothing may stand between the results of one reply.
+        # A tool's message takes text only, and nothing may be between the results of one reply.
         return b",".join(out + self._user("", pictures) if pictures else out)
 
     def _plain(self, message: Message) -> dict[str, Any]:
         """A message that has neither pictures nor thoughts: nearly all, so that they are written at
         one go."""
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             return self._said(message)
         if message.images:
             raise _NotPlain
-        if isinstance(message, User):
+        if isinstance(message, UserMessage):
             return {"role": "user", "content": message.text}
         return {"role": "tool", "tool_call_id": self._id(message.call_id), "content": message.text}
 
-    def unsealed(self, message: Assistant) -> Assistant:
+    def unsealed(self, message: AssistantMessage) -> AssistantMessage:
         return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
@@ -149,7 +156,7 @@ class OpenAIChatCodec:
     def decoder(self, options: Options) -> OpenAIChatDecoder:
         return OpenAIChatDecoder(self)
 
-    def whole(self, body: bytes) -> Reply | None:
+    def whole(self, body: bytes) -> ModelReply | None:
         return plain_reply(body)
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -168,7 +175,7 @@ class OpenAIChatCodec:
             else [message]
         )
 
-    def _said(self, message: Assistant) -> dict[str, Any]:
+    def _said(self, message: AssistantMessage) -> dict[str, Any]:
         if not message.calls:
             return {"role": "assistant", "content": message.text or NOTHING_SAID}
         calls = [
@@ -181,15 +188,15 @@ class OpenAIChatCodec:
         ]
         return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
-    def _assistant(self, message: Assistant) -> bytes:
-        said = self._said(message)
-        kept = opaque_for(self.dialect, message)
-        if self.reasoning and kept.startswith(f'{{"{self.reasoning}":'):
-            return as_json(said)[:-1] + b"," + clean(kept[1:]).encode()
+    def _assistant(self, message: AssistantMessage) -> bytes:
+        fields = self._said(message)
+        seal = opaque_for(self.dialect, message)
+        if self.reasoning and seal.startswith(f'{{"{self.reasoning}":'):
+            return as_json(fields)[:-1] + b"," + clean(seal[1:]).encode()
         if self.reasoning == "reasoning_content" and message.calls:
             # DeepSeek refuses calls without it, also those of another model.
-            said["reasoning_content"] = ""
-        return as_json(said)
+            fields["reasoning_content"] = ""
+        return as_json(fields)
 
     def _id(self, call: str) -> str:
         if self.strict_ids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.formats.safe_text import clean
 from retinue.models.openai_chat_json import is_object
 
@@ -42,12 +42,14 @@ class CallDraft:
             self.args.append(args)
 
 
-def named_calls(calls: list[CallDraft]) -> tuple[Call, ...]:
+def named_calls(calls: list[CallDraft]) -> tuple[ToolCall, ...]:
     """The calls with ids that are there and differ."""
-    out: dict[str, Call] = {}
+    out: dict[str, ToolCall] = {}
     for n, call in enumerate(calls):
         call_id, args = clean(call.id), clean("".join(call.args))
         while not call_id or call_id in out:
             call_id, n = f"call_{n}", n + len(calls)
-        out[call_id] = Call(id=call_id, name=clean(call.name), args=args if args.strip() else "{}")
+        out[call_id] = ToolCall(
+            id=call_id, name=clean(call.name), args=args if args.strip() else "{}"
+        )
     return tuple(out.values())

@@ -72,8 +72,8 @@ def failure(status: int, value: Any, headers: Mapping[str, str] | None = None) -
     words = _words(value)[:2_000]
     if re.search(r"^\s*<|<(html|!doctype|head|body|title)", text + words.lower()):
         text = words = ""  # a proxy's page, which says less than its status
-    if not status and (found := re.search(r'"(?:code|status|status_code)": ?"?([45]\d\d)\b', text)):
-        status = int(found[1])
+    if not status and (match := re.search(r'"(?:code|status|status_code)": ?"?([45]\d\d)\b', text)):
+        status = int(match[1])
     kind = next(kind for kind, sign in _KINDS if re.search(sign, f"{status} {text}", re.DOTALL))
     after = delay(headers or {}, text)
     if kind == "quota" and status == 429 and after:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import MOST_TOKENS, Usage
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TOKENS)]
@@ -72,25 +72,27 @@ _DECODER = msgspec.json.Decoder(_Whole)
 _NOTHING = _Details()
 
 
-def plain_reply(body: bytes) -> Reply | None:
+def plain_reply(body: bytes) -> ModelReply | None:
     """The reply in a body, if there is nothing odd about it."""
     try:
         whole = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    said, used = whole.choices[0].message, whole.usage
+    message, used = whole.choices[0].message, whole.usage
     calls = tuple(
         [
-            Call(id=c.id, name=c.function.name, args=c.function.arguments)
-            for c in said.tool_calls or ()
+            ToolCall(id=c.id, name=c.function.name, args=c.function.arguments)
+            for c in message.tool_calls or ()
         ]
     )
     if len(calls) > 1 and len({c.id for c in calls}) < len(calls):
         return None
-    is_cut = whole.choices[0].finish_reason == "length"
+    stop: Literal["calls", "end", "length"] = "calls" if calls else "end"
+    if whole.choices[0].finish_reason == "length":
+        stop = "length"
     details = used.prompt_tokens_details or _NOTHING
-    return Reply(
-        message=Assistant(text=said.content or "", calls=calls),
+    return ModelReply(
+        message=AssistantMessage(text=message.content or "", calls=calls),
         usage=Usage(
             input=used.prompt_tokens,
             output=max(
@@ -100,6 +102,6 @@ def plain_reply(body: bytes) -> Reply | None:
             cache_read=details.cached_tokens or 0,
             cache_write=details.cache_write_tokens or 0,
         ),
-        stop="length" if is_cut else "calls" if calls else "end",
+        stop=stop,
         model=whole.model,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from retinue.core.messages import Assistant, Reply
+from retinue.core.messages import AssistantMessage, ModelReply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
@@ -79,7 +79,7 @@ class OpenAIChatDecoder:
                 "the provider sent an event that is not JSON", kind="server_error"
             ) from None
 
-    def finish(self) -> Reply:
+    def finish(self) -> ModelReply:
         if self._body is not None and (plain := plain_reply(bytes(self._body))) is not None:
             self.done = True
             return plain
@@ -114,11 +114,11 @@ class OpenAIChatDecoder:
     def _chunk(self, chunk: Any) -> list[str]:
         chunk = as_a(dict, chunk[0] if isinstance(chunk, list) and chunk else chunk)
         choices = [choice for choice in _dicts(chunk.get("choices")) if not choice.get("index")]
-        for told in (chunk, *choices):
-            if told.get("error") or told.get("object") == "error":
-                raise failure(0, told)
-            if used := told.get("usage") or (
-                "x_groq" in told and as_a(dict, told["x_groq"]).get("usage")
+        for part in (chunk, *choices):
+            if part.get("error") or part.get("object") == "error":
+                raise failure(0, part)
+            if used := part.get("usage") or (
+                "x_groq" in part and as_a(dict, part["x_groq"]).get("usage")
             ):
                 self._usage = grown(self._usage, _usage(used))
         self._model = self._model or as_a(str, chunk.get("model"))
@@ -175,24 +175,26 @@ class OpenAIChatDecoder:
             self._places[place] = call
         call.take(call_id, name, args)
 
-    def _reply(self) -> Reply:
+    def _reply(self) -> ModelReply:
         stop: Literal["end", "calls", "length", "refusal"] = "calls" if self._calls else "end"
         if self._is_refused or self._reason == "content_filter":
             stop = "refusal"
             self._text += [] if self._is_refused else ["\n\n" * bool(self._text), FILTERED]
         elif self._reason in ("length", "max_tokens", "model_length"):
             stop = "length"
-        message = Assistant(
+        message = AssistantMessage(
             text=clean("".join(self._text)), calls=named_calls(self._calls), opaque=self._opaque()
         )
-        return Reply(message=message, usage=self._usage, stop=stop, model=clean(self._model))
+        return ModelReply(message=message, usage=self._usage, stop=stop, model=clean(self._model))
 
     def _opaque(self) -> str:
-        wanted = self._codec.reasoning
-        kept = _merged(self._details) if wanted == "reasoning_details" else "".join(self._thoughts)
+        field = self._codec.reasoning
+        thoughts = (
+            _merged(self._details) if field == "reasoning_details" else "".join(self._thoughts)
+        )
         return (
-            keep_opaque(self._codec.dialect, as_json({wanted: kept}).decode())
-            if wanted and kept
+            keep_opaque(self._codec.dialect, as_json({field: thoughts}).decode())
+            if field and thoughts
             else ""
         )
 
@@ -206,10 +208,10 @@ def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
             as_a(str, detail.get("type"))
         )
         if text and all(detail.get(name) == last.get(name) for name in ("type", "index")):
-            told = {name: value for name, value in detail.items() if value is not None}
+            fields = {name: value for name, value in detail.items() if value is not None}
             out[-1] = {
                 **last,
-                **told,
+                **fields,
                 text: as_a(str, last.get(text)) + as_a(str, detail.get(text)),
             }
         else:
@@ -217,17 +219,17 @@ def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _usage(told: Any) -> Usage:
-    told = as_a(dict, told)
-    prompt, details = _count(told, "prompt_tokens"), as_a(dict, told.get("prompt_tokens_details"))
+def _usage(usage: Any) -> Usage:
+    usage = as_a(dict, usage)
+    prompt, details = _count(usage, "prompt_tokens"), as_a(dict, usage.get("prompt_tokens_details"))
     read = (
         _count(details, "cached_tokens")
-        or _count(told, "prompt_cache_hit_tokens")
-        or _count(told, "cached_tokens")
+        or _count(usage, "prompt_cache_hit_tokens")
+        or _count(usage, "cached_tokens")
     )
     # xAI and Gemini leave reasoning out of `completion_tokens`; only the total has it.
     output = max(
-        _count(told, "completion_tokens"), _count(told, "total_tokens") - prompt if prompt else 0
+        _count(usage, "completion_tokens"), _count(usage, "total_tokens") - prompt if prompt else 0
     )
     return Usage(
         input=prompt,
@@ -237,5 +239,5 @@ def _usage(told: Any) -> Usage:
     )
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    return count(told.get(name))
+def _count(counts: dict[str, Any], name: str) -> int:
+    return count(counts.get(name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retinue.core.messages import Assistant, Message, Reply
+from retinue.core.messages import AssistantMessage, Message, ModelReply
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
@@ -79,7 +79,7 @@ class OpenAIResponsesCodec:
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         return b",".join(item for message in messages for item in message_items(message))
 
-    def unsealed(self, message: Assistant) -> Assistant:
+    def unsealed(self, message: AssistantMessage) -> AssistantMessage:
         return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
@@ -99,7 +99,7 @@ class OpenAIResponsesCodec:
     def decoder(self, options: Options) -> OpenAIResponsesDecoder:
         return OpenAIResponsesDecoder(options.stream)
 
-    def whole(self, body: bytes) -> Reply | None:
+    def whole(self, body: bytes) -> ModelReply | None:
         return None
 
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -108,12 +108,12 @@ class OpenAIResponsesCodec:
                 f"the provider redirected ({status}), which is not followed", kind="invalid_request"
             )
         try:
-            told = parse_as(body, dict[str, Any])
+            problem = parse_as(body, dict[str, Any])
         except ModelUnavailable:
-            told = {"message": body[: 4 * MAX_WORDS].decode("utf-8", "replace")}
+            problem = {"message": body[: 4 * MAX_WORDS].decode("utf-8", "replace")}
         return fault_of(
             status,
-            told.get("error") or told,
+            problem.get("error") or problem,
             {name.lower(): value for name, value in headers.items()},
         )
 

@@ -44,16 +44,16 @@ def text_of(value: Any) -> str:
 
 def fault_of(status: int, error: Any, headers: Mapping[str, str]) -> ModelError:
     """A provider's error as ours. The status is 0 inside a stream."""
-    told = error if isinstance(error, dict) else {"message": error}
-    code, sort, param = (text_of(told.get(name)) for name in ("code", "type", "param"))
-    status = status or (told["code"] if type(told.get("code")) is int else 0)
-    words = worded(text_of(told.get("message") or told.get("detail")))
+    problem = error if isinstance(error, dict) else {"message": error}
+    code, sort, param = (text_of(problem.get(name)) for name in ("code", "type", "param"))
+    status = status or (problem["code"] if type(problem.get("code")) is int else 0)
+    words = worded(text_of(problem.get("message") or problem.get("detail")))
     kind = (
         next((name for name, sign in WORDS.items() if sign.search(words)), "")
         or KINDS.get(code)
         or KINDS.get(sort)
     )
-    # An item of the input that is not found is no model that is not found.
+    # An item of the input that is not found is not a model that is not found.
     if not kind and (status, param) != (404, "input"):
         kind = KINDS.get(str(status))
     if not kind:

@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.core.values import ToolSchema
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import arguments, opaque_for
@@ -38,12 +45,12 @@ def tool_item(tool: ToolSchema) -> Item:
 
 def message_items(message: Message) -> Iterator[bytes]:
     match message:
-        case User():
+        case UserMessage():
             content = _content(message.text, message.images)
             yield item_json({"type": "message", "role": "user", "content": content})
-        case Assistant():
-            if kept := _kept(message):
-                yield kept
+        case AssistantMessage():
+            if opaque := _kept(message):
+                yield opaque
                 return
             if message.text or not message.calls:
                 yield item_json(
@@ -51,7 +58,7 @@ def message_items(message: Message) -> Iterator[bytes]:
                 )
             for call in message.calls:
                 yield item_json(call_item(call))
-        case Result():
+        case ToolMessage():
             # The dialect has no sign for a failure other than words.
             text = f"Error: {message.text}" if message.error else message.text
             output = _content(text, message.images) if message.images else text
@@ -70,11 +77,11 @@ def _content(text: str, images: Sequence[Image]) -> list[dict[str, str]]:
     return parts + [{"type": "input_image", "detail": "auto", "image_url": url} for url in urls]
 
 
-def _kept(message: Assistant) -> bytes:
+def _kept(message: AssistantMessage) -> bytes:
     """The items as they came, their calls under the ids that they have by now: each of them must
     have its result."""
-    kept = opaque_for(DIALECT, message).encode("utf-8", "replace")
-    raws = [bytes(raw) for raw in parse_as(kept or b"[]", list[msgspec.Raw])]
+    opaque = opaque_for(DIALECT, message).encode("utf-8", "replace")
+    raws = [bytes(raw) for raw in parse_as(opaque or b"[]", list[msgspec.Raw])]
     items = [parse_as(raw, Item) for raw in raws]
     places = [n for n, item in enumerate(items) if item.get("type") == "function_call"]
     if len(places) != len(message.calls):
@@ -85,7 +92,7 @@ def _kept(message: Assistant) -> bytes:
     return b",".join(raws)
 
 
-def call_item(call: Call) -> dict[str, str]:
+def call_item(call: ToolCall) -> dict[str, str]:
     """A call as an item that is accepted in a later input, whatever the model wrote."""
     try:
         value = arguments(call.args)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import Usage
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import count, keep_opaque
@@ -14,7 +14,7 @@ from retinue.models.openai_responses_errors import fault_of, text_of
 from retinue.models.openai_responses_items import DIALECT, Item, call_item, item_json, parse_as
 from retinue.models.provider_errors import worded
 
-# Items that may stand in a later input without an answer of ours.
+# Items that may be in a later input without an answer of ours.
 REPLAYABLE = {
     "reasoning",
     "message",
@@ -42,7 +42,7 @@ class WholeResponse(msgspec.Struct):
         return [bytes(item) for item in parse_as(self.output, list[msgspec.Raw])] if is_list else []
 
 
-def reply_of(status: str, response: WholeResponse, raws: list[bytes]) -> Reply:
+def reply_of(status: str, response: WholeResponse, raws: list[bytes]) -> ModelReply:
     if status == "failed":
         raise fault_of(0, response.error, {})
     if status not in ("completed", "incomplete"):
@@ -70,16 +70,16 @@ def reply_of(status: str, response: WholeResponse, raws: list[bytes]) -> Reply:
         stop = "refusal"
     elif status == "incomplete" or any(item.get("status") == "incomplete" for item in items):
         stop = "length"
-    kept = _keep(items, raws, calls) if stop in ("calls", "end") else ""
-    message = Assistant(text=text, calls=tuple(calls), opaque=keep_opaque(DIALECT, kept))
-    return Reply(
+    seal = _keep(items, raws, calls) if stop in ("calls", "end") else ""
+    message = AssistantMessage(text=text, calls=tuple(calls), opaque=keep_opaque(DIALECT, seal))
+    return ModelReply(
         message=message, usage=usage_of(response.usage), stop=stop, model=text_of(response.model)
     )
 
 
-def _calls(items: list[Item]) -> list[Call]:
+def _calls(items: list[Item]) -> list[ToolCall]:
     """The calls, each with an id of its own: results are matched by it."""
-    calls: dict[str, Call] = {}
+    calls: dict[str, ToolCall] = {}
     for item in items:
         if item.get("type") == "function_call":
             id = text_of(item.get("call_id")) or text_of(item.get("id")) or f"call_{len(calls)}"
@@ -87,11 +87,11 @@ def _calls(items: list[Item]) -> list[Call]:
                 id = f"{id}_{len(calls)}"
             args = item.get("arguments") or "{}"
             args = args if isinstance(args, str) else item_json(args).decode()
-            calls[id] = Call(id=id, name=text_of(item.get("name")), args=args)
+            calls[id] = ToolCall(id=id, name=text_of(item.get("name")), args=args)
     return list(calls.values())
 
 
-def _keep(items: list[Item], raws: list[bytes], calls: list[Call]) -> str:
+def _keep(items: list[Item], raws: list[bytes], calls: list[ToolCall]) -> str:
     """The items as JSON, if text and calls cannot stand for them and the API would take them back.
 
     It refuses reasoning that is not encrypted (it looks for the item, and nothing was stored) or
@@ -105,26 +105,26 @@ def _keep(items: list[Item], raws: list[bytes], calls: list[Call]) -> str:
     )
     if not is_more or is_bare or not kinds <= REPLAYABLE:
         return ""
-    left = iter(calls)
-    kept = []
+    rest = iter(calls)
+    texts = []
     for item, raw in zip(items, raws, strict=False):
         if (
             item["type"] == "function_call"
-            and not (sound := call_item(next(left))).items() <= item.items()
+            and not (sound := call_item(next(rest))).items() <= item.items()
         ):
             raw = item_json({**item, **sound})
-        kept.append(raw.decode("utf-8", "replace"))
-    return f"[{','.join(kept)}]"
+        texts.append(raw.decode("utf-8", "replace"))
+    return f"[{','.join(texts)}]"
 
 
-def usage_of(told: Any) -> Usage:
+def usage_of(usage: Any) -> Usage:
     def counted(of: Any, name: str) -> int:
         return count(of.get(name)) if isinstance(of, dict) else 0
 
-    details = told.get("input_tokens_details") if isinstance(told, dict) else None
+    details = usage.get("input_tokens_details") if isinstance(usage, dict) else None
     return Usage(
-        input=counted(told, "input_tokens"),
-        output=counted(told, "output_tokens"),
+        input=counted(usage, "input_tokens"),
+        output=counted(usage, "output_tokens"),
         cache_read=counted(details, "cached_tokens"),
         cache_write=counted(details, "cache_write_tokens"),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import Usage
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.openai_responses_errors import fault_of, text_of
@@ -48,7 +48,7 @@ class OpenAIResponsesDecoder:
         self._items: dict[int, bytes] = {}
         self._numbers: dict[int, str] | None = {}
         self._model = ""
-        self._reply: Reply | None = None
+        self._reply: ModelReply | None = None
 
     def feed(self, data: bytes) -> list[str]:
         if self.done:
@@ -65,7 +65,7 @@ class OpenAIResponsesDecoder:
         pieces = [self._take(name, payload) for name, payload in self._events.feed(data)]
         return [piece for piece in pieces if piece]
 
-    def finish(self) -> Reply:
+    def finish(self) -> ModelReply:
         if self._body is not None:
             return self._whole(bytes(self._body).strip())
         for name, payload in () if self.done else self._events.rest():
@@ -81,7 +81,7 @@ class OpenAIResponsesDecoder:
     def so_far(self) -> tuple[Usage, int]:
         return self._usage, self._length + len(self._body or b"")
 
-    def _whole(self, body: bytes) -> Reply:
+    def _whole(self, body: bytes) -> ModelReply:
         try:
             response = parse_as(body, WholeResponse)
         except ModelUnavailable:
@@ -133,8 +133,8 @@ class OpenAIResponsesDecoder:
         return is_known and self._numbers is not None
 
     def _end(self, kind: str, response: WholeResponse) -> None:
-        """Servers differ in what they leave out: the last event's list of items counts where the
-        stream had less."""
+        """Servers differ in what they omit: the last event's list of items counts where the stream
+        had less."""
         listed, raws = response.listed(), [raw for _, raw in sorted(self._items.items())]
         if len(listed) > len(raws):
             raws = listed

@@ -52,7 +52,7 @@ FREE = Price(input=0, output=0)
 
 
 def is_near(url: str) -> bool:
-    """Whether an address is that of this machine or of one beside it: nobody sends a bill for what
+    """Whether an address is that of this machine or of one beside it: no one sends a bill for what
     runs there."""
     host = (urlsplit(url).hostname or "").lower()
     try:
@@ -70,10 +70,10 @@ def facts(
 ) -> ModelInfo:
     """The facts about a model as far as they are known. Where a price rises with the prompt's
     length, the window ends before it does: so that a budget in dollars can be kept."""
-    found = _look_up(provider, model)
-    if found is None:
+    entry = _look_up(provider, model)
+    if entry is None:
         return ModelInfo(name=name, window=window, max_output=max_output)
-    known, prices = found
+    known, prices = entry
     tiers = [t.start for p in vars(prices).values() for t in getattr(p, "tiers", ())]
     return ModelInfo(
         name=name,
@@ -86,13 +86,22 @@ def facts(
     )
 
 
+def model_names(provider: str, unless: str) -> list[str]:
+    """The models of a provider in the price list; none when `unless` is one of them, or the list
+    does not know the provider."""
+    if _look_up(provider, unless) is not None:
+        return []
+    from genai_prices.data_snapshot import get_snapshot
+
+    providers = [one for one in get_snapshot().providers if one.id == provider]
+    return [model.id for one in providers for model in one.models]
+
+
 def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
     if not provider:
         return None
-    try:
-        from genai_prices.data_snapshot import get_snapshot
-    except ImportError:
-        return None
+    from genai_prices.data_snapshot import get_snapshot
+
     try:
         _, known = get_snapshot().find_provider_model(model, None, provider, None)
         return known, known.get_prices(datetime.now(UTC))

@@ -1,6 +1,6 @@
-"""Prompt caches pay only if siblings do not all start at once: the first to send a prefix warms it,
-the others start after its first byte. They wait only where that saves more than the wait is worth,
-and what was expected of the caches, what they gave, and what that saved is counted."""
+"""Prompt caches pay only if siblings do not all start together: the first to send a prefix warms
+it, the others start after its first byte. They wait only where that saves more than the wait is
+worth, and what was expected of the caches, what they gave, and what that saved is counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retinue.models.provider_settings import SECOND_USD
 from retinue.models.usage_checks import BYTES_PER_TOKEN
 
 UNKNOWN = 4_096
-"""Tokens of a prefix that every provider's cache takes which has one: nobody waits in vain for one
+"""Tokens of a prefix that every provider's cache takes which has one: no one waits in vain for one
 of a new model."""
 LEAST = (
     ("anthropic", re.compile(r"opus-4-[56]|haiku-4-5"), 4_096),
@@ -86,7 +86,7 @@ class PromptCacheState:
         return self.hit / self.prompts if self.prompts else 0.0
 
     def first_byte(self, prefix: Prefix, size: int) -> CacheWarmup:
-        """`async with` it: waits while somebody else warms the same prefix of `size` bytes, but not
+        """`async with` it: waits while someone else warms the same prefix of `size` bytes, but not
         for ever."""
         return CacheWarmup(self, prefix, size)
 
@@ -128,7 +128,7 @@ class PromptCacheState:
         return self._plain if self.info.price_cache_read is None else self.info.price_cache_read
 
     async def _enter(self, prefix: Prefix, seconds: float) -> asyncio.Future[None] | None:
-        """If the prefix is not warm, and nobody is at it, the one who asks warms it. Those who
+        """If the prefix is not warm, and no one is at it, the one who asks warms it. Those who
         waited for one that failed wait for the next of them, not each for itself."""
         if prefix in self._warming and not self.warm(prefix) and self.first_seconds <= seconds:
             began = asyncio.get_running_loop().time()
@@ -140,7 +140,7 @@ class PromptCacheState:
                             not self.warm(prefix)
                             and (other := self._warming.get(prefix)) is not None
                         ):
-                            # The future is everybody's: whoever gives up must not take it along.
+                            # The future is everyone's: whoever gives up must not take it along.
                             await asyncio.shield(other)
             finally:
                 self.waited_seconds += asyncio.get_running_loop().time() - began

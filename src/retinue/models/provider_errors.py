@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from retinue.core.state import REFUSALS
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean, one_line
-from retinue.models.governor import REFUSALS
 from retinue.models.limit_headers import asked_for
 
 MAX_WORDS = 500
@@ -34,11 +34,11 @@ SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|[smhd])", re.IGNORECASE)
 SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
-def worded(said: object, *, has_key: bool = False) -> str:
+def worded(words_said: object, *, has_key: bool = False) -> str:
     """The provider's own words: short, on one line, without anything that looks like a key; "" for
     a proxy's page, which says less than its status. Where a key is spoken of (`has_key`), more
     looks like one."""
-    text = clean(str(said)[: 8 * MAX_WORDS])
+    text = clean(str(words_said)[: 8 * MAX_WORDS])
     if PAGE.search(text):
         return ""
     text = KEY.sub("[key]", one_line(text))
@@ -50,25 +50,25 @@ def no_reason(status: int, body: bytes) -> ModelError | None:
     was this request that was refused; of the key nothing is said."""
     if status != 403 or body.lstrip()[:1] in (b"{", b"["):
         return None
-    said = (
+    answer = (
         worded(body[: 8 * MAX_WORDS].decode("utf-8", "replace"))
         or "an HTML page or nothing instead of a reason"
     )
     return failed(
         "forbidden",
-        f"a proxy or firewall rejected this request before the provider (HTTP 403): {said}"[
+        f"a proxy or firewall rejected this request before the provider (HTTP 403): {answer}"[
             :MAX_WORDS
         ],
     )
 
 
-def delay(headers: Mapping[str, str], said: str, *spans: str) -> float:
+def delay(headers: Mapping[str, str], words: str, *spans: str) -> float:
     """Seconds that the provider asks to be left alone: in a header or in spans like `1m30s`, else
     in what it says."""
-    told = max([asked_for(headers), *map(_seconds, spans)])
-    if not told and (again := AGAIN.search(said[: 8 * MAX_WORDS])) is not None:
-        told = _seconds(again[1])
-    return min(MAX_DELAY, told)
+    seconds = max([asked_for(headers), *map(_seconds, spans)])
+    if not seconds and (again := AGAIN.search(words[: 8 * MAX_WORDS])) is not None:
+        seconds = _seconds(again[1])
+    return min(MAX_DELAY, seconds)
 
 
 def _seconds(span: str) -> float:

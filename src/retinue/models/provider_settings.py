@@ -12,11 +12,11 @@ more than that."""
 
 
 class ProviderTerms(Value):
-    """For each account and model of a provider. `start_concurrent` calls begin at once, and never
-    more than `max_concurrent` are under way; in no minute begin more than `requests_per_minute`
-    calls, or calls with prompts of more than `tokens_per_minute` tokens. `cache_tokens` is the
-    shortest prefix that its prompt cache keeps (0: it has none; None: as is known of it),
-    `second_usd` what a second of waiting for that cache is worth."""
+    """For each account and model of a provider. `start_concurrent` calls begin together, and
+    never more than `max_concurrent` are under way; in no minute begin more than
+    `requests_per_minute` calls, or calls with prompts of more than `tokens_per_minute` tokens.
+    `cache_tokens` is the shortest prefix that its prompt cache keeps (0: it has none; None: as is
+    known of it), `second_usd` what a second of waiting for that cache is worth."""
 
     max_concurrent: int | None = None
     start_concurrent: int | None = None

@@ -46,13 +46,13 @@ class Provider:
         return {"x-api-key": None, "authorization": f"Bearer {key}"} if name in self.tokens else {}
 
     def base_url(self, environ: Mapping[str, str]) -> str:
-        found = (_first(self.urls, environ)[1] or self.url).rstrip("/")
-        if found and "://" not in found:
-            found = f"http://{'localhost' if found.startswith(':') else ''}{found}"
-            if self.port is not None and not re.search(r":\d+(/|$)", found.partition("://")[2]):
-                host, slash, path = found.partition("://")[2].partition("/")
-                found = f"http://{host}:{self.port}{slash}{path}"
-        return found if not found or found.endswith(self.tail) else found + self.tail
+        address = (_first(self.urls, environ)[1] or self.url).rstrip("/")
+        if address and "://" not in address:
+            address = f"http://{'localhost' if address.startswith(':') else ''}{address}"
+            if self.port is not None and not re.search(r":\d+(/|$)", address.partition("://")[2]):
+                host, slash, path = address.partition("://")[2].partition("/")
+                address = f"http://{host}:{self.port}{slash}{path}"
+        return address if not address or address.endswith(self.tail) else address + self.tail
 
 
 def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
@@ -213,11 +213,11 @@ does."""
 
 def provider_name(name: str) -> str:
     """The provider that is meant; raises `ConfigError` with the names that there are."""
-    wanted = name.strip().lower()
-    wanted = ALIASES.get(wanted, wanted)
-    if wanted in PROVIDERS or wanted == LOCAL:
-        return wanted
-    hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES, LOCAL])
+    provider = name.strip().lower()
+    provider = ALIASES.get(provider, provider)
+    if provider in PROVIDERS or provider == LOCAL:
+        return provider
+    hint = did_you_mean(provider, [*PROVIDERS, *ALIASES, LOCAL])
     raise ConfigError(
         f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*PROVIDERS, LOCAL]))}"
     )

@@ -25,3 +25,11 @@ class Bucket:
 
     def take(self, cost: float, now: float) -> None:
         self.level, self.at = self.left(now) - cost, now
+
+
+def refill_rate(limit: float, remaining: float, seconds: float) -> float:
+    """How much comes back each second, if a limit is full again after `seconds`; without a usable
+    time, as much as a limit per minute brings. Never so little that a call waits over a day."""
+    is_usable = 0 <= remaining < limit and seconds > 0
+    rate = (limit - remaining) / seconds if is_usable else limit / 60
+    return max(rate, limit / 86_400)

@@ -1,6 +1,6 @@
 """A model that answers from a function or a list: for tests, examples and benchmarks.
 
-It keeps no state: what it says depends on the conversation alone, so it goes on correctly after a
+It keeps no state: what it says depends on the conversation alone, so it continues correctly after a
 restart."""
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from typing import Literal
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Reply
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import ModelInfo, Usage
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 
-Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
-Script = Sequence[Line] | Callable[[Request], "Line | Awaitable[Line]"]
+Line = str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelReply | BaseException
+Script = Sequence[Line] | Callable[[ModelRequest], "Line | Awaitable[Line]"]
 
 _encode = msgspec.json.Encoder().encode
 
 
-def call(name: str, /, **arguments: object) -> Call:
+def call(name: str, /, **arguments: object) -> ToolCall:
     """A tool call for a script. Its id is filled in when the reply is made."""
-    return Call(id="", name=name, args=_encode(arguments).decode())
+    return ToolCall(id="", name=name, args=_encode(arguments).decode())
 
 
 class Scripted:
     """`Scripted(["text", call("tool", x=1), ...])` says one line a turn; `Scripted(function)` asks
     the function.
 
-    A line is a text, a call or several, an `Assistant`, a `Reply`, or an exception to raise.
+    A line is a text, a call or several, an `AssistantMessage`, a `ModelReply`, or an exception to
+    raise.
     """
 
     says_progress = True
@@ -50,7 +51,7 @@ class Scripted:
         self._usage = usage
         self._seconds = seconds
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         request.progress.leave()
         await asyncio.sleep(self._seconds)
         if callable(self._script):
@@ -58,47 +59,49 @@ class Scripted:
             if not isinstance(line, _PLAIN) and inspect.isawaitable(line):
                 line = await line
         else:
-            said = sum(isinstance(m, Assistant) for m in request.messages)
-            line = self._script[min(said, len(self._script) - 1)]
+            n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
+            line = self._script[min(n_replies, len(self._script) - 1)]
         if isinstance(line, BaseException):
             raise line
-        if isinstance(line, Reply) and line.usage is not _NO_USAGE:
+        if isinstance(line, ModelReply) and line.usage is not _NO_USAGE:
             reply = line
         else:
-            message = line.message if isinstance(line, Reply) else _message(line, request.turn)
+            message = line.message if isinstance(line, ModelReply) else _message(line, request.turn)
             usage = self._usage or _measure(request, message)
-            if isinstance(line, Reply):
+            if isinstance(line, ModelReply):
                 reply = msgspec.structs.replace(line, usage=usage)
             else:
                 stop: Literal["calls", "end"] = "calls" if message.calls else "end"
-                reply = Reply(message=message, usage=usage, stop=stop, model=request.model)
+                reply = ModelReply(message=message, usage=usage, stop=stop, model=request.model)
         if reply.message.text:
             emit(reply.message.text)
         return reply
 
 
 _NO_USAGE = Usage()
-_PLAIN = (str, Call, list, Assistant, Reply, BaseException)
+_PLAIN = (str, ToolCall, list, AssistantMessage, ModelReply, BaseException)
 
 
-def _message(line: str | Call | Sequence[Call] | Assistant, turn: int) -> Assistant:
+def _message(
+    line: str | ToolCall | Sequence[ToolCall] | AssistantMessage, turn: int
+) -> AssistantMessage:
     if isinstance(line, str):
-        return Assistant(text=line)
-    if isinstance(line, Assistant):
+        return AssistantMessage(text=line)
+    if isinstance(line, AssistantMessage):
         message = line
     else:
-        message = Assistant(calls=(line,) if isinstance(line, Call) else tuple(line))
+        message = AssistantMessage(calls=(line,) if isinstance(line, ToolCall) else tuple(line))
     if all([c.id for c in message.calls]):
         return message
     calls = [
-        c if c.id else Call(id=f"c{turn}_{i}", name=c.name, args=c.args)
+        c if c.id else ToolCall(id=f"c{turn}_{i}", name=c.name, args=c.args)
         for i, c in enumerate(message.calls)
     ]
     return msgspec.structs.replace(message, calls=tuple(calls))
 
 
-def _measure(request: Request, message: Assistant) -> Usage:
+def _measure(request: ModelRequest, message: AssistantMessage) -> Usage:
     """Four characters make a token here: never more than the bound that the ledger holds."""
-    heard = sum([len(m.text) for m in request.messages])
-    said = len(message.text) + sum([len(c.args) for c in message.calls])
-    return Usage(input=heard // 4, output=min(said // 4 + 1, request.max_output))
+    n_in = sum([len(m.text) for m in request.messages])
+    n_out = len(message.text) + sum([len(c.args) for c in message.calls])
+    return Usage(input=n_in // 4, output=min(n_out // 4 + 1, request.max_output))

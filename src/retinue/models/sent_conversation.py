@@ -10,39 +10,17 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
-import msgspec
 from msgspec.structs import replace
 
-from retinue.core.history import Conversation, History
+from retinue.core.history import Conversation, ShownMessages
 from retinue.core.image_checks import Looks, in_words, look
-from retinue.core.messages import Assistant, Image, Message, Result, User
+from retinue.core.messages import AssistantMessage, Image, Message, ToolMessage, UserMessage
 from retinue.errors import ModelError
 from retinue.models.codec import Codec, Options
+from retinue.models.seal_checks import ITEM, MANY, PICTURES, SEALS, is_whole
 
 LARGEST = {"anthropic": (5 << 20, 8_000)}
 """Bytes of a picture in base64, and pixels of a side, that a dialect's provider takes."""
-SEALS = re.compile(
-    r"signature|encrypted[_ ]content|(?:redacted_)?thinking`? blocks?|must start with a "
-    r"thinking|expected `?thinking"
-    r"|reasoning_(?:content|details)|property '?reasoning|'rs_|of type 'reasoning'",
-    re.IGNORECASE,
-)
-"""What providers say of a seal that is missing, broken, or another's."""
-PICTURES = re.compile(
-    r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bvision\b|\bmime.?type|multi-?modal|\bmodalit(?:y|ies)\b"
-    r"|content\W{0,3} (?:must|should) be (?:a |of type )?string|\bonly (?:supports? "
-    r")?text\b|\bmedia\b",
-    re.IGNORECASE,
-)
-"""What they say of a picture that they do not take, and of a message that is not text alone."""
-MANY = re.compile(
-    r"too (?:many|much)|at most \d+|(?:maximum|max|limit)\b.{0,40}\d|exceed",
-    re.IGNORECASE | re.DOTALL,
-)
-"""That it is their number or their size together."""
-ITEM = re.compile(r"\bitem\b.*'?rs_", re.IGNORECASE | re.DOTALL)
-"""A thought that the provider looks for among what it has stored: it is not the model that is not
-found."""
 AT = " at "
 PLACE = re.compile(r" at ([0-9a-f]{12})$")
 REFUSED = "the model's provider rejected it"
@@ -56,7 +34,7 @@ class Unit(Protocol):
 
 
 class Cure:
-    """What is left out of one request after it was refused. It is remembered for the conversation
+    """What is omitted from one request after it was refused. It is remembered for the conversation
     only if the request is answered then: words like "signature" and "image" stand in refusals too
     that have another reason."""
 
@@ -80,7 +58,7 @@ class Outgoing:
         self._kinds: dict[tuple[str, int, bool], str] = {}
         self._taken: WeakKeyDictionary[Conversation, int] = WeakKeyDictionary()
 
-    def way(self, history: History) -> tuple[str, Unit]:
+    def way(self, history: ShownMessages) -> tuple[str, Unit]:
         """How a conversation is written. What is written under the same name is the same, and can
         be kept."""
         key, unit = (self.place, 0, False), self.unit
@@ -94,7 +72,7 @@ class Outgoing:
             )
         return kind, unit
 
-    def is_bare(self, history: History) -> bool:
+    def is_bare(self, history: ShownMessages) -> bool:
         """Whether seals were refused in this conversation, or in the one that it came from."""
         one: Conversation | None = history.conversation
         while one is not None and self._has_bare:
@@ -105,7 +83,7 @@ class Outgoing:
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         for message in messages:
-            if message.opaque if isinstance(message, Assistant) else message.images:
+            if message.opaque if isinstance(message, AssistantMessage) else message.images:
                 break
         else:
             return self._codec.unit(messages, mark=mark)
@@ -114,16 +92,16 @@ class Outgoing:
     def bare_unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         return self._codec.unit([self._fit(m, is_bare=True) for m in messages], mark=mark)
 
-    def sealed(self, message: Assistant, place: str) -> Assistant:
+    def sealed(self, message: AssistantMessage, place: str) -> AssistantMessage:
         """A reply as it is kept: its seals with the name of their maker, and with the place that it
         answered from."""
         if not message.opaque:
             return message
-        owner, newline, kept = message.opaque.partition("\n")
+        owner, newline, seal = message.opaque.partition("\n")
         named = f"{owner} {self._maker}{AT}{place}" if place else f"{owner} {self._maker}"
-        return replace(message, opaque=f"{named}\n{kept}") if newline else message
+        return replace(message, opaque=f"{named}\n{seal}") if newline else message
 
-    def took(self, history: History) -> None:
+    def took(self, history: ShownMessages) -> None:
         """A request was answered: whatever pictures it had are taken."""
         self._taken[history.conversation] = history.stop
 
@@ -131,7 +109,7 @@ class Outgoing:
         """What a request that is about to be written leaves out."""
         return frozenset(self._refused) if self._refused else NOTHING
 
-    def cure(self, history: History, error: ModelError, cure: Cure) -> bool:
+    def cure(self, history: ShownMessages, error: ModelError, cure: Cure) -> bool:
         """Leave out what was refused; whether that is something new, so that it is worth another
         try. (Servers at home refuse a picture with a 500.)"""
         if error.kind == "too_large":
@@ -152,55 +130,55 @@ class Outgoing:
         )
 
     def forget(self, cure: Cure) -> None:
-        """The request was refused all the same, or came to nothing: what was left out of it was not
-        the reason."""
+        """The request was refused all the same, or came to nothing: what was omitted was not the
+        reason."""
         for conversation in cure.bare:
             self._bare.discard(conversation)
         self._refused -= cure.pictures
 
-    def options(self, options: Options, history: History) -> Options:
-        """Anthropic's models cannot go on thinking where the seals of their thoughts are left
-        out."""
+    def options(self, options: Options, history: ShownMessages) -> Options:
+        """Anthropic's models cannot continue thinking where the seals of their thoughts are
+        omitted."""
         is_off = (
             options.thinking_tokens and self._codec.dialect == "anthropic" and self.is_bare(history)
         )
         return replace(options, thinking_tokens=None) if is_off else options
 
     def _fit(self, message: Message, *, is_bare: bool) -> Message:
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             return self._with_own_seals(message, is_bare=is_bare)
         if not message.images:
             return message
-        words, kept = [], []
+        words, pictures = [], []
         for image in message.images:
             looks = look(image)
             if why := self._why_not(image, looks):
                 words.append(in_words(image, why))
             else:
-                kept.append(replace(image, media_type=looks.media_type))
+                pictures.append(replace(image, media_type=looks.media_type))
         text = "\n".join([*([message.text] if message.text else []), *words])
-        return replace(message, text=text, images=tuple(kept))
+        return replace(message, text=text, images=tuple(pictures))
 
-    def _with_own_seals(self, message: Assistant, *, is_bare: bool) -> Assistant:
+    def _with_own_seals(self, message: AssistantMessage, *, is_bare: bool) -> AssistantMessage:
         if is_bare:
             return self._codec.unsealed(replace(message, opaque=""))
         if not message.opaque:
             return message
-        owner, newline, kept = message.opaque.partition("\n")
+        owner, newline, seal = message.opaque.partition("\n")
         dialect, _, maker = owner.partition(" ")
         if not newline:
             return message
-        if (found := PLACE.search(maker)) is not None:
-            maker = maker[: found.start()]
+        if (match := PLACE.search(maker)) is not None:
+            maker = maker[: match.start()]
         # Stores of earlier versions do not name the maker, or not where it was.
-        is_here = found is None or found[1] == self.place
+        is_here = match is None or match[1] == self.place
         is_own = (
             dialect == self._codec.dialect
             and maker in ("", self._maker)
             and is_here
-            and _is_whole(kept, dialect)
+            and is_whole(seal, dialect)
         )
-        return replace(message, opaque=f"{dialect}\n{kept}" if is_own else "")
+        return replace(message, opaque=f"{dialect}\n{seal}" if is_own else "")
 
     def _why_not(self, image: Image, looks: Looks) -> str:
         if hash(image.data) in self._refused:
@@ -212,7 +190,7 @@ class Outgoing:
             return f"it is {looks.width} x {looks.height}, and this model accepts at most {side}"
         return looks.wrong
 
-    def _refuse_pictures(self, history: History, cure: Cure, *, is_many: bool) -> bool:
+    def _refuse_pictures(self, history: ShownMessages, cure: Cure, *, is_many: bool) -> bool:
         """Those that came since the last reply; when there is none among them, or they were not the
         reason, all. Where they are too many, those that came before: the model has seen them."""
         one, known = history.conversation, 0
@@ -225,33 +203,17 @@ class Outgoing:
         # too.
         fresh = _pictures(history, max(history.start, known)) - cure.known
         every = _pictures(history, history.start) - cure.known
-        found = ((every - fresh) if is_many else set()) or fresh or every
-        cure.pictures |= found - self._refused
-        self._refused |= found
-        return bool(found)
+        pictures = ((every - fresh) if is_many else set()) or fresh or every
+        cure.pictures |= pictures - self._refused
+        self._refused |= pictures
+        return bool(pictures)
 
 
-def _is_whole(kept: str, dialect: str) -> bool:
-    """Whether what was kept of a reply can be read: one that is damaged is missed by nobody but its
-    model."""
-    try:
-        found = msgspec.json.decode(kept.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    items = found if isinstance(found, list) else [found]
-    words = [
-        item.get(name, "") for item in items if isinstance(item, dict) for name in ("type", "id")
-    ]
-    # Gemini's hold the lengths and places of what the message has already.
-    is_known = isinstance(found, list | dict) and (
-        dialect == "gemini" or all(isinstance(i, dict) for i in items)
-    )
-    return is_known and all(isinstance(word, str) for word in words)
-
-
-def _pictures(history: History, start: int) -> set[int]:
+def _pictures(history: ShownMessages, start: int) -> set[int]:
     messages = history.conversation.read(start, history.stop)
-    return {hash(i.data) for m in messages if isinstance(m, User | Result) for i in m.images}
+    return {
+        hash(i.data) for m in messages if isinstance(m, UserMessage | ToolMessage) for i in m.images
+    }
 
 
 def _variant(codec: Codec) -> str:

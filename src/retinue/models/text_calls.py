@@ -66,25 +66,25 @@ def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> Recov
         return RecoveredCalls(text, ())
     reader = _Reader(text, frozenset(names), is_cut)
     calls: list[Written] = []
-    kept: list[str] = []
+    texts: list[str] = []
     start = at = 0
     while (match := _OPEN.search(text, at)) is not None:
-        found, end = reader.calls(match)
-        if not found:
+        calls_here, end = reader.calls(match)
+        if not calls_here:
             at = max(match.end(), match.start() + 1)
             continue
-        kept.append(text[start : match.start()])
-        calls += [
-            c
-            for n, c in enumerate(found)
-            if c != (found[n - 1] if n else calls[-1] if calls else None)
-        ]
+        texts.append(text[start : match.start()])
+        last = calls[-1] if calls else None
+        for one in calls_here:
+            if one != last:
+                calls.append(one)
+            last = one
         start = at = end
     if not calls:
         return RecoveredCalls(text, ())
-    kept.append(text[start:])
+    texts.append(text[start:])
     return RecoveredCalls(
-        "\n".join(part for piece in kept if (part := piece.strip())), tuple(calls)
+        "\n".join(part for piece in texts if (part := piece.strip())), tuple(calls)
     )
 
 
@@ -121,7 +121,7 @@ class _Reader:
         self._failures = 0
 
     def calls(self, match: re.Match[str]) -> tuple[list[Written], int]:
-        """The calls behind an opening, and where the text goes on; none if it opened something
+        """The calls behind an opening, and where the text continues; none if it opened something
         else."""
         function = match["function"] or ""
         at = match.end()
@@ -131,7 +131,7 @@ class _Reader:
             fence = re.compile(r"\s*```[\w-]*").match(self._text, at)
             at = fence.end() if fence else at
         opened = _Opened(at, bool(match["tag"] or function or match["mark"]), function)
-        found: list[Written] = []
+        calls_here: list[Written] = []
         end = at
         for value, stop in self._values(opened):
             if function and isinstance(value, dict):
@@ -139,12 +139,12 @@ class _Reader:
             some = list(self._read(value, opened.sure))
             if not some:
                 break
-            found += some
+            calls_here += some
             end = stop
         for _ in range(2):  # the fence inside the tag, then the tag
             close = _CLOSE.match(self._text, end)
-            end = close.end() if found and close and match["bare"] is None else end
-        return found, end
+            end = close.end() if calls_here and close and match["bare"] is None else end
+        return calls_here, end
 
     def _values(self, opened: _Opened) -> Iterator[tuple[Any, int]]:
         """One JSON value behind the other, with where each ends."""

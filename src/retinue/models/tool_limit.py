@@ -1,5 +1,5 @@
 """How many tools a model is told of. OpenAI refuses a request with more than 128, and MCP servers
-offer hundreds: the same ones are left out each time, and whoever asks and whoever is asked are told
+offer hundreds: the same ones are omitted each time, and whoever asks and whoever is asked are told
 so."""
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ def fitting(tools: tuple[ToolSchema, ...], most: int) -> tuple[ToolSchema, ...]:
     were given a name of their own, then the first of each server, the second of each, and so on."""
     if not most or len(tools) <= most:
         return tools
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ranks = []
     for n, tool in enumerate(tools):
         server = _server(tool)
-        ranks.append((seen[server] if server else -1, n))
-        seen[server] += 1
-    kept = {n for _, n in sorted(ranks)[:most]}
-    return tuple(tool for n, tool in enumerate(tools) if n in kept)
+        ranks.append((counts[server] if server else -1, n))
+        counts[server] += 1
+    chosen_numbers = {n for _, n in sorted(ranks)[:most]}
+    return tuple(tool for n, tool in enumerate(tools) if n in chosen_numbers)
 
 
-def left_out(tools: Sequence[ToolSchema], kept: Sequence[ToolSchema], most: int) -> str:
-    """What was left out, and how to choose; "" when nothing was."""
-    names = {tool.name for tool in kept}
+def left_out(tools: Sequence[ToolSchema], offered_tools: Sequence[ToolSchema], most: int) -> str:
+    """What was omitted, and how to choose; "" when nothing was."""
+    names = {tool.name for tool in offered_tools}
     lost = Counter(_server(tool) or "others" for tool in tools if tool.name not in names)
     if not lost:
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.values import ModelInfo, Usage
 
 BYTES_PER_TOKEN = 4
@@ -47,62 +47,62 @@ class RequestSize(Struct, frozen=True):
         )
 
 
-def with_cost(reply: Reply, asked: RequestSize) -> Reply:
+def with_cost(reply: ModelReply, size: RequestSize) -> ModelReply:
     """A whole reply with what it has cost. Nearly all counts can be believed as they are."""
-    told = reply.usage
+    usage = reply.usage
     is_plain = (
-        0 < told.output <= asked.max_output
-        and told.cache_read + told.cache_write <= told.input
-        and not (told.estimated or told.nanos)
-        and asked.is_prompt(told.input)
+        0 < usage.output <= size.max_output
+        and usage.cache_read + usage.cache_write <= usage.input
+        and not (usage.estimated or usage.nanos)
+        and size.is_prompt(usage.input)
     )
     if not is_plain:
-        used = believed(told, length(reply), asked)
-        return reply if used == told else replace(reply, usage=used)
-    price = asked.info.price(told)
-    return replace(reply, usage=replace(told, nanos=price)) if price else reply
+        used = believed(usage, length(reply), size)
+        return reply if used == usage else replace(reply, usage=used)
+    price = size.info.price(usage)
+    return replace(reply, usage=replace(usage, nanos=price)) if price else reply
 
 
-def believed(told: Usage, said: int, asked: RequestSize, *, is_whole: bool = True) -> Usage:
+def believed(usage: Usage, n_bytes: int, size: RequestSize, *, is_whole: bool = True) -> Usage:
     """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have
     been, are in `estimated`. Nothing at all is left to whoever holds a bound, unless the reply
     broke off."""
-    if is_whole and not told.tokens:
+    if is_whole and not usage.tokens:
         return Usage()
-    estimated = 0 if asked.is_prompt(told.input) else asked.prompt
-    prompt = 0 if estimated else told.input
-    permitted = max(asked.max_output, said)
-    output = min(told.output, permitted)
+    estimated = 0 if size.is_prompt(usage.input) else size.prompt
+    prompt = 0 if estimated else usage.input
+    permitted = max(size.max_output, n_bytes)
+    output = min(usage.output, permitted)
     if not is_whole or not output:
-        estimated += max(0, min(-(-said // BYTES_PER_TOKEN), permitted) - output)
-    read = min(told.cache_read, prompt)
-    write = min(told.cache_write, prompt - read)
+        estimated += max(0, min(-(-n_bytes // BYTES_PER_TOKEN), permitted) - output)
+    read = min(usage.cache_read, prompt)
+    write = min(usage.cache_write, prompt - read)
     used = Usage(
         input=prompt, output=output, cache_read=read, cache_write=write, estimated=estimated
     )
     if not estimated:
-        price = asked.info.price(used)
+        price = size.info.price(used)
         return replace(used, nanos=price) if price else used
     # What is estimated of a prompt is priced as if all of it were written to a cache.
-    unread = 0 if prompt else asked.prompt
-    guess = asked.info.cost(unread, estimated - unread)
-    return replace(used, nanos=asked.info.price(used) + guess, nanos_estimated=guess)
+    unread = 0 if prompt else size.prompt
+    guess = size.info.cost(unread, estimated - unread)
+    return replace(used, nanos=size.info.price(used) + guess, nanos_estimated=guess)
 
 
-def grown(before: Usage, told: Usage) -> Usage:
+def grown(before: Usage, usage: Usage) -> Usage:
     """Counts of a stream are totals: one that is smaller than an earlier one is not believed."""
     return Usage(
-        input=max(before.input, told.input),
-        output=max(before.output, told.output),
-        cache_read=max(before.cache_read, told.cache_read),
-        cache_write=max(before.cache_write, told.cache_write),
+        input=max(before.input, usage.input),
+        output=max(before.output, usage.output),
+        cache_read=max(before.cache_read, usage.cache_read),
+        cache_write=max(before.cache_write, usage.cache_write),
     )
 
 
-def length(reply: Reply) -> int:
+def length(reply: ModelReply) -> int:
     """Characters of a reply: what it says, calls, and has thought as far as that was shown."""
-    said = reply.message
-    size = len(said.text) + len(said.opaque)
-    for call in said.calls:
+    message = reply.message
+    size = len(message.text) + len(message.opaque)
+    for call in message.calls:
         size += len(call.name) + len(call.args)
     return size

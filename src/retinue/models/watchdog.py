@@ -16,7 +16,7 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Ends those whose time is over. It looks every `tick` seconds, as long as there is anybody to
+    """Ends those whose time is over. It looks every `tick` seconds, as long as there is anyone to
     watch.
 
     Timers run before the tasks that a blocked loop has left waiting: right after one, those who
@@ -79,8 +79,8 @@ class Limit:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._dog.leave(self)
         if self._expired and self._task is not None:
-            asked = self._task.uncancel()
-            if isinstance(error, asyncio.CancelledError) and asked <= self._cancels:
+            n_cancels = self._task.uncancel()
+            if isinstance(error, asyncio.CancelledError) and n_cancels <= self._cancels:
                 raise TimeoutError(self.why) from error
 
     def expire(self) -> None:

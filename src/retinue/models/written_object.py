@@ -55,10 +55,14 @@ def extent_of(text: str, at: int, *, may_close: bool) -> tuple[str, int] | None:
 
 def _requoted(inside: str) -> str:
     """A string in JSON's quotes. A backslash that escapes nothing was meant as one."""
-    inside = _ESCAPE.sub(
-        lambda m: m[0] if m[1] in '"\\/bfnrtu' else "'" if m[1] == "'" else "\\" + m[0], inside
-    )
+    inside = _ESCAPE.sub(_escape, inside)
     return '"' + _BARE_QUOTE.sub(r"\1\"", inside) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[1] in '"\\/bfnrtu':
+        return match[0]
+    return "'" if match[1] == "'" else "\\" + match[0]
 
 
 def _drop_comma(out: list[str]) -> None:

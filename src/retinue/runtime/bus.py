@@ -26,7 +26,7 @@ class Step(msgspec.Struct, frozen=True):
     entry: LogEntry
 
 
-class Delta(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True):
     """Text as it comes from a model: a preview of attempt `attempt`, never recorded."""
 
     run: str
@@ -54,7 +54,7 @@ class Watcher:
     def is_empty(self) -> bool:
         return self.position >= self.bus.end
 
-    async def next(self, end: asyncio.Future[None]) -> Step | Delta | None:
+    async def next(self, end: asyncio.Future[None]) -> Step | TextDelta | None:
         """The next thing that happens; None when the watcher is lost, or once `end` is done and
         everything before it was taken."""
         while not self.is_lost:
@@ -81,8 +81,8 @@ class Bus:
     """What was published last. `end` is the number of what comes next, `first` that of the oldest
     item that is kept."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._items: deque[Step | Delta] = deque(maxlen=kept)
+    def __init__(self, n_items: int = KEPT) -> None:
+        self._items: deque[Step | TextDelta] = deque(maxlen=n_items)
         self._n_watchers = 0
         self._news: asyncio.Future[None] | None = None
         self.end = 0
@@ -106,7 +106,7 @@ class Bus:
     def busy(self) -> bool:
         return self._n_watchers > 0
 
-    def item(self, position: int) -> Step | Delta:
+    def item(self, position: int) -> Step | TextDelta:
         return self._items[position - self.first]
 
     def news(self) -> asyncio.Future[None]:
@@ -120,9 +120,9 @@ class Bus:
             self._add(Step(seq, entry))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        self._add(Delta(run, attempt, text))
+        self._add(TextDelta(run, attempt, text))
 
-    def _add(self, item: Step | Delta) -> None:
+    def _add(self, item: Step | TextDelta) -> None:
         if not self._n_watchers:
             return
         self._items.append(item)

@@ -36,11 +36,12 @@ class CommitBatch:
         self.seq = 0
         self.task: asyncio.Task[int] | None = None
 
-    def tell(self) -> None:
-        """It is on record: whoever waits for one of its steps goes on."""
-        for done, stale, _ in self.waiting:
-            if not done.done():
-                done.set_result(stale)
+    def tell(self, most: int | None = None) -> None:
+        """It is on record: whoever waits for one of its steps goes on, or so many of them."""
+        batch, self.waiting = self.waiting[:most], self.waiting[most:] if most else []
+        for future, stale, _ in batch:
+            if not future.done():
+                future.set_result(stale)
 
 
 class Commits:
@@ -58,8 +59,8 @@ class Commits:
         work = self.with_space(lambda: self._store.commit(changes))
         try:
             first = work.send(None)
-        except StopIteration as done:
-            batch.seq = done.value
+        except StopIteration as end:
+            batch.seq = end.value
         else:
             batch.task = asyncio.get_running_loop().create_task(
                 _rest(work, first), name="retinue commit"
@@ -133,16 +134,16 @@ class _Begun:
         while True:
             try:
                 try:
-                    got = yield waits_for
+                    value = yield waits_for
                 except GeneratorExit:
                     work.close()
                     raise
                 except BaseException as error:
                     waits_for = work.throw(error)
                 else:
-                    waits_for = work.send(got)
-            except StopIteration as done:
-                return done.value
+                    waits_for = work.send(value)
+            except StopIteration as end:
+                return end.value
 
 
 async def _rest(work: Coroutine[Any, Any, int], first: Any) -> int:

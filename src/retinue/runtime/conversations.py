@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from retinue.core.history import Conversation
-from retinue.core.messages import Message, Result
-from retinue.core.spec import Base, Spec
+from retinue.core.messages import Message, ToolMessage
+from retinue.core.spec import ForkPoint, RunSpec
 from retinue.store.base import Store
 
 
@@ -20,7 +20,7 @@ class Conversations:
         self._bases: WeakValueDictionary[tuple[str, int], Conversation] = WeakValueDictionary()
         self._resumed: dict[str, str] = {}
 
-    def begin(self, spec: Spec) -> None:
+    def begin(self, spec: RunSpec) -> None:
         """A new conversation, or a fork of one that is at hand; any other is read when it is
         needed."""
         if spec.conversation != spec.id:
@@ -42,7 +42,7 @@ class Conversations:
     def at_hand(self, conversation: str) -> Conversation | None:
         return self._known.get(conversation)
 
-    async def of(self, spec: Spec, length: int) -> Conversation:
+    async def of(self, spec: RunSpec, length: int) -> Conversation:
         """A run's messages, read from the store if they are not at hand. Forks share what they were
         forked from."""
         known = self._known.get(spec.conversation)
@@ -59,19 +59,21 @@ class Conversations:
             known = self._known.setdefault(spec.conversation, known)
         return known
 
-    async def _shared(self, base: Base) -> Conversation:
+    async def _shared(self, base: ForkPoint) -> Conversation:
         """A conversation that others begin with: in memory once, as long as one of them is."""
-        found = self._known.get(base.conversation) or self._bases.get(
+        conversation = self._known.get(base.conversation) or self._bases.get(
             (base.conversation, base.length)
         )
-        if found is None or len(found) < base.length:
-            found = Conversation()
-            found.own.extend(await self._store.messages(base.conversation, 0, base.length))
+        if conversation is None or len(conversation) < base.length:
+            conversation = Conversation()
+            conversation.own.extend(await self._store.messages(base.conversation, 0, base.length))
             # What was deleted meanwhile is not shown; places are kept, for others are counted from
             # here.
-            found.own.extend([Result(call_id="", text="")] * (base.length - len(found)))
-            found = self._bases.setdefault((base.conversation, base.length), found)
-        return found
+            conversation.own.extend(
+                [ToolMessage(call_id="", text="")] * (base.length - len(conversation))
+            )
+            conversation = self._bases.setdefault((base.conversation, base.length), conversation)
+        return conversation
 
     def drop(self, run: str) -> None:
         """The run has ended: its messages are in the store."""

@@ -1,4 +1,5 @@
-"""Who waits for the end of a run: futures by run, forgotten as soon as they are done."""
+"""Who waits for the end of a run: futures by run. One that was given up is forgotten when the next
+one comes, or with the run."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 
 class EndWaiters:
     def __init__(self) -> None:
-        self._by_run: dict[str, set[asyncio.Future[None]]] = {}
+        self._by_run: dict[str, list[asyncio.Future[None]]] = {}
 
     def __iter__(self) -> Iterator[asyncio.Future[None]]:
         for waiting in self._by_run.values():
@@ -17,16 +18,11 @@ class EndWaiters:
     def wait(self, id: str) -> asyncio.Future[None]:
         """Resolved when the run is said to have ended."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._by_run.setdefault(id, set()).add(future)
-        future.add_done_callback(lambda done: self._forget(id, done))
+        waiting = self._by_run.setdefault(id, [])
+        if waiting and waiting[-1].done():
+            waiting[:] = [other for other in waiting if not other.done()]
+        waiting.append(future)
         return future
-
-    def _forget(self, id: str, future: asyncio.Future[None]) -> None:
-        waiting = self._by_run.get(id)
-        if waiting is not None:
-            waiting.discard(future)
-            if not waiting:
-                del self._by_run[id]
 
     def tell(self, id: str, error: Exception | None = None) -> None:
         """The run has ended, or will not be heard of any more."""

@@ -16,16 +16,23 @@ from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
 from retinue.core.changes import Changes
-from retinue.core.effects import Deliver, Effect, FreeSlot, Transmit
-from retinue.core.events import AnyEvent, Closed, Described, LogEntry, Opened, Registered, Woke
+from retinue.core.events import (
+    AgentRegistered,
+    AnyEvent,
+    Closed,
+    LogEntry,
+    ModelRegistered,
+    Opened,
+    Woke,
+)
 from retinue.core.redaction import Redactor
 from retinue.core.restarts import waiting_for_provider
 from retinue.core.state import Ended, Run
 from retinue.core.trees import MANY, Trees
-from retinue.core.values import Definition, ModelInfo, Rules
+from retinue.core.values import Definition, Limits, ModelInfo
 from retinue.errors import Defect, RetinueError, StoreError
 from retinue.models.base import Model
-from retinue.runtime import recover
+from retinue.runtime import recover, set_aside
 from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
 from retinue.runtime.commits import CommitBatch, Commits, Waiter
@@ -33,7 +40,6 @@ from retinue.runtime.end_waiters import EndWaiters
 from retinue.runtime.found_runs import FoundRuns
 from retinue.runtime.perform import Performer
 from retinue.runtime.secret_filter import clean_event
-from retinue.runtime.set_aside import set_aside_failed, without_set_aside
 from retinue.runtime.timers import Timers
 from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.private_paths import NOTHING, Private
@@ -47,6 +53,9 @@ MAX_STEPS = 250
 """How much is done between two turns of the event loop: steps, with the news for other runs, and
 effects. With 20 to 40 µs for each, and as much again for the tasks that are begun, others wait 20
 ms."""
+MAX_MS = 20
+LOOK_EVERY = 16
+"""Or for so long, if steps or quick tools take longer: the clock is looked at after so many."""
 MAX_UNWRITTEN = 4_000
 """So many steps are taken ahead of the store, no more."""
 FEW_EFFECTS = 64
@@ -67,7 +76,7 @@ class Engine:
         tools: ToolRunner,
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
-        rules: Rules,
+        rules: Limits,
         home: str = "",
         redactor: Redactor | None = None,
         private: Private = NOTHING,
@@ -93,6 +102,7 @@ class Engine:
         self.position = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
+        self.home = home
         self.performer = Performer(self, tools, models, channels, home)
         self.found = FoundRuns(self, tools, {}, 0, clean=True)
 
@@ -108,15 +118,15 @@ class Engine:
         self._open = True
         rules = self.trees.shared.rules
         order = recover.rebuild(self.trees, snapshot)
-        found = {spec.id: (spec, run) for spec, run in self.trees.live()}
+        rows = {spec.id: (spec, run) for spec, run in self.trees.live()}
         self.found = FoundRuns(
-            self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean
+            self, self._tools, {id: rows[id] for id in order}, epoch, clean=is_clean
         )
-        for id, (spec, run) in found.items():
+        for id, (spec, run) in rows.items():
             self.on_record[id], self.roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
-        self.post("", Opened(epoch=epoch, rules=rules))
+        self.post("", Opened(epoch=epoch, limits=rules))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.performer.deliver_at(delivery.key, delivery.next_at)
@@ -146,7 +156,7 @@ class Engine:
         if await self.commits.finish() and self._failure is None:
             while not self.trees.is_settled:
                 self.trees.go_on(MANY)
-                set_aside_failed(self)
+                set_aside.set_aside_failed(self)
             last = CommitBatch(self.trees.take_changes(), self.waiting)
         last.changes.entries.append(LogEntry(run="", at=self.clock.now(), event=Closed()))
         with contextlib.suppress(StoreError):
@@ -178,10 +188,10 @@ class Engine:
 
     def post_and_tell(self, run: str, event: AnyEvent) -> asyncio.Future[str]:
         """The same; resolved when its step is committed, with why it was refused, or ""."""
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append((run, self.without_secrets(event), done))
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue.append((run, self.without_secrets(event), future))
         self._wake.set()
-        return done
+        return future
 
     async def record(self, run: str, event: AnyEvent) -> str:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
@@ -204,10 +214,10 @@ class Engine:
             self._queue or self.trees.has_changes or self.commits.under_way or self._is_performing
         )
         if self._open and self._failure is None and is_ahead:
-            done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            self._queue.append(("", None, done))
+            future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self._queue.append(("", None, future))
             self._wake.set()
-            await done
+            await future
 
     def is_unsent(self, id: str, attempt: int) -> bool:
         """Whether it is known that a model call of a live run has not left, in this process or one
@@ -218,28 +228,28 @@ class Engine:
     def is_used(self, place: str) -> bool:
         """Whether a live run works in a directory or below it."""
         below = f"{place.rstrip('/')}/"
-        return any(f"{spec.order.cwd}/".startswith(below) for spec, _ in self.trees.live())
+        return any(f"{spec.request.cwd}/".startswith(below) for spec, _ in self.trees.live())
 
     def waiting_for_provider(self, root: str = "") -> list[str]:
         """The runs that wait for their provider, all of them or those of one tree."""
-        found = [self.trees.by_root.get(root)] if root else list(self.trees.by_root.values())
-        return [id for tree in found if tree is not None for id in waiting_for_provider(tree)]
+        trees = [self.trees.by_root.get(root)] if root else list(self.trees.by_root.values())
+        return [id for tree in trees if tree is not None for id in waiting_for_provider(tree)]
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
         """Make an agent known. Runs that waited for it since the last start are taken up."""
         if model is not None:
             self.describe(model)
-        definition = self.without_secrets(Registered(definition=definition)).definition
+        definition = self.without_secrets(AgentRegistered(definition=definition)).definition
         known = self.trees.shared.definitions
         if known.get(definition.name) != definition:
             known[definition.name] = definition
-            self.post("", Registered(definition=definition))
+            self.post("", AgentRegistered(definition=definition))
 
     def describe(self, model: ModelInfo) -> None:
         """Make a model's facts known."""
         if self.trees.shared.models.get(model.name) != model:
             self.trees.shared.models[model.name] = model
-            self.post("", Described(model=model))
+            self.post("", ModelRegistered(model=model))
 
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
@@ -277,7 +287,7 @@ class Engine:
             for _ in range(TURNS if written.task is not None else 0):
                 await asyncio.sleep(0)
         if self._can_step():
-            self._n_done += self._step()
+            self._step()
         self._write()
         if self._n_done >= MAX_STEPS:
             await self._breathe()
@@ -294,47 +304,52 @@ class Engine:
         self._n_done = 0
         await asyncio.sleep(0)
 
-    def _step(self) -> int:
-        """Some steps; returns how many. An event and the news that it causes are one transaction,
-        however long."""
-        queue, trees, now, n = self._queue, self.trees, self.clock.now(), 0
+    def _step(self) -> None:
+        """Some steps. An event and the news that it causes are one transaction, however long."""
+        queue, trees, now = self._queue, self.trees, self.clock.now()
+        n, look = 0, LOOK_EVERY
         while n < MAX_STEPS:
             if trees.unsettled:
-                n += trees.go_on(MAX_STEPS - n)
+                n += trees.go_on(min(MAX_STEPS, look) - n)
             elif queue:
                 n += 1
-                run, event, done = queue.popleft()
-                if done is None and event is not None:
+                run, event, future = queue.popleft()
+                if future is None and event is not None:
                     trees.begin(run, now, event)
                 else:
-                    self._take(run, event, done, now)
+                    self._take(run, event, future, now)
             else:
                 break
             if trees.failed:
-                set_aside_failed(self)
+                set_aside.set_aside_failed(self)
+            if n >= look:
+                look = n + LOOK_EVERY
+                if self.clock.now() - now > MAX_MS:
+                    self._n_done = MAX_STEPS
+                    break
+        self._n_done += n
         self._n_unwritten = self._n_unwritten + n if trees.has_changes else 0
-        return n
 
     def _take(
-        self, run: str, event: AnyEvent | None, done: asyncio.Future[str] | None, now: int
+        self, run: str, event: AnyEvent | None, future: asyncio.Future[str] | None, now: int
     ) -> None:
         trees = self.trees
-        if event is None or done is None:
-            self._let_catch_up(done)
+        if event is None or future is None:
+            self._let_catch_up(future)
         else:
             root = trees.root_of(run, event)
-            self.waiting.append((done, trees.begin(run, now, event), root))
+            self.waiting.append((future, trees.begin(run, now, event), root))
 
-    def _let_catch_up(self, done: asyncio.Future[str] | None) -> None:
+    def _let_catch_up(self, future: asyncio.Future[str] | None) -> None:
         """Somebody wants to know when everything up to here is on record."""
-        if done is None or done.done():
+        if future is None or future.done():
             return
         if self.trees.has_changes:
-            self.waiting.append((done, "", ""))
+            self.waiting.append((future, "", ""))
         elif self.commits.under_way is not None:
-            self.commits.under_way.waiting.append((done, "", ""))
+            self.commits.under_way.waiting.append((future, "", ""))
         else:
-            done.set_result("")
+            future.set_result("")
 
     def _write(self) -> bool:
         """One group commit: as much as was stepped while the one before it was written. Whether
@@ -351,27 +366,36 @@ class Engine:
         """The batch is on record: what is shown follows, and what it asks for is begun."""
         self._is_performing = True
         try:
-            changes = without_set_aside(self, batch.changes) if self.aside else batch.changes
+            changes = (
+                set_aside.without_set_aside(self, batch.changes) if self.aside else batch.changes
+            )
             await self._show(changes)
             first, self.position = batch.seq - len(changes.entries) + 1, batch.seq
             if self.bus.busy:
                 self.bus.publish(first, changes.entries)
-            perform = self.performer.perform
+            perform, began = self.performer.perform, self.clock.now()
             for effect in changes.effects:
                 self._n_done += 1
-                if self._n_done >= MAX_STEPS:
+                if self._n_done >= MAX_STEPS or self._is_late(began):
                     await self._breathe()
-                if self.aside and self._is_set_aside(effect):
+                    began = self.clock.now()
+                if self.aside and set_aside.is_set_aside(self, effect):
                     continue
                 try:
                     perform(effect)
                 except Exception as error:
-                    self.trees.failed.append((self._root_of(effect), error))
-                    set_aside_failed(self)
+                    self.trees.failed.append((set_aside.root_of(self, effect), error))
+                    set_aside.set_aside_failed(self)
             self.found.saw(changes.runs)
+            while len(batch.waiting) > MAX_STEPS:
+                batch.tell(MAX_STEPS)
+                await self._breathe()
         finally:
             self._is_performing = False
             batch.tell()
+
+    def _is_late(self, began: int) -> bool:
+        return not self._n_done % LOOK_EVERY and self.clock.now() - began > MAX_MS
 
     async def _show(self, changes: Changes) -> None:
         conversations = self.performer.conversations
@@ -388,16 +412,6 @@ class Engine:
             else:
                 self.on_record[id] = run
                 self.timers.set(id, run.wake_at)
-
-    def _is_set_aside(self, effect: Effect) -> bool:
-        """Whether its tree was, while it was written. Slots are given back all the same."""
-        return getattr(effect, "run", "") in self.aside and not isinstance(effect, FreeSlot)
-
-    def _root_of(self, effect: Effect) -> str:
-        if not isinstance(effect, (Deliver, Transmit)):
-            return self.roots.get(effect.run, "")
-        tree = self.trees.index.deliveries.get(effect.key)
-        return "" if tree is None else tree.root
 
     # ends
 
@@ -425,11 +439,11 @@ class Engine:
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [*self.end_waiters]
-        waiters += [done for done, _, _ in self.waiting] + [
-            done for _, _, done in self._queue if done is not None
+        waiters += [future for future, _, _ in self.waiting] + [
+            future for _, _, future in self._queue if future is not None
         ]
         if self.commits.under_way is not None:
-            waiters += [done for done, _, _ in self.commits.under_way.waiting]
+            waiters += [future for future, _, _ in self.commits.under_way.waiting]
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from retinue.core.events import Cleared, Recovered
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run, attempts_of
 from retinue.core.suspects import Trial
 from retinue.runtime import recover
@@ -26,18 +26,16 @@ class FoundRuns:
         self,
         engine: Engine,
         tools: ToolRunner,
-        runs: dict[str, tuple[Spec, Run]],
+        runs: dict[str, tuple[RunSpec, Run]],
         epoch: int,
         *,
         clean: bool,
     ) -> None:
-        self._engine, self._tools, self._dormant, self._epoch, self._clean = (
-            engine,
-            tools,
-            runs,
-            epoch,
-            clean,
-        )
+        self._engine = engine
+        self._tools = tools
+        self._dormant = runs
+        self._epoch = epoch
+        self._clean = clean
         rules = engine.trees.shared.rules
         self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, rules=rules)
         self._watched = -1
@@ -54,9 +52,9 @@ class FoundRuns:
         known = [
             (s, r)
             for s, r in self._dormant.values()
-            if s.model in engine.models and s.order.agent in tools.agents
+            if s.model in engine.models and s.request.agent in tools.agents
         ]
-        done: asyncio.Future[str] | None = None
+        future: asyncio.Future[str] | None = None
         for spec, run in [(s, r) for s, r in known if not trial.holds(s.id)]:
             if self._dormant.pop(spec.id, None) is None or engine.trees.run(spec.id) is None:
                 continue
@@ -70,10 +68,10 @@ class FoundRuns:
                 calls=calls,
                 unsent=tuple(a for a in attempts_of(run) if engine.is_unsent(run.id, a)),
             )
-            done = engine.post_and_tell(spec.id, event)
+            future = engine.post_and_tell(spec.id, event)
         if not trial.is_over and self._watched != trial.number:
             self._watched = trial.number
-            engine.performer.later(self._watch(trial.number, done))
+            engine.performer.later(self._watch(trial.number, future))
         engine.performer.unpark()
 
     def saw(self, runs: Mapping[str, Run]) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from retinue.core.answer_fit import fit
 from retinue.core.answer_layout import Laid
-from retinue.core.spec import Orders, Spec
+from retinue.core.spec import Actions, RunSpec
 from retinue.formats.fair_cut import clip, cut
 from retinue.formats.safe_text import clean
 
@@ -44,14 +44,18 @@ class Texts:
         spilled = await self.spill(text)
         return text if spilled is None else clip(text, self.most, spilled[0])
 
-    def longest(self, spec: Spec) -> int | None:
+    def longest(self, spec: RunSpec) -> int | None:
         """The bytes of a reply that whoever started the run can be told without a cut: a longer one
         is kept."""
         if not spec.parent:
-            return spec.order.keep_whole
-        told = self._engine.trees.shared.rules.mail_cap
-        told = max(told // 2, told - BESIDE)
-        return told if spec.order.keep_whole is None else min(told, spec.order.keep_whole)
+            return spec.request.artifact_above_bytes
+        cap = self._engine.trees.shared.rules.mail_cap
+        cap = max(cap // 2, cap - BESIDE)
+        return (
+            cap
+            if spec.request.artifact_above_bytes is None
+            else min(cap, spec.request.artifact_above_bytes)
+        )
 
     async def spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
         """Keep an over-long text, or one of more than `keep` bytes: its hash and length, None when
@@ -61,7 +65,7 @@ class Texts:
             return None
         return await self._put(data or text.encode("utf-8", "replace"))
 
-    async def letters(self, orders: Orders) -> Orders:
+    async def letters(self, orders: Actions) -> Actions:
         """What is sent to others, each in the room that a mailbox has for it."""
         most = self._engine.trees.shared.rules.mail_cap
         if all(len(send.text) <= most for send in orders.sends):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from retinue.channels.base import Channel
 from retinue.core.answer_layout import Laid
 from retinue.core.children import child_outcome
-from retinue.core.effects import Transmit
+from retinue.core.effects import SendDelivery
 from retinue.core.events import Acked, Bounced, Sent
 from retinue.core.notices import plain_page
 from retinue.core.provenance import note_on
@@ -98,7 +98,7 @@ class Outbox:
         rows = [
             r
             for r in await self._engine.store.children(delivery.run)
-            if r.spec.order.group == delivery.group
+            if r.spec.request.group == delivery.group
         ]
         ended = [
             (r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)
@@ -109,7 +109,7 @@ class Outbox:
         try:
             if parent is not None:
                 text = self._tools.summarize(
-                    parent.spec.order.agent, delivery.tool, delivery.group, outcomes
+                    parent.spec.request.agent, delivery.tool, delivery.group, outcomes
                 )
         except Exception:
             log.exception("tool %s could not write its summary", delivery.tool)
@@ -120,7 +120,7 @@ class Outbox:
         )
         return self._engine.redactor.clean(await self._texts.cut(text)), note_on(outcomes)
 
-    async def transmit(self, effect: Transmit) -> None:
+    async def transmit(self, effect: SendDelivery) -> None:
         delivery = self._find(effect.key)
         if delivery is None:
             self.leave(effect.key)
@@ -135,8 +135,8 @@ class Outbox:
             bounced = Bounced(key=effect.key, error=f"{type(error).__name__}: {error}")
             with contextlib.suppress(RetinueError):
                 await self._engine.post_and_tell("", bounced)
-            left = self._find(effect.key)
-            if left is None or left.state not in ("pending", "sent"):
+            open_delivery = self._find(effect.key)
+            if open_delivery is None or open_delivery.state not in ("pending", "sent"):
                 self.leave(effect.key)
         else:
             self._engine.post("", Acked(key=effect.key))

@@ -10,42 +10,43 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from retinue.channels.base import Channel
-from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import allows
 from retinue.core.effects import (
-    Abort,
+    AbortRun,
     AskSlot,
     CallModel,
     CallTool,
-    Compose,
-    Deliver,
     Effect,
+    FormatResults,
     FreeSlot,
-    Transmit,
+    Merge,
+    ScheduleDelivery,
+    SendDelivery,
 )
 from retinue.core.events import (
     Aborted,
     Admitted,
-    Composed,
     ModelFailed,
     Replied,
     RunEvent,
     ToolReturned,
     Woke,
 )
-from retinue.core.history import History
+from retinue.core.history import ShownMessages
 from retinue.core.limit_questions import with_budget_of_now
-from retinue.core.messages import Reply
-from retinue.core.notices import plain_page
-from retinue.core.spec import Spec
+from retinue.core.messages import ModelReply
+from retinue.core.spec import RunSpec
 from retinue.core.state import Run
 from retinue.core.values import ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.formats.safe_text import clean
-from retinue.models.base import Model, Progress, Request
+from retinue.models.base import Model, ModelRequest, Progress
 from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop
+from retinue.runtime.held_calls import HeldCall, held_calls
+from retinue.runtime.joined_results import format_results, merge_changes
 from retinue.runtime.long_texts import Texts
+from retinue.runtime.look_ahead import LookAhead
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.reply_cleanup import clean_reply
 from retinue.runtime.reply_preview import ReplyPreview
@@ -53,7 +54,7 @@ from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
 from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory
-from retinue.tools.base import Answer, Caller, Returned, at_once
+from retinue.tools.base import Context, Returned, ToolResult, at_once
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -72,17 +73,21 @@ class Performer:
         channels: Mapping[str, Channel],
         home: str = "",
     ) -> None:
-        self._engine, self._tools, self._models, self._home = engine, tools, models, home
+        self._engine = engine
+        self._tools = tools
+        self._models = models
+        self._home = home
         self._agents = tools.agents
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self.conversations, self._texts = Conversations(engine.store), Texts(engine)
-        self._parked: list[CallModel | CallTool | Compose] = []
+        self._parked: list[CallModel | CallTool | FormatResults] = []
         self._progress: dict[str, tuple[int, Progress]] = {}
         self._offered: dict[tuple[Any, ...], tuple[ToolSchema, ...]] = {}
         self.window = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = OpenDirectories()
+        self.look_ahead = LookAhead(engine, tools, home, self._caller)
         self._tool_events = ToolEvents(
             engine, tools, self._texts, self.outbox, self.conversations, home
         )
@@ -111,33 +116,35 @@ class Performer:
                 spec, run = engine.trees.spec(effect.run), engine.on_record.get(effect.run)
                 if spec is None or run is None:
                     return
-                if spec.model not in self._models or spec.order.agent not in self._agents:
+                if spec.model not in self._models or spec.request.agent not in self._agents:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
-                elif not spec.order.isolation and self._tools.is_quick(
-                    spec.order.agent, effect.call.name
+                elif not spec.request.isolation and self._tools.is_quick(
+                    spec.request.agent, effect.call.name
                 ):
                     self._call_quick(effect, spec, run)
                 else:
                     work = self._call_tool(effect, spec, run)
                     self._start(effect.run, effect.index, work, name=effect.call.name)
-            case Compose():
+            case FormatResults():
                 spec = engine.trees.spec(effect.run)
-                if spec is not None and spec.order.agent not in self._agents:
+                if spec is not None and spec.request.agent not in self._agents:
                     self._parked.append(effect)
                 elif spec is not None:
-                    self.later(self._compose(effect, spec))
-            case Abort():
+                    self.later(self._compose(effect, spec.request.agent))
+            case Merge():
+                self.later(self._merge(effect))
+            case AbortRun():
                 self._stop(effect.run)
                 if effect.attempt:
                     engine.post(effect.run, self._aborted(effect.run, effect.attempt))
             case AskSlot() | FreeSlot():
                 if (granted := engine.trees.seat(effect)) is not None:
                     engine.post(granted[0], Admitted(ticket=granted[1]))
-            case Deliver():
+            case ScheduleDelivery():
                 self.deliver_at(effect.key, effect.at)
-            case Transmit():
+            case SendDelivery():
                 self.later(self.outbox.transmit(effect))
             case _:
                 assert_never(effect)
@@ -163,6 +170,11 @@ class Performer:
                 run.attempt if isinstance(effect, CallModel) else run.turn
             ):
                 self.perform(effect)
+
+    def held(self) -> tuple[HeldCall, ...]:
+        """The model calls that wait for a provider which is left alone."""
+        calls = ((run, progress) for run, (_, progress) in self._progress.items())
+        return tuple(held_calls(calls, self._engine.clock.now()))
 
     def tasks(self) -> list[asyncio.Task[None]]:
         return [t for of_run in self._tasks.values() for t in of_run.values()] + list(self._sending)
@@ -196,7 +208,7 @@ class Performer:
         self._done(run, slot)
         self._engine.post(run, event)
 
-    async def _call_model(self, effect: CallModel, spec: Spec, run: Run) -> None:
+    async def _call_model(self, effect: CallModel, spec: RunSpec, run: Run) -> None:
         engine, attempt = self._engine, effect.attempt
         event: RunEvent
         try:
@@ -206,20 +218,29 @@ class Performer:
                 spilled = await self._texts.spill(text, keep)
             work = (
                 await self._tool_events.work(spec)
-                if spec.order.isolation and not reply.message.calls
+                if spec.request.isolation and not reply.message.calls
                 else None
             )
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
             if error.hearers is not None:
                 error.hearers[effect.run] = partial(engine.post, effect.run, Woke(early=True))
-            told: Any = {"kind": error.kind, "message": str(error), "usage": error.usage}
             event = ModelFailed(
-                attempt=attempt, retry=True, after_ms=round(error.after_seconds * 1000), **told
+                attempt=attempt,
+                kind=error.kind,
+                message=str(error),
+                retry=True,
+                after_ms=round(error.after_seconds * 1000),
+                usage=error.usage,
+                trouble=error.trouble,
             )
         except ModelError as error:
             event = ModelFailed(
-                attempt=attempt, kind=error.kind, message=str(error), usage=error.usage
+                attempt=attempt,
+                kind=error.kind,
+                message=str(error),
+                usage=error.usage,
+                trouble=error.trouble,
             )
         except RetinueError as error:
             event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
@@ -239,7 +260,7 @@ class Performer:
         if engine.trees.run(effect.run) is not None:
             self._answer(effect.run, -1, event)
 
-    async def _ask(self, effect: CallModel, spec: Spec, run: Run) -> Reply:
+    async def _ask(self, effect: CallModel, spec: RunSpec, run: Run) -> ModelReply:
         shared, model = self._engine.trees.shared, self._models.get(spec.model)
         if model is None:
             raise ModelError(
@@ -248,12 +269,12 @@ class Performer:
         conversation = self.conversations.at_hand(spec.conversation)
         if conversation is None:
             conversation = await self.conversations.of(spec, run.length)
-        order, definition = spec.order, shared.definitions[spec.order.agent]
+        order, definition = spec.request, shared.definitions[spec.request.agent]
         offered = declared = self.tools_for(spec)
-        if order.context.kind == "fork" and (other := self._declarer(spec)) is not spec:
+        if order.history.kind == "fork" and (other := self._declarer(spec)) is not spec:
             declared = self.tools_for(other)
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
-        request = Request(
+        request = ModelRequest(
             run=run.id,
             root=spec.root,
             path=spec.path,
@@ -265,7 +286,7 @@ class Performer:
             instructions=definition.instructions
             if order.instructions is None
             else order.instructions,
-            messages=History(conversation, run.start, run.length),
+            messages=ShownMessages(conversation, run.start, run.length),
             tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
@@ -279,46 +300,46 @@ class Performer:
         preview.close()
         return reply if getattr(model, "exact", False) else checked(reply)
 
-    def _declarer(self, spec: Spec) -> Spec:
+    def _declarer(self, spec: RunSpec) -> RunSpec:
         """Whose list of tools a run declares: its own, or that of the run it was forked from."""
         find = self._engine.trees.spec
-        while spec.order.context.kind == "fork" and (parent := find(spec.parent)) is not None:
-            if parent.order.agent != spec.order.agent:
+        while spec.request.history.kind == "fork" and (parent := find(spec.parent)) is not None:
+            if parent.request.agent != spec.request.agent:
                 break
             spec = parent
         return spec
 
-    def tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
+    def tools_for(self, spec: RunSpec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
         tree = self._engine.trees.of(spec.id)
-        held = tree.held(spec.id) if tree is not None else spec.capabilities
-        key = (spec.order.agent, held.tools, held.deny)
+        permissions = tree.held(spec.id) if tree is not None else spec.permissions
+        key = (spec.request.agent, permissions.tools, permissions.deny)
         offered = self._offered.get(key)
         if offered is None:
             offered = tuple(
-                t for t in self._tools.schemas(spec.order.agent) if allows(held, t.name)
+                t for t in self._tools.schemas(spec.request.agent) if allows(permissions, t.name)
             )
             self._offered[key] = offered
         return offered
 
-    def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
+    def _caller(self, effect: CallTool, spec: RunSpec, run: Run, place: str = "") -> Context:
         tree = self._engine.trees.of(spec.id)
         if tree is None:
             raise RetinueError(f"Run {spec.id} has ended.")
-        return Caller(
+        return Context(
             spec=with_budget_of_now(tree, spec),
             run=run,
             call_id=effect.call.id,
             index=effect.index,
             key=effect.key,
-            at=effect.at,
+            called_at=effect.at,
             again=effect.again,
-            woken=effect.woken,
-            back=effect.back,
-            look=self.window,
-            root=place or spec.order.cwd or self._home,
-            held=tree.held(spec.id),
-            bounds=tree.bounds(spec.id),
+            is_woken=effect.woken,
+            ended_children=effect.back,
+            reader=self.window,
+            root=place or spec.request.cwd or self._home,
+            permissions=tree.held(spec.id),
+            rules_above=tree.bounds(spec.id),
             rule=partial(tree.rule_on, spec.id),
             redactor=self._engine.redactor,
             holding=self._holding(spec),
@@ -327,24 +348,24 @@ class Performer:
             keep=self._texts.keep,
         )
 
-    def _holding(self, spec: Spec) -> OpenDirectory:
+    def _holding(self, spec: RunSpec) -> OpenDirectory:
         """What opens the directories of the run's tree: the one that its first run was sent to, and
         those added."""
         first = self._engine.trees.spec(spec.root) or spec
-        given = (*(first.capabilities.read or ()), *(first.capabilities.write or ()))
-        return self.holdings.of(spec.root, spec.id, (first.order.cwd or self._home, *given))
+        folders = (*(first.permissions.read or ()), *(first.permissions.write or ()))
+        return self.holdings.of(spec.root, spec.id, (first.request.cwd or self._home, *folders))
 
-    def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
+    def _call_quick(self, effect: CallTool, spec: RunSpec, run: Run) -> None:
         """A tool that never waits needs no task, unless its text has to be put away first."""
         call, engine = effect.call, self._engine
         try:
             returned = self._tools.run_now(
-                spec.order.agent, partial(self._caller, effect, spec, run), call
+                spec.request.agent, partial(self._caller, effect, spec, run), call
             )
         except Exception as error:
             returned = self._tool_events.failure(effect, error)
         most = engine.trees.shared.rules.text_cap
-        if type(returned) is Answer and is_plain(returned):
+        if type(returned) is ToolResult and is_plain(returned):
             text = clean(returned.text)
             if len(text) <= most:
                 if engine.trees.run(effect.run) is not None:
@@ -364,11 +385,11 @@ class Performer:
         else:
             at_once(report)
 
-    async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
+    async def _call_tool(self, effect: CallTool, spec: RunSpec, run: Run) -> None:
         try:
-            place = await self._tools.place(spec, self._home) if spec.order.isolation else ""
+            place = await self._tools.place(spec, self._home) if spec.request.isolation else ""
             returned = await self._tools.run(
-                spec.order.agent, self._caller(effect, spec, run, place), effect.call
+                spec.request.agent, self._caller(effect, spec, run, place), effect.call
             )
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
@@ -384,23 +405,12 @@ class Performer:
         if self._engine.trees.run(effect.run) is not None:
             self._answer(effect.run, effect.index, event)
 
-    async def _compose(self, effect: Compose, spec: Spec) -> None:
-        texts, failed = [], False
-        for joined in effect.calls:
-            try:
-                if joined.plain:
-                    laid: str | Laid = plain_page(joined.outcomes)
-                else:
-                    laid = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
-                text = await self._texts.cut(laid)
-            except Exception as error:
-                log.exception("tool %s could not compose its results", joined.name)
-                text, failed = (
-                    f"The results could not be composed: {type(error).__name__}: {error}",
-                    True,
-                )
-            texts.append((joined.index, joined.call_id, joined.name, text))
-        self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
+    async def _compose(self, effect: FormatResults, agent: str) -> None:
+        event = await format_results(effect, agent, self._tools, self._texts)
+        self._engine.post(effect.run, event)
+
+    async def _merge(self, effect: Merge) -> None:
+        self._engine.post(effect.run, await merge_changes(effect, self._tools))
 
     # deliveries
 

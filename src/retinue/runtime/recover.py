@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from retinue.core.children import child_outcome
-from retinue.core.events import OpenCall
+from retinue.core.events import InterruptedCall
 from retinue.core.fan_in import FanIn, fan_of
-from retinue.core.messages import Assistant, Message
-from retinue.core.spec import Spec
-from retinue.core.state import Ended, Queued, Run, Short, calls_of
+from retinue.core.messages import AssistantMessage, Message
+from retinue.core.spec import RunSpec
+from retinue.core.state import Ended, Queued, Run, RunRecord, Short, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Restart
-from retinue.store.base import Row, Snapshot
+from retinue.store.base import Snapshot
 
 
 def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
@@ -48,15 +48,15 @@ def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
     return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
 
 
-def _tree_of(trees: Trees, row: Row) -> Tree:
+def _tree_of(trees: Trees, row: RunRecord) -> Tree:
     return trees.open(row.spec.root, "" if row.spec.parent else row.spec.conversation)
 
 
-def _hang(tree: Tree, row: Row, *, pending: bool) -> None:
+def _hang(tree: Tree, row: RunRecord, *, pending: bool) -> None:
     """A child that its parent's open call is waiting for, out or back."""
-    spec, slot = row.spec, row.spec.slot
+    spec, slot = row.spec, row.spec.parent_call
     parent = tree.runs.get(spec.parent)
-    if slot is None or parent is None or spec.order.join == "none" or slot.turn != parent.turn:
+    if slot is None or parent is None or spec.request.join == "none" or slot.turn != parent.turn:
         return
     calls = calls_of(parent)
     if calls is None or not calls.open >> slot.index & 1 or calls.tools >> slot.index & 1:
@@ -64,19 +64,21 @@ def _hang(tree: Tree, row: Row, *, pending: bool) -> None:
     fan_in = tree.fans.setdefault(parent.id, FanIn())
     fan = fan_in.fans.get(slot.index)
     if fan is None:
-        fan = fan_of(spec.order, slot.call_id, slot.tool)
+        fan = fan_of(spec.request, slot.call_id, slot.tool)
         fan_in.add(slot.index, fan)
-    if not pending and spec.order.retention == "delete":
+    if not pending and spec.request.retention == "delete":
         fan.discard[spec.id] = spec
+    if spec.request.copy_of:
+        fan.copies[spec.id] = spec
     if pending:
         fan.pending[spec.id] = None
-        fan_in.out += spec.order.join == "turn"
+        fan_in.out += spec.request.join == "turn"
     else:
         assert isinstance(row.run.state, Ended)
         fan.ended.append(child_outcome(spec, row.run, row.run.state.ending))
 
 
-def _turn_to_be_told(row: Row) -> tuple[int, int, str]:
+def _turn_to_be_told(row: RunRecord) -> tuple[int, int, str]:
     """Those who hold slots first, then those who wait for budget, then those who come back to a
     lane, then those who never had a turn."""
     state = row.run.state
@@ -88,19 +90,19 @@ def _turn_to_be_told(row: Row) -> tuple[int, int, str]:
 
 
 async def open_calls(
-    spec: Spec,
+    spec: RunSpec,
     run: Run,
     read: Callable[[str, int, int], Awaitable[list[Message]]],
     restart: Callable[[str, str], Restart],
-) -> tuple[OpenCall, ...]:
+) -> tuple[InterruptedCall, ...]:
     """The tool calls that were under way when the process died, as the model wrote them."""
     calls = calls_of(run)
     if calls is None or not calls.tools:
         return ()
     (message,) = await read(spec.conversation, calls.message, calls.message + 1)
-    assert isinstance(message, Assistant)
+    assert isinstance(message, AssistantMessage)
     return tuple(
-        OpenCall(index=i, call=call, restart=restart(spec.order.agent, call.name))
+        InterruptedCall(index=i, call=call, restart=restart(spec.request.agent, call.name))
         for i, call in enumerate(message.calls)
         if calls.tools >> i & 1
     )

@@ -6,34 +6,37 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core.ids import digest
-from retinue.core.messages import Reply
+from retinue.core.messages import ModelReply
 from retinue.core.redaction import Redactor
 from retinue.formats.safe_text import clean
 
 
-def clean_reply(reply: Reply, redactor: Redactor) -> Reply:
+def clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
     """What cannot be written is half a character, and stands only where not all is ASCII."""
-    said = reply.message
-    is_plain = said.text.isascii() and said.opaque.isascii() and reply.model.isascii()
-    for call in said.calls:
+    message = reply.message
+    is_plain = message.text.isascii() and message.opaque.isascii() and reply.model.isascii()
+    for call in message.calls:
         is_plain = is_plain and (call.id + call.name + call.args).isascii()
     if not is_plain:
         calls = tuple(
-            replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args)) for c in said.calls
+            replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args))
+            for c in message.calls
         )
-        said = replace(said, text=clean(said.text), calls=calls, opaque=clean(said.opaque))
-        reply = replace(reply, message=said, model=clean(reply.model))
-    return _own_ids(reply, redactor) if said.calls and redactor.knows else reply
+        message = replace(
+            message, text=clean(message.text), calls=calls, opaque=clean(message.opaque)
+        )
+        reply = replace(reply, message=message, model=clean(reply.model))
+    return _own_ids(reply, redactor) if message.calls and redactor.knows else reply
 
 
-def _own_ids(reply: Reply, redactor: Redactor) -> Reply:
+def _own_ids(reply: ModelReply, redactor: Redactor) -> ModelReply:
     """What names a call is not cleaned later, so that it stays the same: a secret in it goes
     here."""
-    said, hidden = reply.message, redactor.clean
-    if all(hidden(c.id) is c.id for c in said.calls):
+    message, hidden = reply.message, redactor.clean
+    if all(hidden(c.id) is c.id for c in message.calls):
         return reply
     calls = tuple(
         c if hidden(c.id) is c.id else replace(c, id=f"call_{digest(c.id)[:16]}")
-        for c in said.calls
+        for c in message.calls
     )
-    return replace(reply, message=replace(said, calls=calls))
+    return replace(reply, message=replace(message, calls=calls))

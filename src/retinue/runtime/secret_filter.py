@@ -12,14 +12,14 @@ from typing import Any, Literal, TypeVar, get_origin, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
-from retinue.core.events import Admitted, ChildEnded, Closed, Enlisted, Event, Woke
+from retinue.core.events import Admitted, ChildEnded, Closed, Event, RunCreated, Woke
 from retinue.core.redaction import Redactor
 
 E = TypeVar("E", bound=Event)
 V = TypeVar("V", bound=msgspec.Struct)
 _formatter = logging.Formatter()
 _encode = msgspec.json.Encoder().encode
-QUIET = (Enlisted, Admitted, Closed, ChildEnded, Woke)
+QUIET = (RunCreated, Admitted, Closed, ChildEnded, Woke)
 """Events without a text."""
 NAMES = frozenset(
     (
@@ -75,9 +75,9 @@ def learn_from(redactor: Redactor, *holders: object) -> None:
     """Learn the secrets, by name, of mappings, and of models, channels and tools that have a
     property `secrets`."""
     for holder in holders:
-        held = holder if isinstance(holder, Mapping) else getattr(holder, "secrets", None)
-        if isinstance(held, Mapping):
-            redactor.learn(held)
+        secrets = holder if isinstance(holder, Mapping) else getattr(holder, "secrets", None)
+        if isinstance(secrets, Mapping):
+            redactor.learn(secrets)
 
 
 @cache
@@ -108,9 +108,11 @@ class Redacting(logging.Filter):
         if cleaned is not message:
             record.msg, record.args = cleaned, ()
         if record.exc_info and record.exc_info[0] is not None:
-            told = record.exc_text or _formatter.formatException(record.exc_info)
-            cleaned = clean(told)
-            if cleaned is not told:  # without `exc_info` no formatter can write it out again
+            traceback_text = record.exc_text or _formatter.formatException(record.exc_info)
+            cleaned = clean(traceback_text)
+            if (
+                cleaned is not traceback_text
+            ):  # without `exc_info` no formatter can write it out again
                 record.exc_text, record.exc_info = cleaned, None
         for name, value in list(record.__dict__.items()):
             if type(value) is str:

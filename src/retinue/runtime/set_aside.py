@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from retinue.core.changes import Changes
+from retinue.core.effects import Effect, FreeSlot, ScheduleDelivery, SendDelivery
 from retinue.core.state import Ended
 from retinue.errors import Defect
 
@@ -39,9 +40,9 @@ def set_aside_failed(engine: Engine) -> None:
             engine.timers.drop(id)
             engine.performer.over(id)
             engine.end_waiters.tell(id, defect)
-        for done, _, of in engine.waiting:
-            if of == root and not done.done():
-                done.set_exception(defect)
+        for future, _, of in engine.waiting:
+            if of == root and not future.done():
+                future.set_exception(defect)
 
 
 def _members(engine: Engine, root: str, live: list[str]) -> list[str]:
@@ -64,3 +65,15 @@ def without_set_aside(engine: Engine, changes: Changes) -> Changes:
         changes.specs = [spec for spec in changes.specs if spec.id not in engine.aside]
         changes.runs = {id: run for id, run in changes.runs.items() if id not in engine.aside}
     return changes
+
+
+def is_set_aside(engine: Engine, effect: Effect) -> bool:
+    """Whether its tree was, while it was written. Slots are given back all the same."""
+    return getattr(effect, "run", "") in engine.aside and not isinstance(effect, FreeSlot)
+
+
+def root_of(engine: Engine, effect: Effect) -> str:
+    if not isinstance(effect, (ScheduleDelivery, SendDelivery)):
+        return engine.roots.get(effect.run, "")
+    tree = engine.trees.index.deliveries.get(effect.key)
+    return "" if tree is None else tree.root

@@ -17,10 +17,10 @@ class Timers:
     def __init__(
         self,
         now: Callable[[], int],
-        wanted: Callable[[str], int | None],
+        deadline: Callable[[str], int | None],
         fire: Callable[[str], None],
     ) -> None:
-        self._now, self._wanted, self._fire = now, wanted, fire
+        self._now, self._wanted, self._fire = now, deadline, fire
         self._heap: list[tuple[int, str]] = []
         self._entry: dict[str, int] = {}
         self._handle: asyncio.TimerHandle | None = None
@@ -61,14 +61,14 @@ class Timers:
             if self._entry.get(id) != at:
                 continue
             del self._entry[id]
-            wanted = self._wanted(id)
-            if wanted is None:
+            deadline = self._wanted(id)
+            if deadline is None:
                 continue
-            if wanted <= now:
+            if deadline <= now:
                 self._fire(id)
             else:
-                self._entry[id] = wanted
-                heapq.heappush(self._heap, (wanted, id))
+                self._entry[id] = deadline
+                heapq.heappush(self._heap, (deadline, id))
         self._arm()
 
     def close(self) -> None:

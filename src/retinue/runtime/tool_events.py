@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import replace
 
 from retinue.core.effects import CallTool
-from retinue.core.events import Asked, Ordered, RunEvent, Submitted, ToolReturned
+from retinue.core.events import ActionsReturned, Asked, RunEvent, Submitted, ToolReturned
 from retinue.core.ids import moment
 from retinue.core.image_checks import MOST_SHOWN, taken_in
 from retinue.core.messages import Image
-from retinue.core.spec import Order, Orders, Spec
-from retinue.core.values import Work, checked
+from retinue.core.spec import Actions, RunRequest, RunSpec
+from retinue.core.values import BranchWork, checked
+from retinue.core.writers import wants_copies
 from retinue.errors import RetinueError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
@@ -23,7 +24,7 @@ from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.open_directories import real_paths
-from retinue.tools.base import Answer, Ask, Returned, Submission
+from retinue.tools.base import Ask, Returned, Submission, ToolResult
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -57,7 +58,7 @@ class ToolEvents:
             "name": effect.call.name,
         }
         match returned:
-            case Answer(text=text, error=error, images=images):
+            case ToolResult(text=text, error=error, images=images):
                 if not is_plain(returned):
                     text, images = await self._pictures(effect, checked(returned))
                 text, spilled = clean(text), None
@@ -66,28 +67,38 @@ class ToolEvents:
                     spilled = await self._texts.spill(text)
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
                 return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
-            case Orders():
+            case Actions():
                 for order in returned.spawns:
                     self._outbox.check(order.origin)
                 orders, place = await self._placed(
                     effect.run, await self._texts.letters(checked(returned))
                 )
+                snapshot = await self._snapshot(effect, orders, place)
                 asked_at = moment(effect.at, effect.turn, effect.index)
-                return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
+                return ActionsReturned(
+                    **where, actions=orders, asked_at=asked_at, place=place, snapshot=snapshot
+                )
             case Submission():
-                done, spec = checked(returned), self._engine.trees.spec(effect.run)
+                answer, spec = checked(returned), self._engine.trees.spec(effect.run)
                 work = await self.work(spec) if spec is not None else None
                 keep = None if spec is None else self._texts.longest(spec)
-                spilled = await self._texts.spill(done.text, keep)
+                spilled = await self._texts.spill(answer.text, keep)
                 return Submitted(
-                    **where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work
+                    **where,
+                    text=answer.text,
+                    ok=answer.ok,
+                    data=answer.data,
+                    spilled=spilled,
+                    work=work,
                 )
             case Ask():
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
 
-    async def _pictures(self, effect: CallTool, answer: Answer) -> tuple[str, tuple[Image, ...]]:
+    async def _pictures(
+        self, effect: CallTool, answer: ToolResult
+    ) -> tuple[str, tuple[Image, ...]]:
         """The calls of one turn come back one by one, and are in the conversation some time
         later."""
         run = self._engine.trees.run(effect.run)
@@ -106,54 +117,66 @@ class ToolEvents:
     def over(self, run: str) -> None:
         self._shown.pop(run, None)
 
-    async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
+    async def _placed(self, run: str, orders: Actions) -> tuple[Actions, str]:
         """Where children are sent is told without links, so that the core can compare it; and where
         their parent is."""
         spec = self._engine.trees.spec(run)
         place = (
             await self._tools.place(spec, self._home)
-            if spec is not None and spec.order.isolation
+            if spec is not None and spec.request.isolation
             else ""
         )
-        root = place or (spec.order.cwd if spec is not None else "") or self._home
+        root = place or (spec.request.cwd if spec is not None else "") or self._home
         if not root or not any(
-            (o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns
+            (o.cwd and o.cwd != root) or o.permissions.read or o.permissions.write
+            for o in orders.spawns
         ):
             return orders, place
         return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
 
-    async def work(self, spec: Spec) -> Work | None:
+    async def _snapshot(self, effect: CallTool, orders: Actions, place: str) -> str:
+        """A commit of the caller's files, if children are to have copies of them; "" where there
+        can be none."""
+        tree, spec = self._engine.trees.of(effect.run), self._engine.trees.spec(effect.run)
+        if tree is None or spec is None:
+            return ""
+        if not wants_copies(tree, effect.run, effect.index, orders):
+            return ""
+        return await self._tools.snapshot(place or spec.request.cwd or self._home)
+
+    async def work(self, spec: RunSpec) -> BranchWork | None:
         """What an isolated run has done until now; its diff is kept before anybody is told of
         it."""
-        if not spec.order.isolation:
+        if not spec.request.isolation:
             return None
         try:
-            done = await self._tools.work(spec)
+            diff_of_run = await self._tools.work(spec)
         except RetinueError as error:
             log.warning("cannot read the changes of %s: %s", spec.id, error)
             return None
-        if done is None:
+        if diff_of_run is None:
             return None
-        text = self._engine.redactor.clean_bytes(done.diff)
+        text = self._engine.redactor.clean_bytes(diff_of_run.diff)
         diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
-        told = {
-            f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")
+        fields = {
+            f: getattr(diff_of_run, f)
+            for f in ("branch", "base", "commit", "files", "added", "removed")
         }
-        return Work(**told, diff=diff.sha256)
+        return BranchWork(**fields, diff=diff.sha256)
 
-    def failure(self, effect: CallTool, error: BaseException) -> Answer:
+    def failure(self, effect: CallTool, error: BaseException) -> ToolResult:
         log.debug("tool %s failed", effect.call.name, exc_info=error)
         text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
-        return Answer(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
+        return ToolResult(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
 
 
-def is_plain(answer: Answer) -> bool:
+def is_plain(answer: ToolResult) -> bool:
     """Whether it is a text of the types that were declared, which need not be looked at."""
     return answer.images == () and type(answer.text) is str and type(answer.error) is bool
 
 
-def _without_links(order: Order, root: str) -> Order:
+def _without_links(order: RunRequest, root: str) -> RunRequest:
     """Paths are kept without links. Whoever puts one there later is found out, for then they are
     opened so."""
     cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
-    return replace(order, cwd=cwd, access=real_paths(order.access))
+    return replace(order, cwd=cwd, permissions=real_paths(order.permissions))

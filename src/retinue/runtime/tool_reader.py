@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.messages import Message
-from retinue.core.spec import Spec
-from retinue.core.state import Run
+from retinue.core.spec import RunSpec
+from retinue.core.state import Run, RunRecord
 from retinue.errors import ConfigError
-from retinue.store.base import Row
-from retinue.tools.base import Kin, Tool
+from retinue.tools.base import Tool
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -55,26 +54,26 @@ class ToolReader:
         for run, name in self._engine.performer.calls():
             spec = trees.spec(run)
             if spec is not None and spec.root == root:
-                tool = self._tools.tools(spec.order.agent).get(name)
+                tool = self._tools.tools(spec.request.agent).get(name)
                 n += not hasattr(tool, "starts")
         return n
 
-    async def children(self, run: str) -> Sequence[Kin]:
+    async def children(self, run: str) -> Sequence[RunRecord]:
         return self._now(await self._engine.store.children(run))
 
-    async def staff(self, spec: Spec) -> Sequence[Kin]:
+    async def staff(self, spec: RunSpec) -> Sequence[RunRecord]:
         store, rows = self._engine.store, await self._engine.store.children(spec.id)
         while spec.resumes and (row := await store.row(spec.resumes)) is not None:
             spec, rows = row.spec, [*await store.children(spec.resumes), *rows]
         return self._now(rows)
 
-    async def started(self, since: int) -> Sequence[Kin]:
+    async def started(self, since: int) -> Sequence[RunRecord]:
         return self._now(await self._engine.store.started(since))
 
-    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+    async def messages(self, spec: RunSpec, run: Run) -> Sequence[Message]:
         return await self._engine.store.messages(spec.conversation, run.start, run.length)
 
-    def _now(self, rows: Sequence[Row]) -> list[Kin]:
+    def _now(self, rows: Sequence[RunRecord]) -> list[RunRecord]:
         """As the log has them; those that are live, as they are."""
         now = self._engine.trees.run
-        return [(row.spec, now(row.spec.id) or row.run) for row in rows]
+        return [RunRecord(row.spec, now(row.spec.id) or row.run) for row in rows]

@@ -61,15 +61,15 @@ def write_file(
 
 @contextlib.contextmanager
 def alone(spots: list[FileLocation]) -> Iterator[None]:
-    """Nobody else in this process changes these files meanwhile: several edits of one file in one
+    """No one else in this process changes these files meanwhile: several edits of one file in one
     turn all count."""
     numbers = set()
     for spot in spots:
         where = os.fstat(spot.dir_fd)
         numbers.add(hash((where.st_dev, where.st_ino, spot.name)) % N_LOCKS)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         for number in sorted(numbers):
-            held.enter_context(_LOCKS[number])
+            locks.enter_context(_LOCKS[number])
         yield
 
 
@@ -202,10 +202,10 @@ def _identity(spot: FileLocation) -> tuple[int, ...] | None:
         return None
 
 
-def _of(found: os.stat_result | None) -> tuple[int, ...] | None:
-    if found is None:
+def _of(info: os.stat_result | None) -> tuple[int, ...] | None:
+    if info is None:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _unwritten(spot: FileLocation, error: OSError) -> Refused:

@@ -1,4 +1,4 @@
-"""Removing what may be much without holding anybody up: out of the way at once, and gone in the
+"""Removing what may be much without holding anyone up: out of the way immediately, and gone in the
 background."""
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ SOON_SECONDS = 5.0
 
 
 async def remove_soon(path: str | os.PathLike[str], seconds: float = SOON_SECONDS) -> None:
-    """Take away what has this path. It is out of the way at once, by a name with `GONE` in it; the
-    caller waits only so many seconds, and the end of the program not at all: then the rest stays
-    for the next `sweep`."""
-    gone = f"{os.fspath(path)}{GONE}{os.urandom(6).hex()}"
+    """Take away what has this path. It is out of the way immediately, by a name with `GONE` in it;
+    the caller waits only so many seconds, and the end of the program not at all: then the rest
+    stays for the next `sweep`."""
+    doomed = f"{os.fspath(path)}{GONE}{os.urandom(6).hex()}"
     try:
-        os.rename(path, gone)
+        os.rename(path, doomed)
     except OSError:
         return
-    await _in_background([gone], seconds)
+    await _in_background([doomed], seconds)
 
 
 async def sweep(folder: str | os.PathLike[str], seconds: float = 0.0) -> None:
-    """Go on with what was left in a folder when the program ended."""
+    """Continue with what was left in a folder when the program ended."""
     with contextlib.suppress(OSError):
-        left = [f"{os.fspath(folder)}/{name}" for name in os.listdir(folder) if GONE in name]
-        await _in_background(left, seconds)
+        doomed = [f"{os.fspath(folder)}/{name}" for name in os.listdir(folder) if GONE in name]
+        await _in_background(doomed, seconds)
 
 
 async def _in_background(paths: list[str], seconds: float) -> None:
     """In a thread that the end of the program does not wait for."""
     if not paths:
         return
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
         for path in paths:
             remove(path)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(done.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
+            loop.call_soon_threadsafe(end.set)
 
     threading.Thread(target=work, daemon=True, name="retinue-remove").start()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(done.wait(), seconds)
+        await asyncio.wait_for(end.wait(), seconds)

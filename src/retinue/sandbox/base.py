@@ -51,7 +51,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandExit:
-    """How it ended. `code` is None when nobody can say; `why` is "" when it ended by itself;
+    """How it ended. `code` is None when no one can say; `why` is "" when it ended by itself;
     `lost`: its sandbox died. `notes` say which limits were met."""
 
     code: int | None
@@ -71,7 +71,7 @@ class Running(Protocol):
         cancelled, it is killed."""
 
     def stop(self, why: Why = "stopped") -> None:
-        """Kill all of it, at once; `wait` tells when that is done."""
+        """Kill all of it immediately; `wait` tells when that is done."""
 
 
 class Guarantee(NamedTuple):

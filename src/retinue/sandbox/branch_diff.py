@@ -32,12 +32,12 @@ class WorktreeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def diff_of(git: Git, note: WorktreeNote, commit: str) -> BranchDiff:
-    told = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
+    options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
     numbers = [
         line.split(b"\t")
-        for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()
+        for line in (await git.run("diff-tree", "-r", "--numstat", *options)).splitlines()
     ]
-    diff = await git.run("diff-tree", "-r", "-p", *told, is_long=True, most=MOST_DIFF)
+    diff = await git.run("diff-tree", "-r", "-p", *options, is_long=True, most=MOST_DIFF)
     return BranchDiff(
         branch=note.branch,
         base=note.base,

@@ -82,17 +82,20 @@ class Bwrap:
                 undo.callback(shields[-1].release, looks=False)
             group = find_groups().make(command.limits)
             undo.callback(group.remove)
-            status, told = os.pipe()
+            status, writer = os.pipe()
             undo.callback(os.close, status)
             # Open for reading too: had it no reader when this process dies, bwrap would die of it
             # at a bad moment.
-            one_way, told = told, os.open(f"/proc/self/fd/{told}", os.O_RDWR | os.O_CLOEXEC)
+            one_way, writer = writer, os.open(f"/proc/self/fd/{writer}", os.O_RDWR | os.O_CLOEXEC)
             os.close(one_way)
             waits, gate = os.pipe()
             undo.callback(os.close, gate)
-            layout.fds += (told, waits)
+            layout.fds += (writer, waits)
             argv = self._argv(
-                command, layout, shields, ("--json-status-fd", str(told), "--block-fd", str(waits))
+                command,
+                layout,
+                shields,
+                ("--json-status-fd", str(writer), "--block-fd", str(waits)),
             )
             watching = MountWatch.of(layout.mounts)
             undo.callback(watching.close)
@@ -130,11 +133,11 @@ class Bwrap:
             os.path.realpath(self._private.store or "/"),
             KeptAside(self._aside, _name(command.tag)),
         )
-        given = command.opened.get(root)
+        directory = command.opened.get(root)
         fd = (
             os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            if given is None
-            else os.dup(given)
+            if directory is None
+            else os.dup(directory)
         )
         try:
             others = [
@@ -166,9 +169,9 @@ class Bwrap:
                 raise Refused(
                     "protected", f"{path} cannot be made writable: {why}. Nothing was run."
                 )
-        asked = dict.fromkeys((*write, *(os.path.realpath(path) for path in command.write)))
+        requests = dict.fromkeys((*write, *(os.path.realpath(path) for path in command.write)))
         homes = (home for home in protected.home_directories() if beneath(home, write))
-        return write, [path for path in dict.fromkeys((*asked, *homes)) if os.path.isdir(path)]
+        return write, [path for path in dict.fromkeys((*requests, *homes)) if os.path.isdir(path)]
 
     def _argv(
         self, command: Command, layout: Mounts, shields: list[ReadonlyPaths], pipes: tuple[str, ...]
@@ -207,20 +210,20 @@ def find_sandbox(
     for each program. With `path`, whoever calls answers for those directories; of PATH only what no
     command can change is run."""
     if path is None:
-        found, refused = programs.find("bwrap")
+        program, refused = programs.find("bwrap")
     else:
         folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
-        found, refused = (
+        program, refused = (
             shutil.which("bwrap", path=os.pathsep.join(folders) or os.devnull) or "",
             "",
         )
-    if not found:
+    if not program:
         problem = "bubblewrap (bwrap) is not installed or not on PATH"
         raise SandboxMissing(problem, " ".join(filter(None, (INSTALL, refused))))
-    probe = probe_bwrap(found)
+    probe = probe_bwrap(program)
     if probe.problem:
         raise SandboxMissing(probe.problem, probe.fix)
-    return Bwrap(found, by_fd=probe.by_fd, private=private, aside=aside, readable=readable)
+    return Bwrap(program, by_fd=probe.by_fd, private=private, aside=aside, readable=readable)
 
 
 def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, ...]:
@@ -239,5 +242,5 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
 
 
 def _name(tag: str) -> str:
-    """What of a tag can stand in the name of a file."""
+    """What of a tag can be in the name of a file."""
     return re.sub(r"[^0-9A-Za-z]", "-", tag)[-40:]

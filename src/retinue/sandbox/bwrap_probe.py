@@ -64,14 +64,14 @@ def probe_bwrap(program: str) -> _Probe:
         _output(program, *isolate, "--", "/bin/sh", "-c", ":")
         return _Probe(by_fd="--bind-fd" in _output(program, "--help"))
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "output", None) or b""
-        words = said.decode("utf-8", "replace").split() or str(error).split()
+        output = getattr(error, "output", None) or b""
+        words = output.decode("utf-8", "replace").split() or str(error).split()
         detail = " ".join(words)[:300]
         return _Probe(f"bubblewrap cannot create a sandbox ({detail})", ALLOW_NAMESPACES)
 
 
 def _output(*argv: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -80,4 +80,4 @@ def _output(*argv: str) -> str:
         timeout=20,
         check=True,
     )
-    return done.stdout.decode("utf-8", "replace")
+    return process.stdout.decode("utf-8", "replace")

@@ -33,8 +33,8 @@ class WalkEntry:
 
 @dataclass(slots=True)
 class Patience:
-    """How long and how far a walk may go. `why` says why it stopped early; `n_ignored` what it left
-    out on the way."""
+    """How long and how far a walk may go. `why` says why it stopped early; `n_ignored` what it
+    omitted on the way."""
 
     seconds: float = 10.0
     entries: int = 500_000

@@ -20,7 +20,7 @@ MAX_HOPS = 8
 
 @dataclass(slots=True)
 class FileLocation:
-    """The place of one file: its directory, held open, its name, and what stands there now (None:
+    """The place of one file: its directory, held open, its name, and what is there now (None:
     nothing).
 
     A symbolic link at the name has been followed, inside the root, before: writing replaces the
@@ -94,24 +94,28 @@ class FileLocation:
 def spot(root: Root, path: str, *, make: bool = False) -> Iterator[FileLocation]:
     """Find the place that `path` names, through links that stay beneath the root; with `make`,
     missing directories are made. They are taken away again when the body fails."""
-    found = locate(root, path, make=make)
+    location = locate(root, path, make=make)
     try:
-        yield found
+        yield location
     except BaseException:
-        found.undo()
+        location.undo()
         raise
     finally:
-        found.close()
+        location.close()
 
 
-def locate(root: Root, path: str, *, make: bool = False) -> FileLocation:
+def locate(root: Root, path: str, *, make: bool = False, plan: bool = False) -> FileLocation:
+    """With `plan`, directories that would be made stay missing: the name then leads through
+    them."""
     at = path
     for _ in range(MAX_HOPS):
         parent, name = os.path.split(at)
         if name in ("", ".", ".."):
             raise Refused("path", f"{path}: this is a directory, not a file")
-        dir_fd, made = _directory(root, parent or ".", path, name, make)
-        place = FileLocation(root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=made)
+        dir_fd, created, name = _directory(root, parent or ".", path, name, make, plan)
+        place = FileLocation(
+            root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=created
+        )
         try:
             place.check()
             place.found = _lstat(name, dir_fd)
@@ -146,9 +150,10 @@ def _lstat(name: str, dir_fd: int) -> os.stat_result | None:
 
 
 def _directory(
-    root: Root, parent: str, path: str, name: str, make: bool
-) -> tuple[int, list[tuple[int, str]]]:
-    """The directory, open, and those that had to be made (each with its parent, open)."""
+    root: Root, parent: str, path: str, name: str, make: bool, plan: bool
+) -> tuple[int, list[tuple[int, str]], str]:
+    """The directory, open, those that had to be made (each with its parent, open), and the name in
+    it."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     missing: list[str] = []
     head = parent
@@ -164,26 +169,28 @@ def _directory(
         except OSError as error:
             raise root.translated(error, path) from None
     if not missing:
-        return fd, []
-    made: list[tuple[int, str]] = []
+        return fd, [], name
+    created: list[tuple[int, str]] = []
     try:
         planned = FileLocation(
             root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None
         )
         planned.check()
+        if plan and make:
+            return fd, [], planned.name
         if not make:
             raise NotFound(f"{path}: its directory does not exist")
         for part in reversed(missing):
             os.mkdir(part, 0o777, dir_fd=fd)
-            made.append((fd, part))
+            created.append((fd, part))
             fd = os.open(part, flags | os.O_NOFOLLOW, dir_fd=fd)
     except BaseException as error:
-        FileLocation(root=root, dir_fd=fd, name="", path=path, found=None, made=made).undo()
-        for held in {fd, *(d for d, _ in made)}:
-            os.close(held)
+        FileLocation(root=root, dir_fd=fd, name="", path=path, found=None, made=created).undo()
+        for open_fd in {fd, *(d for d, _ in created)}:
+            os.close(open_fd)
         if isinstance(error, OSError):
             raise Refused(
                 "path", f"{path}: cannot create its directory: {error.strerror}"
             ) from None
         raise
-    return fd, made
+    return fd, created, name

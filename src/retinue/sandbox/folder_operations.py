@@ -33,7 +33,7 @@ def remove(name: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
 
 
 def _enter(name: str, dir_fd: int | None) -> int:
-    """Open a directory that is to be emptied, also one that its owner has closed to everybody."""
+    """Open a directory that is to be emptied, also one that its owner has closed to everyone."""
     try:
         return os.open(name, OPEN, dir_fd=dir_fd)
     except PermissionError:
@@ -76,7 +76,7 @@ def _empty(top: int) -> None:
 
 
 def _cleared(fd: int) -> list[str]:
-    """Unlink what is no directory; the names of those that are."""
+    """Unlink what is not a directory; the names of those that are."""
     with contextlib.suppress(OSError):
         os.fchmod(fd, 0o700)
     try:
@@ -92,26 +92,26 @@ def _cleared(fd: int) -> list[str]:
 def copy(dir_fd: int, name: str, target: str, *, most_bytes: int, most_files: int) -> None:
     """A copy of files, directories and links, up to so many; `OSError` when it is more, or anything
     else."""
-    left = [most_bytes, most_files]
-    found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode):
-        _copy_one(dir_fd, name, target, left)
+    allowance = [most_bytes, most_files]
+    info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    if not stat.S_ISDIR(info.st_mode):
+        _copy_one(dir_fd, name, target, allowance)
         return
     fd = os.open(name, OPEN, dir_fd=dir_fd)
     try:
         for at, folders, others, here in walk_folders(fd):
             place = os.path.normpath(f"{target}/{at}")
-            _count(left, 0)
+            _count(allowance, 0)
             os.mkdir(place, 0o700)
             for other in others:
-                _copy_one(here, other.name, f"{place}/{other.name}", left)
+                _copy_one(here, other.name, f"{place}/{other.name}", allowance)
             folders.sort()
     finally:
         os.close(fd)
 
 
-def _copy_one(dir_fd: int, name: str, target: str, left: list[int]) -> None:
-    _count(left, 0)
+def _copy_one(dir_fd: int, name: str, target: str, allowance: list[int]) -> None:
+    _count(allowance, 0)
     if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
         os.symlink(os.readlink(name, dir_fd=dir_fd), target)
         return
@@ -122,14 +122,14 @@ def _copy_one(dir_fd: int, name: str, target: str, left: list[int]) -> None:
             os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode | 0o600), "wb"
         ) as file:
             while piece := os.read(fd, PIECE):
-                _count(left, len(piece), n_files=0)
+                _count(allowance, len(piece), n_files=0)
                 file.write(piece)
     finally:
         os.close(fd)
 
 
-def _count(left: list[int], n_bytes: int, n_files: int = 1) -> None:
-    left[0] -= n_bytes
-    left[1] -= n_files
-    if min(left) < 0:
+def _count(allowance: list[int], n_bytes: int, n_files: int = 1) -> None:
+    allowance[0] -= n_bytes
+    allowance[1] -= n_files
+    if min(allowance) < 0:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))

@@ -21,15 +21,15 @@ WHY_INCLUDED = "git's settings include it, and it can name programs that git run
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:
     """Section, key and value of each setting; the section without what stands in quotes, it and the
-    key in lower case. (`[a] b = c` may stand on one line, a value go on in the next.)"""
+    key in lower case. (`[a] b = c` may be on one line, a value continue in the next.)"""
     at, section = 1 if text.startswith("\ufeff") else 0, ""
     while at < len(text):
         if text[at].isspace():
             at += 1
-        elif text[at] == "[" and (found := SECTION.match(text, at)):
-            section, at = found[1].lower().partition(".")[0], found.end()
-        elif found := KEY.match(text, at):
-            key, at = found[1].lower(), found.end()
+        elif text[at] == "[" and (match := SECTION.match(text, at)):
+            section, at = match[1].lower().partition(".")[0], match.end()
+        elif match := KEY.match(text, at):
+            key, at = match[1].lower(), match.end()
             value = ""
             if text[at : at + 1] == "=":
                 value, at = _value(text, at + 1)
@@ -42,7 +42,7 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
 def _value(text: str, at: int) -> tuple[str, int]:
     """A value from where it begins, and where it ends. What is not in quotes loses the space around
     it."""
-    said: list[str] = []
+    letters: list[str] = []
     n_kept = 0
     is_quoted = False
     while at < len(text) and text[at] != "\n":
@@ -51,32 +51,32 @@ def _value(text: str, at: int) -> tuple[str, int]:
         if here == "\\":
             at += 2 if text.startswith("\r\n", at) else 1
             if after not in ("\n", "\r"):
-                said.append(ESCAPES.get(after, after))
-                n_kept = len(said)
+                letters.append(ESCAPES.get(after, after))
+                n_kept = len(letters)
         elif here == '"':
             is_quoted = not is_quoted
         elif here in "#;" and not is_quoted:
             end = text.find("\n", at)
-            return "".join(said[:n_kept]), len(text) if end < 0 else end
+            return "".join(letters[:n_kept]), len(text) if end < 0 else end
         elif is_quoted or not here.isspace():
-            said.append(here)
-            n_kept = len(said)
-        elif said:
-            said.append(here)
-    return "".join(said[:n_kept]), at
+            letters.append(here)
+            n_kept = len(letters)
+        elif letters:
+            letters.append(here)
+    return "".join(letters[:n_kept]), at
 
 
 def named(top: str) -> dict[str, str]:
     """The paths that git's settings name in a repository at `top`, each as written and as it really
     is, and why it matters. The settings of the user and of the machine count too: `core.hooksPath`
     in them may be relative."""
-    found: dict[str, str] = {}
-    waiting, seen = [*_own_files(top), *_users_files()], set[str]()
-    while waiting and len(seen) < MOST_FILES:
+    reasons: dict[str, str] = {}
+    waiting, visited = [*_own_files(top), *_users_files()], set[str]()
+    while waiting and len(visited) < MOST_FILES:
         file = waiting.pop(0)
-        if file in seen:
+        if file in visited:
             continue
-        seen.add(file)
+        visited.add(file)
         text = ""
         with contextlib.suppress(OSError):
             text = read_text(file)
@@ -84,10 +84,10 @@ def named(top: str) -> dict[str, str]:
             if section in ("include", "includeif") and key == "path" and value:
                 included = _path(value, os.path.dirname(file))
                 waiting.append(included)
-                _note(found, included, top, WHY_INCLUDED)
+                _note(reasons, included, top, WHY_INCLUDED)
             elif section == "core" and key == "hookspath" and value:
-                _note(found, _path(value, top), top, WHY_HOOKS)
-    return found
+                _note(reasons, _path(value, top), top, WHY_HOOKS)
+    return reasons
 
 
 def named_beneath(root: str, root_fd: int, others: Iterable[str] = ()) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _path(value: str, base: str) -> str:
     return os.path.normpath(os.path.join(base, os.path.expanduser(value)))  # also ~user
 
 
-def _note(found: dict[str, str], path: str, top: str, why: str) -> None:
+def _note(reasons: dict[str, str], path: str, top: str, why: str) -> None:
     for place in (path, os.path.realpath(path)):
         is_around = f"{top.rstrip('/')}/".startswith(
             f"{place.rstrip('/')}/"
@@ -127,7 +127,7 @@ def _note(found: dict[str, str], path: str, top: str, why: str) -> None:
         if not is_around and not f"{place}/".startswith(
             f"{top.rstrip('/')}/.git/"
         ):  # that is protected anyway
-            found[place] = why
+            reasons[place] = why
 
 
 def _own_files(top: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _own_files(top: str) -> Iterator[str]:
 
 
 def _users_files() -> Iterator[str]:
-    home, told = os.path.expanduser("~"), os.environ.get("XDG_CONFIG_HOME", "")
+    home, folder = os.path.expanduser("~"), os.environ.get("XDG_CONFIG_HOME", "")
     yield from ("/etc/gitconfig", f"{home}/.gitconfig", f"{home}/.config/git/config")
-    if os.path.isabs(told):
-        yield f"{told}/git/config"
+    if os.path.isabs(folder):
+        yield f"{folder}/git/config"

@@ -86,11 +86,11 @@ def find_repository(source: str) -> Repository:
         if top == "/":
             raise RetinueError(f"{source} is not in a git repository")
         top = os.path.dirname(top)
-    found = Repository(top, *_directories(top))
-    users = {os.lstat(path).st_uid for path in (top, found.own, found.common)}
+    repository = Repository(top, *_directories(top))
+    users = {os.lstat(path).st_uid for path in (top, repository.own, repository.common)}
     if os.geteuid() != 0 and not users <= {os.geteuid(), 0}:
         raise RetinueError(f"the git repository {top} belongs to another user")
-    return found
+    return repository
 
 
 def _directories(top: str) -> tuple[str, str]:
@@ -118,14 +118,14 @@ def _directories(top: str) -> tuple[str, str]:
 
 
 def build_copy(
-    repository: Repository, settings: str, ignored: str, given: tuple[str, ...], logs: bool
+    repository: Repository, settings: str, ignored: str, folders: tuple[str, ...], logs: bool
 ) -> tuple[str, int, tuple[str, ...]]:
     """Everything that git needs to know about a repository and that cannot make it run something:
     copies, but for the objects."""
     own, common = repository.own, repository.common
     head = read_small(f"{own}/HEAD", 8192)
     _plain(common, "objects", "refs", "refs/heads", "refs/heads/retinue")
-    borrowed = git_objects.check(common, (repository.top, common, *given))
+    borrowed = git_objects.check(common, (repository.top, common, *folders))
     references = git_refs.read(own, common)
     references.check(head, common)
     with contextlib.suppress(FileNotFoundError):
@@ -165,7 +165,7 @@ def _plain(common: str, *names: str) -> None:
 
 def _copy_plain(own: str, common: str, folder: str) -> None:
     """The small files in which a repository keeps the state of what is being done in it. What is
-    none is left out."""
+    none is omitted."""
     for source in dict.fromkeys((own, common)):
         top = open_real(source)
         try:
@@ -203,10 +203,10 @@ async def ignored_by_user(home: str) -> str:
     if home not in _ignored:
         environ = {name: value for name, value in base().items() if name != "GIT_CONFIG_GLOBAL"}
         try:
-            found = await run(
+            output = await run(
                 ("config", "--global", "--type=path", "--get", "core.excludesFile"), environ
             )
-            _ignored[home] = os.fsdecode(found).rstrip("\n")
+            _ignored[home] = os.fsdecode(output).rstrip("\n")
         except RetinueError:
             _ignored[home] = ""
     return _ignored[home]

@@ -57,8 +57,8 @@ def sweep() -> None:
 
 
 def _is_left(path: str) -> bool:
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    info = os.lstat(path)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
         return False
     lock = os.open(f"{path}/{LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -73,11 +73,11 @@ def _is_left(path: str) -> bool:
 def _end_users(path: str) -> None:
     """A sandbox of a git that was given this folder can be left over too, when its host was killed
     as it began."""
-    wanted = os.fsencode(os.path.realpath(path))
+    target = os.fsencode(os.path.realpath(path))
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.geteuid():
                 with open(f"/proc/{name}/cmdline", "rb") as file:
                     words = file.read().split(b"\0")
-                if os.path.basename(words[0]) == b"bwrap" and wanted in words:
+                if os.path.basename(words[0]) == b"bwrap" and target in words:
                     os.kill(int(name), signal.SIGKILL)

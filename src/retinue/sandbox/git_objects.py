@@ -21,8 +21,8 @@ def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
     """The other places from which a repository takes objects, and those from which these do;
     `OSError` when one lies outside of the roots, or there is a link."""
     allowed = tuple(os.path.realpath(root) for root in roots)
-    seen = [f"{common}/objects"]
-    for objects in seen:
+    folders = [f"{common}/objects"]
+    for objects in folders:
         _refuse_links(objects)
         for path in _borrowed(objects):
             if not beneath(path, allowed):
@@ -32,15 +32,15 @@ def check(common: str, roots: Iterable[str]) -> tuple[str, ...]:
                     f"it uses objects from {path}, which is outside the allowed directories",
                     file,
                 )
-            if path not in seen and os.path.isdir(path):
-                seen.append(path)
-            if len(seen) > MOST_BORROWED:
+            if path not in folders and os.path.isdir(path):
+                folders.append(path)
+            if len(folders) > MOST_BORROWED:
                 raise OSError(
                     errno.EINVAL,
                     "it uses objects from too many places",
                     f"{objects}/info/alternates",
                 )
-    return tuple(seen[1:])
+    return tuple(folders[1:])
 
 
 def _borrowed(objects: str) -> list[str]:

@@ -41,10 +41,10 @@ ENVIRONMENT = {
 @functools.cache
 def program() -> str:
     """The machine's git, never one of a project."""
-    found = shutil.which("git", path=PLACES)
-    if found is None:
+    path = shutil.which("git", path=PLACES)
+    if path is None:
         raise RetinueError("git is not installed; nothing was run.")
-    return found
+    return path
 
 
 def base() -> dict[str, str]:
@@ -66,9 +66,11 @@ async def run(
     seconds: float = SECONDS,
     sees: tuple[str, ...] = (),
     most: int = 0,
+    good: tuple[int, ...] = (0,),
 ) -> bytes:
     """What git answers, or `RetinueError` with what it says. With `sees` it may use these
-    directories alone; `most` bytes of the answer are enough, and it is stopped when it has more."""
+    directories alone; `most` bytes of the answer are enough, and it is stopped when it has more.
+    `good` are the exit codes of an answer."""
     command = [program(), "--no-pager", *args]
     if sees and (bwrap := await asyncio.to_thread(_bwrap)):
         command = list(_confined(bwrap, command, cwd, sees))
@@ -88,9 +90,9 @@ async def run(
         if most:
             return out[:most]
         raise RetinueError(f"git {args[0]} answered with more than {MOST_OUTPUT >> 20} MiB")
-    if process.returncode:
-        said = complaint.decode("utf-8", "replace").strip()[:500] or process.returncode
-        raise RetinueError(f"git {args[0]}: {said}")
+    if process.returncode not in good:
+        problem = complaint.decode("utf-8", "replace").strip()[:500] or process.returncode
+        raise RetinueError(f"git {args[0]}: {problem}")
     return out
 
 

@@ -1,6 +1,6 @@
 """The references of a repository, read and written by us. Each is a regular file of the
 repository's own, reached from one open directory to the next: a link, a pipe or a name that git
-would not take is none. Git itself is given a copy that nobody changes, and never follows what
+would not take is none. Git itself is given a copy that no one changes, and never follows what
 stands in their place a moment later."""
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class References:
         """Whether that in which HEAD ends can be taken; nothing was committed if it is not there at
         all."""
         for _ in range(HOPS + 1):
-            found = HEAD.fullmatch(head)
-            if found is None:
+            match = HEAD.fullmatch(head)
+            if match is None:
                 raise OSError(errno.EINVAL, "it names no commit", f"{common}/HEAD")
-            name = found[1]
+            name = match[1]
             if name is None or name in self.hashes:
                 return
             where = f"{common}/{os.fsdecode(name)}"
@@ -81,31 +81,31 @@ def is_name(name: bytes) -> bool:
 
 def read(own: str, common: str) -> References:
     """Those of the whole repository, and those that one of its worktrees has for itself."""
-    found = References()
+    references = References()
     for folder in dict.fromkeys((common, own)):
         top = open_real(folder)
         try:
             if folder == common:
                 for value, name in _packed(top):
                     if is_name(name):
-                        found.hashes[name] = value
-            _read_loose(top, found, OWN if folder != common else (b"refs/",))
+                        references.hashes[name] = value
+            _read_loose(top, references, OWN if folder != common else (b"refs/",))
         finally:
             os.close(top)
-    for names in (found.hashes, found.symbolic):
+    for names in (references.hashes, references.symbolic):
         for name in [n for n in names if n.startswith(REPLACEMENTS)]:
             del names[name]
-    return found
+    return references
 
 
 def _packed(top: int) -> Iterator[tuple[bytes, bytes]]:
     with contextlib.suppress(FileNotFoundError):
         for line in read_small("packed-refs", MOST_PACKED, dir_fd=top, follow=False).split(b"\n"):
-            if found := PACKED.fullmatch(line):
-                yield found[1], found[2]
+            if match := PACKED.fullmatch(line):
+                yield match[1], match[2]
 
 
-def _read_loose(top: int, found: References, wanted: tuple[bytes, ...]) -> None:
+def _read_loose(top: int, references: References, prefixes: tuple[bytes, ...]) -> None:
     try:
         refs = os.open("refs", OPEN, dir_fd=top)
     except FileNotFoundError:
@@ -118,33 +118,33 @@ def _read_loose(top: int, found: References, wanted: tuple[bytes, ...]) -> None:
                 raise OSError(errno.EFBIG, f"it has more than {MOST_LOOSE} references")
             for file in files:
                 name = os.path.normpath(os.fsencode(f"refs/{at}/{file.name}"))
-                if is_name(name) and name.startswith(wanted):
-                    _read_one(here, file.name, name, found)
+                if is_name(name) and name.startswith(prefixes):
+                    _read_one(here, file.name, name, references)
     finally:
         os.close(refs)
 
 
-def _read_one(here: int, file: str, name: bytes, found: References) -> None:
-    found.hashes.pop(name, None)  # what is written by itself counts before what is packed
+def _read_one(here: int, file: str, name: bytes, references: References) -> None:
+    references.hashes.pop(name, None)  # what is written by itself counts before what is packed
     try:
-        said = HEAD.fullmatch(read_small(file, 8192, dir_fd=here, follow=False).rstrip() + b"\n")
+        match = HEAD.fullmatch(read_small(file, 8192, dir_fd=here, follow=False).rstrip() + b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
-        found.odd[name] = (
+        references.odd[name] = (
             "it is a link to another place" if error.errno == errno.ELOOP else str(error.strerror)
         )
         return
-    if said is None:
-        found.odd[name] = "it names no commit"
-    elif said[2]:
-        found.hashes[name] = said[2]
-    elif is_name(said[1]) and len(found.symbolic) < MOST_SYMBOLIC:
-        found.symbolic[name] = said[1]
+    if match is None:
+        references.odd[name] = "it names no commit"
+    elif match[2]:
+        references.hashes[name] = match[2]
+    elif is_name(match[1]) and len(references.symbolic) < MOST_SYMBOLIC:
+        references.symbolic[name] = match[1]
 
 
 def write(common: str, name: str, commit: str) -> None:
-    """Have a reference name a commit, as git does it: nobody sees half of it. No log is kept, and
+    """Have a reference name a commit, as git does it: no one sees half of it. No log is kept, and
     none is added to."""
     with _directory(common, os.path.dirname(name), make=True) as fd:
         _replace(fd, os.path.basename(name), commit.encode() + b"\n")
@@ -175,14 +175,14 @@ def delete(common: str, name: str, commit: str) -> None:
 
 def _forget(top: int, name: bytes) -> None:
     """Leave a reference out of the packed ones, with the line about it that may follow."""
-    kept: list[bytes] = []
+    lines: list[bytes] = []
     is_about = False
     for line in read_small("packed-refs", MOST_PACKED, dir_fd=top, follow=False).splitlines(
         keepends=True
     ):
         is_about = line.rstrip(b"\n").endswith(b" " + name) or (is_about and line.startswith(b"^"))
-        kept += [] if is_about else [line]
-    _replace(top, "packed-refs", b"".join(kept))
+        lines += [] if is_about else [line]
+    _replace(top, "packed-refs", b"".join(lines))
 
 
 def _replace(fd: int, name: str, content: bytes) -> None:

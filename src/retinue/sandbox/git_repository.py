@@ -1,11 +1,11 @@
 """Git for our own purposes, which runs nothing that a repository names.
 
-Filters, drivers, aliases, helpers and included files can be called anything, so no list of settings
-switches them off. Instead git is given a git directory of ours: its `objects` lead to those of the
-repository, its references are copies, its settings are written by us, with the few of the
-repository's that only say how files are to be read. There are no hooks in it, and what git would
-fetch, ask or show in a pager is off. A repository that is made of links to elsewhere, or takes its
-objects from elsewhere, is refused."""
+Filters, drivers, aliases, helpers and included files can be called anything, so no list of
+settings switches them off. Instead git is given a git directory of ours: its `objects` lead to
+those of the repository, its references are copies, its settings are written by us, with the few of
+the repository's that only say how files are to be read. There are no hooks in it, and what git
+would fetch, ask or show in a pager is off. A repository that is made of links to elsewhere, or
+takes its objects from elsewhere, is refused."""
 
 from __future__ import annotations
 
@@ -42,16 +42,19 @@ class Git:
         fed: bytes = b"",
         is_long: bool = False,
         most: int = 0,
+        good: tuple[int, ...] = (0,),
     ) -> bytes:
         """One command in `top`, or in the directory of the repository; `index` is used instead of
-        its own. It sees that directory and what belongs to git."""
+        its own. It sees that directory and what belongs to git. `good` are the exit codes of an
+        answer."""
         where = top or self.repository.top
         environ = {**self.environ, "GIT_WORK_TREE": where}
         if index:
             environ["GIT_INDEX_FILE"] = index
         sees = (where, self.folder, self.repository.common, self.repository.own, *self.borrowed)
         seconds = LONG_SECONDS if is_long else SECONDS
-        return await run(args, environ, cwd=where, fed=fed, seconds=seconds, sees=sees, most=most)
+        how = {"seconds": seconds, "sees": sees, "most": most, "good": good}
+        return await run(args, environ, cwd=where, fed=fed, **how)  # type: ignore[arg-type]
 
     async def text(self, *args: str, index: str = "", top: str = "") -> str:
         return os.fsdecode((await self.run(*args, index=index, top=top)).rstrip(b"\n"))
@@ -76,16 +79,16 @@ def _told(
 
 @contextlib.asynccontextmanager
 async def opened(
-    repository: Repository, *, given: tuple[str, ...] = (), logs: bool = False
+    repository: Repository, *, folders: tuple[str, ...] = (), logs: bool = False
 ) -> AsyncIterator[Git]:
     """A git directory of ours for a repository, for as long as it is needed. `given` are
     directories from which it may take objects; `logs`, whether the history of its references is to
     be seen: only by what cannot write to it."""
     try:
         settings = await asyncio.to_thread(read_small, f"{repository.common}/config")
-        kept, ignored = await kept_settings(settings), await ignored_by_user(home())
+        own_settings, ignored = await kept_settings(settings), await ignored_by_user(home())
         built = asyncio.create_task(
-            asyncio.to_thread(build_copy, repository, kept, ignored, given, logs)
+            asyncio.to_thread(build_copy, repository, own_settings, ignored, folders, logs)
         )
         try:
             folder, lock, borrowed = await asyncio.shield(built)
@@ -104,7 +107,7 @@ async def opened(
 
 
 def _give_up(built: asyncio.Task[tuple[str, int, tuple[str, ...]]]) -> None:
-    """Nobody wants it any more."""
+    """No one wants it."""
     if not built.cancelled() and built.exception() is None:
         folder, lock, _ = built.result()
         discard(folder, lock)

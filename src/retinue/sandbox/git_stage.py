@@ -11,8 +11,8 @@ from retinue.sandbox.git_repository import Git
 
 
 async def stage(git: Git, index: str) -> None:
-    """What stands in the place of a submodule is left out. What cannot be read as its attributes
-    say is taken as it is."""
+    """What is in the place of a submodule is omitted. What cannot be read as its attributes say is
+    taken as it is."""
     known = await git.run("ls-files", "-s", "-z", index=index)
     links = {
         entry.split(b"\t", 1)[1] for entry in known.split(b"\0") if entry.startswith(b"160000")
@@ -44,8 +44,8 @@ async def stage(git: Git, index: str) -> None:
             fed=b"".join(b"%s\n" % n for n in files),
             is_long=True,
         )
-        taken = zip(files.items(), hashed.split(), strict=True)
-        entries = [b"%s %s\t%s" % (mode, blob, name) for (name, mode), blob in taken]
+        pairs = zip(files.items(), hashed.split(), strict=True)
+        entries = [b"%s %s\t%s" % (mode, blob, name) for (name, mode), blob in pairs]
         rest = [name for name in names if name not in files]
         await git.run(*update, "--stdin", index=index, fed=_joined(rest), is_long=True)
         await git.run(
@@ -60,9 +60,9 @@ def _joined(names: list[bytes]) -> bytes:
 def _mode(top: str, name: bytes) -> bytes:
     """Of a regular file how git would keep it, else nothing."""
     try:
-        found = os.lstat(os.path.join(os.fsencode(top), name))
+        info = os.lstat(os.path.join(os.fsencode(top), name))
     except OSError:
         return b""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(info.st_mode):
         return b""
-    return b"100755" if found.st_mode & 0o111 else b"100644"
+    return b"100755" if info.st_mode & 0o111 else b"100644"

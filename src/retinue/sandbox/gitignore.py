@@ -1,5 +1,5 @@
-"""What .gitignore files leave out, by git's rules: the last rule that matches decides, a deeper
-file goes before a higher one, and what is in an ignored directory is not looked at."""
+"""What .gitignore files omit, by git's rules: the last rule that matches decides, a deeper file
+goes before a higher one, and what is in an ignored directory is not looked at."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def chain(root_fd: int, path: str) -> Ignores:
 
 
 class Judge:
-    """Whether single files below a directory are left out, for those who have not walked there
+    """Whether single files below a directory are omitted, for those who have not walked there
     themselves."""
 
     def __init__(self, root_fd: int, base: str) -> None:
@@ -156,7 +156,7 @@ class Judge:
         return rules is None or rules.match(path, os.path.basename(path), False)
 
     def _rules(self, directory: str) -> Ignores | None:
-        """The rules in a directory; None when it is left out as a whole."""
+        """The rules in a directory; None when it is omitted as a whole."""
         if directory not in self._known:
             above = self._rules(os.path.dirname(directory))
             is_out = above is None or above.match(directory, os.path.basename(directory), True)

@@ -92,22 +92,22 @@ def _carry(dir_fd: int, name: str, target: str) -> None:
     folders.remove(hidden, dir_fd=dir_fd)
 
 
-def tell(kept: str) -> None:
-    """Somebody has been told of it. (Until then, the next start is to tell it.)"""
+def tell(saved_path: str) -> None:
+    """Someone has been told of it. (Until then, the next start is to tell it.)"""
     with contextlib.suppress(OSError):
-        if os.path.basename(kept) == "it":
-            Path(kept).with_name("told").touch()
+        if os.path.basename(saved_path) == "it":
+            Path(saved_path).with_name("told").touch()
 
 
 def untold(folder: Path) -> list[tuple[str, str]]:
-    """What was taken away when nobody was there to tell it: where from, and where it is. Asked
+    """What was taken away when no one was there to tell it: where from, and where it is. Asked
     once."""
-    found = []
+    losses = []
     with contextlib.suppress(OSError):
         for place in sorted(folder.iterdir()):
             if (place / "from").exists() and not (place / "told").exists():
                 (place / "told").touch()
-                found.append(
+                losses.append(
                     ((place / "from").read_text(errors="surrogateescape"), str(place / "it"))
                 )
-    return found
+    return losses

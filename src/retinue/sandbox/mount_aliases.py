@@ -32,15 +32,15 @@ def _lately(second: int) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def parsed(told: bytes) -> Mounts:
+def parsed(text: bytes) -> Mounts:
     """The device, the directory on it, and the place of every mount."""
-    rows = [line.split(" ", 5) for line in os.fsdecode(told).split("\n")]
+    rows = [line.split(" ", 5) for line in os.fsdecode(text).split("\n")]
     return tuple((row[2], _unescaped(row[3]), _unescaped(row[4])) for row in rows if len(row) > 5)
 
 
 def _unescaped(text: str) -> str:
     """Spaces and the like stand in it as octal numbers."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def aliases(path: str, mounts: Mounts, *, parts: bool = True) -> Iterator[str]:

@@ -53,11 +53,11 @@ def _stands(pid: int) -> bool:
     while True:
         try:
             with open(f"/proc/{pid}/status", "rb") as file:
-                told = file.read()
+                text = file.read()
         except (FileNotFoundError, ProcessLookupError):
             return False
-        held = told.partition(b"\nCapEff:")[2][:20].strip().split(b"\n")[0]
-        if held and not int(held, 16):
+        capabilities = text.partition(b"\nCapEff:")[2][:20].strip().split(b"\n")[0]
+        if capabilities and not int(capabilities, 16):
             return True
         if time.monotonic() > until:
             raise SandboxMissing(f"the sandbox was not ready after {SECONDS:g} s", "Try again.")
@@ -91,12 +91,12 @@ class _View:
             if fd is None:
                 return None
             try:
-                self._held[at] = found = os.open(name, STEP, dir_fd=fd)
+                self._held[at] = inner_fd = os.open(name, STEP, dir_fd=fd)
             except OSError:
                 return None
-            about = os.fstat(found)
+            about = os.fstat(inner_fd)
             if stat.S_ISLNK(about.st_mode) and about.st_dev == self._own:
-                return self.open(os.path.normpath(f"{above}/{os.readlink('', dir_fd=found)}"))
+                return self.open(os.path.normpath(f"{above}/{os.readlink('', dir_fd=inner_fd)}"))
         return self._held[at]
 
 
@@ -106,9 +106,9 @@ def _compare(mount: Mount, fd: int | None, outside: set[int]) -> None:
     if fd is None:
         raise replaced(mount.path)
     if mount.is_mask:
-        found = os.fstat(fd)
-        is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == NULL
-        if not is_null and (found.st_dev in outside or not stat.S_ISDIR(found.st_mode)):
+        info = os.fstat(fd)
+        is_null = stat.S_ISCHR(info.st_mode) and info.st_rdev == NULL
+        if not is_null and (info.st_dev in outside or not stat.S_ISDIR(info.st_mode)):
             raise replaced(mount.path)
     if not mount.writable and not os.fstatvfs(fd).f_flag & os.ST_RDONLY:
         raise replaced(mount.path)
@@ -120,5 +120,5 @@ def _same(path: str, fd: int | None, number: tuple[int, int]) -> None:
 
 
 def _number(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
+    info = os.fstat(fd)
+    return info.st_dev, info.st_ino

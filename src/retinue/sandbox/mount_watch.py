@@ -1,7 +1,7 @@
-"""What is mounted on a file ends when somebody outside of the sandbox puts another file in its
+"""What is mounted on a file ends when someone outside of the sandbox puts another file in its
 place: git does with its config, editors with what they save. The kernel then takes the mount away
 in the sandbox too. So the names are watched while a command runs, and when one is another file, the
-command is stopped at once."""
+command is stopped immediately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 
 from retinue.sandbox.mounts import Mount
 
-CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE, DELETE, OVERFLOW = 0x8, 0x40, 0x80, 0x100, 0x200, 0x4000
+CLOSE_WRITE = 0x8
+MOVED_FROM = 0x40
+MOVED_TO = 0x80
+CREATE = 0x100
+DELETE = 0x200
+OVERFLOW = 0x4000
 EVENTS = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 HEAD = struct.Struct("iIII")
 READ = 1 << 16
@@ -23,7 +28,7 @@ READ = 1 << 16
 @dataclass
 class MountWatch:
     """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of
-    them that somebody may have changed since. `fd` can be read when there is something to `hear`
+    them that someone may have changed since. `fd` can be read when there is something to `hear`
     (-1: there is no way to be told, and only looks are left)."""
 
     mounts: dict[str, Mount]
@@ -65,15 +70,16 @@ class MountWatch:
         """Whether a mount was lost, by what the kernel has told since."""
         while self.fd >= 0:
             try:
-                told = os.read(self.fd, READ)
+                data = os.read(self.fd, READ)
             except OSError:  # nothing more
                 break
             at = 0
-            while at < len(told):
-                wd, mask, _, length = HEAD.unpack_from(told, at)
-                name = os.fsdecode(told[at + HEAD.size : at + HEAD.size + length].rstrip(b"\0"))
-                at += HEAD.size + length
-                self._heard(wd, mask, name)
+            while at < len(data):
+                head = HEAD.unpack_from(data, at)  # watch, mask, cookie, length of the name
+                end = at + HEAD.size + head[3]
+                name = os.fsdecode(data[at + HEAD.size : end].rstrip(b"\0"))
+                self._heard(head[0], head[1], name)
+                at = end
         return bool(self.lost)
 
     def _heard(self, wd: int, mask: int, name: str) -> None:
@@ -83,7 +89,7 @@ class MountWatch:
         elif (path := self._names.get((wd, name))) is not None:
             if path in self.lost or (path in self._gone and mask & (CREATE | MOVED_TO)):
                 self.written.add(path)
-            # As long as it is mounted on, only somebody outside can put another file there.
+            # As long as it is mounted on, only someone outside can put another file there.
             if mask & (CREATE | MOVED_TO):
                 self.lost.add(path)
             elif mask & (DELETE | MOVED_FROM):
@@ -92,16 +98,16 @@ class MountWatch:
     def look(self) -> bool:
         """The same by comparing. What was found only so may have been changed."""
         self.hear()
-        found = {path for path in self.mounts if path not in self.lost and self._is_other(path)}
-        self.lost |= found
-        self.written |= found
+        others = {path for path in self.mounts if path not in self.lost and self._is_other(path)}
+        self.lost |= others
+        self.written |= others
         return bool(self.lost)
 
     def _is_other(self, path: str) -> bool:
         """Nothing at all is not another thing yet."""
         with suppress(OSError):
-            found = os.lstat(path)
-            return (found.st_dev, found.st_ino) != self.mounts[path].same
+            info = os.lstat(path)
+            return (info.st_dev, info.st_ino) != self.mounts[path].same
         return False
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """What a sandboxed command sees of the file system: the system's programs, the directories it was
 given, private empty ones for its home and for temporary files, and nothing else. The root is built
-up, not cut down: what nobody thought of is absent."""
+up, not cut down: what no one thought of is absent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ETC_FILES = (
     "protocols mime.types os-release debian_version timezone localtime ssl/openssl.cnf inputrc"
 )
 ETC_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust", "alternatives")
-# Never given to be written, whole: they belong to the machine or to everybody on it.
+# Never given to be written, whole: they belong to the machine or to everyone on it.
 SHARED = frozenset(
     {
         "/",
@@ -70,7 +70,7 @@ class Mount:
 class Mounts:
     """What makes the file system: the mounts, and the descriptors that the arguments for bwrap
     name. `by_fd`: whether it takes what is to be mounted by descriptor; before it looks at a path,
-    somebody could have put a link there."""
+    someone could have put a link there."""
 
     by_fd: bool = False
     fds: list[int] = field(default_factory=list)
@@ -94,19 +94,19 @@ class Mounts:
         self.fds.append(mine)
         if os.readlink(f"/proc/self/fd/{mine}") != path:
             raise replaced(path)
-        found = os.fstat(mine)
-        self.mounts.append(Mount(path, (found.st_dev, found.st_ino), writable))
+        info = os.fstat(mine)
+        self.mounts.append(Mount(path, (info.st_dev, info.st_ino), writable))
         if not self.by_fd:
             return ["--bind" if writable else "--ro-bind", path, path]
         return ["--bind-fd" if writable else "--ro-bind-fd", str(mine), path]
 
     def mask(self, path: str) -> list[str]:
         try:
-            found = os.lstat(path)
+            info = os.lstat(path)
         except OSError:
             raise replaced(path) from None
-        self.mounts.append(Mount(path, (found.st_dev, found.st_ino), is_mask=True))
-        if stat.S_ISDIR(found.st_mode):
+        self.mounts.append(Mount(path, (info.st_dev, info.st_ino), is_mask=True))
+        if stat.S_ISDIR(info.st_mode):
             return ["--perms", "0555", "--tmpfs", path]
         return ["--ro-bind", "/dev/null", path]
 
@@ -127,41 +127,41 @@ def own_python() -> tuple[str, ...]:
     """Where this Python is installed, when that is not among the system's programs: projects run
     it."""
     home = os.path.realpath(os.path.expanduser("~"))
-    found = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix)}
+    folders = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix)}
     return tuple(
         sorted(
             p
-            for p in found
+            for p in folders
             if not beneath(p, SYSTEM) and p not in SHARED and not beneath(home, (p,))
         )
     )
 
 
 def etc_files() -> dict[str, bytes]:
-    found = {}
+    contents = {}
     for name in ETC_FILES.split():
         try:
             with open(f"/etc/{name}", "rb") as file:
-                found[f"/etc/{name}"] = file.read(4 << 20)
+                contents[f"/etc/{name}"] = file.read(4 << 20)
         except OSError:
             continue
-    return found
+    return contents
 
 
 def roots(paths: Iterable[str], *, write: bool) -> list[str]:
-    """Resolved, without those that lie in another one. What is not there is left out: nothing can
-    be seen of it."""
+    """Resolved, without those that lie in another one. What is not there is omitted: nothing can be
+    seen of it."""
     real = sorted({os.path.realpath(p) for p in paths if os.path.isabs(p)}, key=len)
-    kept: list[str] = []
+    tops: list[str] = []
     for path in real:
         if write and (path in SHARED or path.startswith(("/proc/", "/sys/", "/dev/"))):
             raise Refused(
                 "sandbox",
                 f"{path} is a system directory and cannot be made writable. Nothing was run.",
             )
-        if os.path.exists(path) and path not in SHARED and not beneath(path, kept):
-            kept.append(path)
-    return kept
+        if os.path.exists(path) and path not in SHARED and not beneath(path, tops):
+            tops.append(path)
+    return tops
 
 
 def system(layout: Mounts, etc: dict[str, bytes]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def open_beneath(
     """A descriptor for `path`, which is relative to `root_fd`. What leads out of it gives EXDEV
     (EACCES is left for permissions); links inside are followed unless `flags` has O_NOFOLLOW.
     Without `links` any link on the way gives ELOOP: for paths that are known to have none, unless
-    somebody has put one there."""
+    someone has put one there."""
     opened = kernel_open()
     if opened is None:
         return walk_open(root_fd, path, flags, mode, links=links)
@@ -86,7 +86,7 @@ def make_real(path: str, mode: int = 0o777, *, durable: bool = False) -> int:
 
 def make_folder(path: str) -> None:
     """A folder of ours and those above it that are missing, durable and for their owner alone. One
-    that is there is left as it is."""
+    that is there is not changed."""
     if os.path.isdir(path):
         return
     try:
@@ -166,7 +166,7 @@ def walk_open(
     if not name:
         raise _error(errno.ENOENT, name)
     parts = deque(name.split("/"))
-    held = [os.dup(root_fd)]
+    fds = [os.dup(root_fd)]
     n_links = 0
     try:
         while parts:
@@ -174,12 +174,12 @@ def walk_open(
             if part in ("", "."):
                 continue
             if part == "..":
-                if len(held) == 1:
+                if len(fds) == 1:
                     raise _error(errno.EXDEV, name)
-                os.close(held.pop())
+                os.close(fds.pop())
                 continue
             is_last = not any(p not in ("", ".") for p in parts)
-            target = _link(part, held[-1])
+            target = _link(part, fds[-1])
             if target is not None and not (is_last and not parts and flags & os.O_NOFOLLOW):
                 n_links += 1
                 if n_links > MAX_LINKS or not links:
@@ -188,12 +188,12 @@ def walk_open(
                     raise _error(errno.EXDEV, name)
                 parts.extendleft(reversed(target.split("/")))
             elif is_last:
-                return _last(part, flags | (os.O_DIRECTORY if parts else 0), mode, held[-1])
+                return _last(part, flags | (os.O_DIRECTORY if parts else 0), mode, fds[-1])
             else:
-                held.append(os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=held[-1]))
-        return os.open(".", flags | os.O_CLOEXEC, dir_fd=held[-1])
+                fds.append(os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=fds[-1]))
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=fds[-1])
     finally:
-        for fd in held:
+        for fd in fds:
             os.close(fd)
 
 

@@ -1,6 +1,6 @@
 """The directories of a tree of runs, held open. A run's directory is a path that was real when it
 was recorded; at every call it is opened anew beneath the directory that the tree was given, and a
-link on the way means that somebody has put it there. What was opened is what tools use: nobody goes
+link on the way means that someone has put it there. What was opened is what tools use: no one goes
 back to the name."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 
@@ -54,8 +54,8 @@ class OpenDirectory:
                 raise _translated(error, path) from None
 
     def _open(self, path: str) -> int:
-        found = [top for top in self._tops if path == top or path.startswith(top.rstrip("/") + "/")]
-        top = max(found, key=len, default=path)
+        tops = [top for top in self._tops if path == top or path.startswith(top.rstrip("/") + "/")]
+        top = max(tops, key=len, default=path)
         fd = self._tops.get(top)
         if (
             fd is None or os.readlink(f"/proc/self/fd/{fd}") != top
@@ -105,15 +105,15 @@ class OpenDirectories:
             self.over(run)
 
 
-def real_paths(access: Capabilities) -> Capabilities:
+def real_paths(access: Permissions) -> Permissions:
     """Directories as they are recorded: without links."""
     if not access.read and not access.write:
         return access
     read, write = (
         None
-        if given is None
-        else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in given)
-        for given in (access.read, access.write)
+        if paths is None
+        else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in paths)
+        for paths in (access.read, access.write)
     )
     return (
         access

@@ -46,19 +46,18 @@ def outside(path: str) -> Refused:
     )
 
 
-def regular(found: os.stat_result, path: str, limit: int) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def regular(info: os.stat_result, path: str, limit: int) -> None:
+    kind = stat.S_IFMT(info.st_mode)
     if kind == stat.S_IFDIR:
         raise Refused("directory", f"{path}: this is a directory")
     if kind != stat.S_IFREG:
         raise Refused(
             "path", f"{path}: this is {KINDS.get(kind, 'a special file')}, not a regular file"
         )
-    if found.st_size > limit:
+    if info.st_size > limit:
         raise Refused(
             "size",
-            f"{path}: it has {found.st_size} bytes; the limit is {limit}. Search it, or "
-            "use a shell",
+            f"{path}: it has {info.st_size} bytes; the limit is {limit}. Search it, or use a shell",
         )
 
 

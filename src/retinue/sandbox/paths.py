@@ -34,7 +34,7 @@ def real_path(fd: int) -> str:
 class Root:
     """A directory that is held open: what is opened beneath it stays beneath it. `path` is its
     name, `fd` what the `holding` has opened by it. `forbids` names the rule that forbids a file, by
-    the path that all links have led to, or ""; `private` is what nobody is shown."""
+    the path that all links have led to, or ""; `private` is what no one is shown."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Root:
         another of its name."""
         probe = self.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            found = os.fstat(probe)
-            regular(found, path, limit)
+            info = os.fstat(probe)
+            regular(info, path, limit)
             self.permit(real_path(probe), path)
             try:
                 fd = os.open(f"/proc/self/fd/{probe}", READ)
@@ -96,11 +96,11 @@ class Root:
         finally:
             os.close(probe)
         try:
-            self.refuse_link(found, path)
+            self.refuse_link(info, path)
         except BaseException:
             os.close(fd)
             raise
-        return self._ordinary(fd, path), found
+        return self._ordinary(fd, path), info
 
     def permit(self, real: str, path: str) -> None:
         """Refuse what is private or what a rule of the run forbids. (The gate before the call has
@@ -116,9 +116,9 @@ class Root:
                 f"{path} cannot be used: {why}. If you need it, ask the user for a copy.",
             )
 
-    def refuse_link(self, found: os.stat_result, path: str) -> None:
-        """A file that is private may have a second name, by which nobody would know it."""
-        if self._private.is_linked(found):
+    def refuse_link(self, info: os.stat_result, path: str) -> None:
+        """A file that is private may have a second name, by which no one would know it."""
+        if self._private.is_linked(info):
             raise Refused(
                 "private",
                 f"{path} cannot be used: it is another name (a hard link) of a private file.",

@@ -50,7 +50,7 @@ class Private:
 
     def hides(self, root: str) -> Callable[[str], bool]:
         """For whoever lists a directory: whether an entry beneath `root`, which is resolved, is
-        left out."""
+        omitted."""
         top, known = root.rstrip("/"), self._known()
         mine = known.copy(root)
 
@@ -62,11 +62,11 @@ class Private:
 
         return is_hidden
 
-    def is_linked(self, found: os.stat_result) -> bool:
+    def is_linked(self, info: os.stat_result) -> bool:
         """Whether a file with more than one name is one of those that are hidden."""
-        if found.st_nlink < 2:
+        if info.st_nlink < 2:
             return False
-        return (found.st_dev, found.st_ino) in _numbers(self, int(time.monotonic() / FRESH_SECONDS))
+        return (info.st_dev, info.st_ino) in _numbers(self, int(time.monotonic() / FRESH_SECONDS))
 
     def _files(self) -> Iterator[os.stat_result]:
         known = self._known()
@@ -93,20 +93,20 @@ class Private:
 
     def beneath(self, roots: Iterable[str]) -> list[str]:
         """What there is to hide in these directories, by resolved paths; what lies in another of
-        them is left out."""
+        them is omitted."""
         tops = tuple(dict.fromkeys(roots))
         known = self._known()
         stores = dict.fromkeys((*known.stores, *(s for top in tops for s in stores_in(top))))
-        found = [path for path in known.folders if is_inside(path, tops)]
+        candidates = [path for path in known.folders if is_inside(path, tops)]
         for store in stores:
             if is_inside(os.path.dirname(store), tops):
-                found += _beside(store)
-        found += [path for path in secret_places(tops) if is_inside(path, tops)]
-        kept: list[str] = []
-        for path in sorted(dict.fromkeys(found), key=len):
-            if os.path.lexists(path) and not is_inside(path, kept):
-                kept.append(path)
-        return kept
+                candidates += _beside(store)
+        candidates += [path for path in secret_places(tops) if is_inside(path, tops)]
+        paths: list[str] = []
+        for path in sorted(dict.fromkeys(candidates), key=len):
+            if os.path.lexists(path) and not is_inside(path, paths):
+                paths.append(path)
+        return paths
 
     def hold(self, roots: Iterable[str]) -> None:
         """Before something is run in these directories: what would come up in them later is made

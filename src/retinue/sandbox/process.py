@@ -55,8 +55,8 @@ MUCH_DISK = 64 << 20
 class ProcessGuard:
     """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told,
     before the command begins, and raises if it is not as it should be; `look` says now and then
-    whether the command must be stopped, in a thread, and `hear` does at once when `told` can be
-    read (-1: nobody tells); `release` undoes what was set up, and says what is to be told.
+    whether the command must be stopped, in a thread, and `hear` does immediately when `told` can be
+    read (-1: no one tells); `release` undoes what was set up, and says what is to be told.
     `missing` are names at which nothing may appear: what does when this process has died goes to
     `aside`."""
 
@@ -86,12 +86,10 @@ class ProcessTree(asyncio.SubprocessProtocol):
         disks: Sequence[str] = (),
         guard: ProcessGuard | None = None,
     ) -> None:
-        self._sink, self._limits, self._status, self._group = (
-            sink,
-            limits,
-            status,
-            group or ControlGroup(()),
-        )
+        self._sink = sink
+        self._limits = limits
+        self._status = status
+        self._group = group or ControlGroup(())
         self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
         self._guard, self._gate, self._tag = guard, gate, tag
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -191,15 +189,15 @@ class ProcessTree(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().remove_reader(self._status)
         *lines, self._told = (self._told + data).split(b"\n")
         for line in lines:
-            told = json.loads(line)
-            if "child-pid" in told and self._inside is None:
+            status = json.loads(line)
+            if "child-pid" in status and self._inside is None:
                 with contextlib.suppress(ProcessLookupError):
-                    self._inside = os.pidfd_open(told["child-pid"])
+                    self._inside = os.pidfd_open(status["child-pid"])
                     preparing = asyncio.get_running_loop().run_in_executor(
-                        None, self._prepare, told["child-pid"]
+                        None, self._prepare, status["child-pid"]
                     )
                     preparing.add_done_callback(self._prepared)
-            self._code = told.get("exit-code", self._code)
+            self._code = status.get("exit-code", self._code)
 
     def _hear(self) -> None:
         if self._guard is not None and self._guard.hear():
@@ -223,7 +221,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
         elif preparing.cancelled() or error is not None:
             self.stop("lost")
         elif self._gate is not None:
-            with contextlib.suppress(OSError):  # nobody is there to read it any more
+            with contextlib.suppress(OSError):  # no one is there to read it
                 os.write(self._gate, b"!")
             self._begin()
 
@@ -323,7 +321,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
         return self._why or ("lost" if self._exit_code() is None else "")
 
     def _clean_up(self) -> tuple[str, ...]:
-        with self._looking:  # a look that was left alone may still go on
+        with self._looking:  # a look that was left alone may still continue
             if self._is_over:
                 return ()
             self._is_over = True
@@ -346,10 +344,10 @@ class ProcessTree(asyncio.SubprocessProtocol):
 
 def _free(path: str) -> int:
     try:
-        found = os.statvfs(path)
+        info = os.statvfs(path)
     except OSError:
         return 0
-    return found.f_bavail * found.f_frsize
+    return info.f_bavail * info.f_frsize
 
 
 def _is_filling(path: str, before: int, reserve: int) -> bool:

@@ -17,7 +17,7 @@ log = logging.getLogger("retinue")
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     """Whether it has ended in that time. (`process.wait` also waits until its pipes are read to
-    their ends: nobody does that once they are paused, and others may hold them open.)"""
+    their ends: no one does that once they are paused, and others may hold them open.)"""
     until = asyncio.get_running_loop().time() + seconds
     while process.returncode is None:
         if asyncio.get_running_loop().time() >= until:

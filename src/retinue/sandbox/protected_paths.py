@@ -1,5 +1,5 @@
 """What a file tool never writes, creates, moves or removes: files that another program runs or
-trusts as soon as somebody enters, opens or commits in the directory. The names below are the whole
+trusts as soon as someone enters, opens or commits in the directory. The names below are the whole
 list."""
 
 from __future__ import annotations
@@ -228,14 +228,14 @@ def home_directories() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _homes(mine: str, mountinfo: bytes) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    found = {mine}
+    folders = {mine}
     with contextlib.suppress(
         KeyError, OSError
     ):  # no user database: the environment's word has to do
-        found |= {
+        folders |= {
             u.pw_dir for u in pwd.getpwall() if u.pw_uid in (0, os.getuid()) or u.pw_uid >= 1000
         }
-    whole = {os.path.realpath(h) for h in found if h.startswith("/")} - {"/", "/nonexistent"}
+    whole = {os.path.realpath(h) for h in folders if h.startswith("/")} - {"/", "/nonexistent"}
     known = mounts.parsed(mountinfo)
     real = sorted(
         {path for home in whole for path in mounts.aliases(home, known, parts=False)} - {"/"}

@@ -198,38 +198,38 @@ class ReadonlyPaths:
         self._move(path, why or _why(path, self.root))
 
     def _move(self, path: str, why: str) -> None:
-        kept = self._away(path)
-        if kept:
+        saved_path = self._away(path)
+        if saved_path:
             self._notes.append(
                 f"{self.root}/{path} was created while the command ran and was removed, "
-                f"because it is protected ({why}). It was saved as {kept}. If you need "
+                f"because it is protected ({why}). It was saved as {saved_path}. If you need "
                 "it, the user can check it and move it back"
             )
 
     def _away(self, path: str) -> str:
         """Where it is kept now; "" when it was gone, or could not be taken, which is told."""
         try:
-            kept = self.aside.take(self.fd, path, self.root)
+            saved_path = self.aside.take(self.fd, path, self.root)
         except OSError as error:
             self._notes.append(
                 f"{self.root}/{path} is protected and could not be removed: {error.strerror}"
             )
             return ""
-        self._kept += [kept] if kept else []
-        return kept
+        self._kept += [saved_path] if saved_path else []
+        return saved_path
 
     def _put_back(self, path: str, target: str) -> None:
-        kept = self._away(path)
+        saved_path = self._away(path)
         with contextlib.suppress(OSError):
             os.symlink(target, path, dir_fd=self.fd)
-        moved = f"; the earlier content was saved as {kept}" if kept else ""
+        moved = f"; the earlier content was saved as {saved_path}" if saved_path else ""
         self._notes.append(
             f"{self.root}/{path} is protected and was changed by the command. The change "
             f"was undone{moved}"
         )
 
     def restore(self, path: str) -> Iterator[str]:
-        """Put back a file of ours that the command may have written to, for somebody else had
+        """Put back a file of ours that the command may have written to, for someone else had
         replaced it; what it is now is kept. Of a directory it can only be told."""
         bind = next((bind for bind in self.binds if bind.path == path), None)
         if bind is None:
@@ -237,13 +237,15 @@ class ReadonlyPaths:
         if not stat.S_ISREG(os.fstat(bind.fd).st_mode):
             yield f"the command may have changed {path}, which is protected. Check its content"
             return
-        kept, flags = (
+        copy_path, flags = (
             self._away(rest := _rest(path, self.root)),
             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
         )
         # Not from the file that was there: in the moment in which it is replaced, a command can
         # write to that one too.
-        now = f"the command may have changed {path}, which is protected. It was moved to {kept}"
+        now = (
+            f"the command may have changed {path}, which is protected. It was moved to {copy_path}"
+        )
         if bind.before is None:
             yield f"{now}. The earlier content could not be restored"
             return
@@ -258,8 +260,8 @@ class ReadonlyPaths:
 
     def _misleads(self, path: str) -> bool:
         """Whether git's data about a worktree is not what it seems. One outside of the root is
-        somebody else's, who may make it at any time (a runtime does for its runs); half of one is
-        on its way."""
+        someone else's, who may make it at any time (a runtime does for its runs); half of one is on
+        its way."""
         if not stat.S_ISDIR(self._kind(path)) or self._kind(f"{path}/config.worktree"):
             return True
         where, common = (self._text(f"{path}/{name}") for name in ("gitdir", "commondir"))
@@ -316,8 +318,8 @@ class ReadonlyPaths:
                 os.close(self.fd)
                 for bind in self.binds:
                     os.close(bind.fd)
-                for kept in self._kept:
-                    tell(kept)
+                for saved_path in self._kept:
+                    tell(saved_path)
         return tuple(self._notes[: MOST_TAKEN + 1])
 
     def _kind(self, path: str) -> int:
@@ -354,8 +356,8 @@ class ReadonlyPaths:
 
 def _content(fd: int) -> bytes | None:
     """What is in a regular file of moderate size; None of others."""
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_CONTENT:
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode) or info.st_size > MOST_CONTENT:
         return None
     try:
         with open(

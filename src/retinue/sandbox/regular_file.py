@@ -1,6 +1,6 @@
 """Reading a file that others may have put there: a regular file only, opened without waiting for
-anybody, and never more of it than was asked for. A pipe, a device or a file without an end is an
-`OSError` with the reason, at once."""
+anyone, and never more of it than was asked for. A pipe, a device or a file without an end is an
+`OSError` with the reason immediately."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
     return fd
 
 
-def _check(found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check(info: os.stat_result) -> None:
+    if stat.S_ISLNK(info.st_mode):
         raise OSError(
             errno.ELOOP, os.strerror(errno.ELOOP)
         )  # as one that is opened without following it
-    if not stat.S_ISREG(found.st_mode):
-        kind = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+    if not stat.S_ISREG(info.st_mode):
+        kind = errno.EISDIR if stat.S_ISDIR(info.st_mode) else errno.EINVAL
         raise OSError(kind, "it is not a regular file")
 
 

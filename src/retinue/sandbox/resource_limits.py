@@ -71,15 +71,15 @@ class ControlGroup:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def notes(self) -> tuple[str, ...]:
-        found = []
+        sentences = []
         for folder in self.folders:
             if _count(folder / "pids.events", "max"):
-                found.append("the process limit was reached")
+                sentences.append("the process limit was reached")
             if _count(folder / "memory.events", "oom_kill") or _count(
                 folder / "memory.oom_control", "oom_kill"
             ):
-                found.append("the memory limit was reached, and a process was killed")
-        return tuple(found)
+                sentences.append("the memory limit was reached, and a process was killed")
+        return tuple(sentences)
 
     def members(self) -> set[int]:
         pids: set[int] = set()
@@ -129,7 +129,7 @@ class ControlGroups:
                 folders[folder] = None
                 _limit_memory(folder, limits.memory)
         except OSError:
-            # It could be done when it was probed: somebody has changed the rules, or there are too
+            # It could be done when it was probed: someone has changed the rules, or there are too
             # many groups.
             ControlGroup(tuple(folders)).remove()
             return ControlGroup(())
@@ -169,22 +169,22 @@ def _own_groups(
     paths = {
         line.split(":", 2)[1]: line.split(":", 2)[2] for line in groups if line.count(":") >= 2
     }
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for line in lines:
         before, _, after = line.partition(" - ")
         kind, _, options = (*after.split(" ", 2), "", "")[:3]
         root, point = before.split(" ")[3:5]
         if kind == "cgroup2" and "" in paths:
             for controller in ("pids", "memory"):
-                found.setdefault(controller, _below(point, root, paths[""]))
+                folders.setdefault(controller, _below(point, root, paths[""]))
         elif kind == "cgroup":
             for names, path in paths.items():
                 for controller in ("pids", "memory"):
                     if controller in names.split(",") and controller in options.rpartition(" ")[
                         2
                     ].split(","):
-                        found[controller] = _below(point, root, path)
-    return found
+                        folders[controller] = _below(point, root, path)
+    return folders
 
 
 def _below(point: str, root: str, path: str) -> Path:

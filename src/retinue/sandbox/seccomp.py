@@ -1,34 +1,54 @@
 """A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are
 inherited, sockets to the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can be
 typed into by ioctl, and a program that is left in the workspace with the setuid bit runs as its
-owner for everybody on the machine."""
+owner for everyone on the machine."""
 
 from __future__ import annotations
 
 import errno
 import platform
 import struct
+from typing import NamedTuple
 
 # BPF: ld [k]; jeq k; jge k; jset k; ret k
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD = 0x20
+EQUAL = 0x15
+AT_LEAST = 0x35
+ANY_BIT = 0x45
+RETURN = 0x06
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # Offsets in struct seccomp_data; the low half of an argument comes first.
-NUMBER, ARCH, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
+NUMBER = 0
+ARCH = 4
+FIRST = 16
+SECOND = 24
+THIRD = 32
+FOURTH = 40
 
 # Unix, IPv4, IPv6 and netlink (which tells a program its own network namespace).
 FAMILIES = (1, 2, 10, 16)
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 SETUID = 0o4000
 CREATES = 0o100 | 0o20000000
-"""O_CREAT, and the bit of O_TMPFILE: without either, what stands in the place of a mode means
+"""O_CREAT, and the bit of O_TMPFILE: without either, what is in the place of a mode means
 nothing."""
 OPENAT2 = 437
 """Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do
 not have it."""
 
-# audit architecture, then numbers: ioctl, socket, and those that are refused whatever their
-# arguments.
-X86_64 = (
+
+class SystemCalls(NamedTuple):
+    """The numbers of an architecture."""
+
+    arch: int
+    """As audit calls it."""
+    ioctl: int
+    socket: int
+    refused: dict[str, int]
+    """Refused whatever their arguments are."""
+
+
+X86_64 = SystemCalls(
     0xC000003E,
     16,
     41,
@@ -73,7 +93,7 @@ X86_64 = (
         "ioperm": 173,
     },
 )
-ARM64 = (
+ARM64 = SystemCalls(
     0xC00000B7,
     29,
     198,
@@ -141,30 +161,29 @@ def program(machine: str | None = None) -> bytes:
     table = TABLES.get(machine)
     if table is None:
         return b""
-    arch, ioctl, socket, refused = table
     no = REFUSE | errno.EPERM
     # Programs of another architecture (32-bit ones) would need tables of their own: they are
     # killed.
-    code = [_op(LOAD, ARCH), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
-    if arch == X86_64[0]:
+    code = [_op(LOAD, ARCH), _op(EQUAL, table.arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
+    if table is X86_64:
         code += [_op(AT_LEAST, 0x40000000, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
-    for number in sorted(set(refused.values())):
+    for number in sorted(set(table.refused.values())):
         code += [_op(EQUAL, number, 0, 1), _op(RETURN, no)]
     code += [_op(EQUAL, OPENAT2, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
     for number, mode, flags in MODES[machine]:
-        # Each block ends in an answer, for the number of the call is not loaded any more.
+        # Each block ends in an answer, for the number of the call is no longer loaded.
         looks = [_op(LOAD, flags), _op(ANY_BIT, CREATES, 0, 2)] if flags else []
         looks += [_op(LOAD, mode), _op(ANY_BIT, SETUID, 1, 0), _op(RETURN, ALLOW), _op(RETURN, no)]
         code += [_op(EQUAL, number, 0, len(looks)), *looks]
     # The kernel reads an ioctl's request and a socket's family as 32 bits; so do we.
-    code += [_op(EQUAL, ioctl, 0, 5), _op(LOAD, SECOND)]
+    code += [_op(EQUAL, table.ioctl, 0, 5), _op(LOAD, SECOND)]
     code += [
         _op(EQUAL, TIOCSTI, 1, 0),
         _op(EQUAL, TIOCLINUX, 0, 1),
         _op(RETURN, no),
         _op(RETURN, ALLOW),
     ]
-    code += [_op(EQUAL, socket, 0, 2 + len(FAMILIES)), _op(LOAD, FIRST)]
+    code += [_op(EQUAL, table.socket, 0, 2 + len(FAMILIES)), _op(LOAD, FIRST)]
     code += [_op(EQUAL, family, len(FAMILIES) - at, 0) for at, family in enumerate(FAMILIES)]
     code += [_op(RETURN, REFUSE | errno.EAFNOSUPPORT), _op(RETURN, ALLOW)]
     return b"".join(code)

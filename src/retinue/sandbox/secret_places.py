@@ -35,7 +35,7 @@ SECRETS = tuple(
 )
 _FOLDED = tuple(tuple(plain(part) for part in secret) for secret in SECRETS)
 _FIRST = (".", *sorted({secret[0] for secret in _FOLDED if not secret[0].startswith(".")}))
-# Names with a dot that somebody who works in a home directory sees there: what a project has, and
+# Names with a dot that someone who works in a home directory sees there: what a project has, and
 # what is made anew. Everything else with a dot is hidden, since no list of the programs that keep
 # passwords and histories is ever whole.
 USUAL = PROJECT | names(
@@ -50,7 +50,7 @@ USUAL = PROJECT | names(
 
 
 def secret_places(tops: tuple[str, ...]) -> Iterator[str]:
-    """Where the secrets are of whoever runs this, and of everybody whose home lies in these
+    """Where the secrets are of whoever runs this, and of everyone whose home lies in these
     directories. A link leads to them from anywhere."""
     mine = os.path.realpath(os.path.expanduser("~"))
     for home in home_directories():
@@ -77,7 +77,7 @@ def is_unusual(folded: str) -> bool:
 
 
 def is_secret(path: str, home: str, root: str) -> bool:
-    """The listed ones are secret for everybody; all else that is unusual, unless it is the place of
+    """The listed ones are secret for everyone; all else that is unusual, unless it is the place of
     work itself."""
     rest = path[len(home) :] if path.startswith(home) else ""
     if not rest or (rest.isascii() and not rest.lower().startswith(_FIRST)):  # as nearly all do

@@ -30,7 +30,7 @@ def stores_in(folder: str) -> Iterator[str]:
 
 
 def refuse_links(store: str) -> None:
-    """What lies beside a store must be what it seems: through a link, files of somebody else would
+    """What lies beside a store must be what it seems: through a link, files of someone else would
     be written over, and what is kept there would lie where nothing hides it."""
     for tail in TAILS:
         with suppress(OSError):

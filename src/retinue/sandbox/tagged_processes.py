@@ -14,13 +14,13 @@ def tagged(tag: str) -> list[int]:
     """Processes with a tag that starts so, in their environment or, as bwrap has it, on their
     command line."""
     needles = (f"\0{TAG}={tag}".encode(), f"\0{TAG}\0{tag}".encode())
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            told = b"\0" + _bytes(entry / "environ") + b"\0" + _bytes(entry / "cmdline")
-            if any(needle in told for needle in needles) and not _is_dead(entry):
-                found.append(int(entry.name))
-    return found
+            text = b"\0" + _bytes(entry / "environ") + b"\0" + _bytes(entry / "cmdline")
+            if any(needle in text for needle in needles) and not _is_dead(entry):
+                pids.append(int(entry.name))
+    return pids
 
 
 def _bytes(path: Path) -> bytes:
@@ -33,11 +33,11 @@ def _bytes(path: Path) -> bytes:
 def kill_tagged(tag: str) -> list[int]:
     """Kill every process with that tag; what was found. (A process that cleans its environment is
     not.)"""
-    found = tagged(tag)
-    for pid in found:
+    pids = tagged(tag)
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return found
+    return pids
 
 
 def _is_dead(entry: Path) -> bool:

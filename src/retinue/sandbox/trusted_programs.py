@@ -59,22 +59,22 @@ def untrusted(program: str, roots: Iterable[str] = ()) -> str:
 
 
 def _changeable(path: str) -> str:
-    """Why somebody else, or a command of ours, could put another in its place; or ""."""
+    """Why someone else, or a command of ours, could put another in its place; or ""."""
     is_system = any(path.startswith(f"{top}/") for top in SYSTEM)
     owners = set()
     for at in _upwards(path):
         try:
-            found = os.lstat(at)
+            info = os.lstat(at)
         except OSError:
             return "it cannot be checked"
-        # In a container the system's own may belong to nobody that is known, and administrators
+        # In a container the system's own may belong to no one that is known, and administrators
         # have groups.
-        if not is_system and found.st_uid not in (0, os.geteuid()):
+        if not is_system and info.st_uid not in (0, os.geteuid()):
             return f"{at} belongs to another user"
-        is_open = found.st_mode & (stat.S_IWOTH if is_system else OPEN_TO_OTHERS)
-        if is_open and not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_ISVTX:
+        is_open = info.st_mode & (stat.S_IWOTH if is_system else OPEN_TO_OTHERS)
+        if is_open and not stat.S_ISLNK(info.st_mode) and not info.st_mode & stat.S_ISVTX:
             return f"other users can write in {at}"
-        owners.add(found.st_uid)
+        owners.add(info.st_uid)
     # A command has our user id, so what belongs to root is out of its reach unless we are root.
     is_roots = owners == {0} and os.geteuid() != 0
     if is_system or is_roots or protected.workplace(os.path.dirname(path)):

@@ -14,7 +14,7 @@ from retinue.sandbox.tagged_processes import TAG
 
 
 class Unsandboxed:
-    """Only with `unsafe_bare=True`; nothing in Retinue passes that by itself."""
+    """Only with `unsafe_no_sandbox=True`; nothing in Retinue passes that by itself."""
 
     name = "none"
     guarantees = (
@@ -25,9 +25,9 @@ class Unsandboxed:
         Guarantee("tagged processes are killed with the command, and at the next start"),
     )
 
-    def __init__(self, *, unsafe_bare: bool = False) -> None:
-        if unsafe_bare is not True:
-            raise ConfigError("To run commands without a sandbox, pass unsafe_bare=True.")
+    def __init__(self, *, unsafe_no_sandbox: bool = False) -> None:
+        if unsafe_no_sandbox is not True:
+            raise ConfigError("To run commands without a sandbox, pass unsafe_no_sandbox=True.")
 
     async def start(self, command: Command, sink: Sink) -> ProcessTree:
         group = find_groups().make(command.limits)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from retinue.core.merges import branch_name
 from retinue.errors import Refused, RetinueError
 from retinue.sandbox import background_removal as removal
 from retinue.sandbox.atomic_write import write_file
@@ -46,21 +47,22 @@ class Worktrees:
         self.folder = Path(os.path.realpath(folder))
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def open(self, run: str, source: str) -> str:
+    async def open(self, run: str, source: str, label: str = "", base: str = "") -> str:
         """The directory in which the run works instead of `source`; made on first use, found again
-        after a restart."""
-        async with self._lock(run):
-            note = self._note(run) or await self._plan(run, source)
+        after a restart. It is a copy of the commit `base`, or of the last one; `label` is what
+        people call the run."""
+        async with self.lock(run):
+            note = self._note(run) or await self._plan(run, source, label, base)
             path = self.place(run)
             if not note.admin or not _is_there(path, note):
-                async with self._lock(note.repository):
+                async with self.lock(note.repository):
                     note = await self._create(run, path, note)
             return await asyncio.to_thread(_enter, path, note.inside)
 
     async def changes(self, run: str, message: str) -> BranchDiff | None:
         """Put what there is on the branch, and tell what it holds; None when the run has changed
         nothing."""
-        async with self._lock(run):
+        async with self.lock(run):
             note = self._note(run)
             if note is None or not note.admin:
                 return None
@@ -74,7 +76,7 @@ class Worktrees:
     async def close(self, run: str, message: str = "") -> None:
         """The run is over: keep its changes on its branch, remove the copy, and the branch if it is
         empty. When they cannot be kept, the copy stays where it is."""
-        async with self._lock(run):
+        async with self.lock(run):
             note = self._note(run)
             if note is None:
                 return
@@ -86,7 +88,7 @@ class Worktrees:
                 ) as error:  # whatever a run has left in its copy, it ends nothing but this
                     log.warning("the work of run %s stays in %s: %s", run, self.place(run), error)
                     return
-            async with self._lock(note.repository):
+            async with self.lock(note.repository):
                 await self._remove(run, note)
         self._locks.pop(run, None)
 
@@ -98,14 +100,15 @@ class Worktrees:
         return sorted(p.stem for p in self.folder.glob("*.json")) if self.folder.is_dir() else []
 
     async def sweep(self) -> None:
-        """What is left of copies whose end was cut short goes on going."""
+        """What is left of copies whose end was cut short is removed."""
         await removal.sweep(self.folder)
 
     def has(self, run: str) -> bool:
         return self._note(run) is not None
 
-    def _lock(self, run: str) -> asyncio.Lock:
-        return self._locks.setdefault(run, asyncio.Lock())
+    def lock(self, name: str) -> asyncio.Lock:
+        """Of a run, or of the directory of a repository."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
     def _note(self, run: str) -> WorktreeNote | None:
         try:
@@ -118,11 +121,11 @@ class Worktrees:
         write_file(self.folder / f"{run}.json", msgspec.json.encode(note), durable=False)
         return note
 
-    async def _plan(self, run: str, source: str) -> WorktreeNote:
+    async def _plan(self, run: str, source: str, label: str, base: str) -> WorktreeNote:
         try:
             repository = await asyncio.to_thread(find_repository, source)
             async with opened(repository) as git:
-                base = await git.text("rev-parse", "--verify", "HEAD^{commit}")
+                base = await git.text("rev-parse", "--verify", f"{base or 'HEAD'}^{{commit}}")
                 await refuse_secrets(git, base)
         except Refused:
             raise
@@ -138,13 +141,13 @@ class Worktrees:
             WorktreeNote(
                 repository=top,
                 inside=is_inside_tree(source, top),
-                branch=f"retinue/{run}",
+                branch=branch_name(label, run),
                 base=base,
             ),
         )
 
     async def _create(self, run: str, path: Path, note: WorktreeNote) -> WorktreeNote:
-        """Make the copy, or make it again when only half of it is there. What stands there is not
+        """Make the copy, or make it again when only half of it is there. What is there is not
         thrown away."""
         if note.admin and point_to_repository(path, note.admin):
             return note
@@ -171,7 +174,7 @@ class Worktrees:
         path = self.place(run)
         await asyncio.to_thread(make_plain, path)
         copy = Repository(str(path), note.admin, os.path.dirname(os.path.dirname(note.admin)))
-        async with opened(copy, given=(note.repository,)) as git:
+        async with opened(copy, folders=(note.repository,)) as git:
             index = f"{git.folder}/index"
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(copy_file, os.path.join(note.admin, "index"), index)
@@ -180,8 +183,8 @@ class Worktrees:
             tree = await git.text("write-tree", index=index)
             commit = head
             if tree != await git.text("rev-parse", f"{head}^{{tree}}"):
-                said = message.replace("\0", "").strip()[:2_000] or "Work of a run"
-                commit = await git.text("commit-tree", tree, "-p", head, "-m", said)
+                subject = message.replace("\0", "").strip()[:2_000] or "Work of a run"
+                commit = await git.text("commit-tree", tree, "-p", head, "-m", subject)
             if commit == note.base:
                 return None
             await git.point(f"refs/heads/{note.branch}", commit)

@@ -95,8 +95,8 @@ def copy_file(source: str, target: str) -> None:
 
 def make_plain(path: Path) -> None:
     """A repository inside of the copy becomes a folder like any other; what it knew is kept beside
-    it. What git reads by its name and is no file goes: it would be waited for, and cannot be kept
-    on a branch anyway. From one open directory to the next: a command of the run may still be
+    it. What git reads by its name and is not a file goes: it would be waited for, and cannot be
+    kept on a branch anyway. From one open directory to the next: a command of the run may still be
     putting links in their places."""
     top = open_real(str(path))
     try:

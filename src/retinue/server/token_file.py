@@ -17,11 +17,11 @@ def read_tokens(path: str) -> list[AccessToken]:
     lines and those that begin with # are skipped. The file must be for its owner alone."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
+            info = os.fstat(file.fileno())
             text = file.read(MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The token file {path} cannot be read: {error}") from None
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if info.st_uid != os.getuid() or stat.S_IMODE(info.st_mode) & 0o077:
         raise ConfigError(f"Other users can read the token file {path}. Run `chmod 600 {path}`.")
     tokens = []
     for number, line in enumerate(text.splitlines(), 1):

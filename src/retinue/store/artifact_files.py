@@ -1,6 +1,6 @@
 """Bytes under their own hash, in files beside the database: written once, never changed, whole or
-not there. A file is deleted when no row names it any more; one that was put and waits for the
-commit that names it is left alone."""
+not there. A file is deleted when no row names it; one that was put and waits for the commit that
+names it is left alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from retinue.sandbox.open_beneath import make_folder, sync_folder
 from retinue.sandbox.regular_file import open_regular
 
 SAFE_SECONDS = 3_600.0
-"""How long a file that no row names is left alone when nobody knows where it came from."""
+"""How long a file that no row names is left alone when no one knows where it came from."""
 
 MANY = 500
 """From so many names on all files are listed once, instead of asking for each: a list of packages
@@ -40,15 +40,15 @@ def names_in(body: bytes) -> set[str]:
     long, and nearly all texts have none."""
     if _HASH not in body.translate(_DIGITS):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for match in _LONG.finditer(body):
         text = match[0].decode()
         # A digit before it may belong to an escape (as in \b); of a long dump only the ends are
         # looked at.
         n = len(text) - 63
         starts = range(n) if n <= 2 * _ENDS else (*range(_ENDS), *range(n - _ENDS, n))
-        found.update(text[start : start + 64] for start in starts)
-    return found
+        names.update(text[start : start + 64] for start in starts)
+    return names
 
 
 class Artifacts:
@@ -132,7 +132,7 @@ class Artifacts:
             self._waiting.difference_update(names)
 
     def collect(self, names: Iterable[str]) -> int:
-        """Delete what no row names any more; returns how many bytes that were."""
+        """Delete what no row names; returns how many bytes that were."""
         freed = 0
         for name in names:
             path = self._path(name)

@@ -16,18 +16,10 @@ from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
-from retinue.core.spec import Spec
-from retinue.core.state import Run
+from retinue.core.state import RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Definition, Delivery, Mail, ModelInfo
 from retinue.store.sent_calls import SentCalls
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A run as it is stored: the order and how far it has come."""
-
-    spec: Spec
-    run: Run
 
 
 @dataclass(slots=True)
@@ -37,9 +29,9 @@ class Snapshot:
     `back` are ended children of a turn that is still open; `above` are ended ancestors of open
     runs."""
 
-    open: list[Row] = field(default_factory=list)
-    back: list[Row] = field(default_factory=list)
-    above: list[Row] = field(default_factory=list)
+    open: list[RunRecord] = field(default_factory=list)
+    back: list[RunRecord] = field(default_factory=list)
+    above: list[RunRecord] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
     mail: list[tuple[str, Mail]] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
@@ -48,7 +40,7 @@ class Snapshot:
     last_seq: int = 0
 
 
-class Summary(msgspec.Struct, frozen=True):
+class RunInfo(msgspec.Struct, frozen=True):
     """One line of a listing. `state` is the state's name in lower case, or how the run ended;
     `group` is the group of background work that it belongs to."""
 
@@ -108,13 +100,13 @@ class Store(Protocol):
 
     async def commit(self, changes: Changes) -> int:
         """Write all of it or nothing; returns the position of the last event over all trees.
-        `StoreFull` leaves everything as it was. Nobody changes what `changes` holds any more.
+        `StoreFull` leaves everything as it was. No one changes what `changes` holds any more.
         Commits are written in the order in which they were begun."""
 
     async def load(self) -> Snapshot:
         """Everything that is open."""
 
-    async def row(self, id: str) -> Row | None:
+    async def row(self, id: str) -> RunRecord | None:
         """One run, open or ended."""
 
     async def known(self, ids: Iterable[str]) -> set[str]:
@@ -123,10 +115,10 @@ class Store(Protocol):
     async def account(self, id: str) -> Account | None:
         """The account of a run, as of its last change."""
 
-    async def children(self, parent: str) -> list[Row]:
+    async def children(self, parent: str) -> list[RunRecord]:
         """The children of a run, oldest first, open or ended."""
 
-    async def started(self, since: int) -> list[Row]:
+    async def started(self, since: int) -> list[RunRecord]:
         """Every run that a run has started at `since` or later, oldest first. It costs what it
         returns."""
 
@@ -140,12 +132,12 @@ class Store(Protocol):
     ) -> list[tuple[int, LogEntry]]:
         """Rows of the log behind position `after`, of one run (its request included) or of all.
         With `tree` (the id of its root, or "" for what concerns the whole store) they are those of
-        that tree, and `after` and the numbers are its own, from 1 on. Rows without a body are left
-        out."""
+        that tree, and `after` and the numbers are its own, from 1 on. Rows without a body are
+        omitted."""
 
     async def listing(
         self, *, children: bool = False, limit: int = 100, before: str = ""
-    ) -> list[Summary]:
+    ) -> list[RunInfo]:
         """Runs, newest first; those that a run started are hidden unless asked for. `before` is the
         last id of the page before."""
 
@@ -174,7 +166,7 @@ class Store(Protocol):
     ) -> Compacted:
         """Give what is free back to the disk, in steps between which others write; and delete
         artifacts that nothing names. `rebuild` writes a file of an older version anew if it must,
-        in one step that holds up everybody."""
+        in one step that holds up everyone."""
 
     async def expendable(
         self, *, before: int | None = None, beyond: int | None = None, limit: int = 100
@@ -192,6 +184,9 @@ class Store(Protocol):
 
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of an artifact. `NotFound` when there is none of that name."""
+
+    async def artifact_roots(self, sha256: str) -> list[str]:
+        """The root runs of the trees that name an artifact, in their messages or events."""
 
     async def close(self) -> None:
         """Let go of the store."""

@@ -8,28 +8,28 @@ from collections.abc import Iterable
 from hashlib import sha256 as hash_of
 from itertools import islice, takewhile
 
+from msgspec.structs import replace
+
 from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.events import LogEntry, Requested
 from retinue.core.messages import Message
-from retinue.core.state import Ended
+from retinue.core.state import Ended, RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import NotFound, StoreError
-from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store, Summary
+from retinue.store.base import Compacted, Progress, RunInfo, Snapshot, Space, Store
 from retinue.store.memory_data import (
     HeldEntry,
     MemoryData,
     add_run,
-    copy_account,
     ended_conversations,
-    forget_tree,
     is_held,
     messages_in,
-    name_artifacts,
     run_summary,
     runs_below,
 )
+from retinue.store.memory_deletion import forget_tree, name_artifacts, roots_naming
 
 PATIENCE = 1_000
 """For how many commits the one that names a new artifact is waited for; after that it is kept for
@@ -131,7 +131,7 @@ class MemoryStore(Store):
             for id, run in alive.items()
             for child in data.children.get(id, ())
             if child not in alive
-            and (slot := data.specs[child].slot) is not None
+            and (slot := data.specs[child].parent_call) is not None
             and slot.turn == run.turn
         ]
         return Snapshot(
@@ -139,7 +139,7 @@ class MemoryStore(Store):
             back=self._rows(back),
             above=self._rows(id for id in above if id not in alive),
             accounts=[
-                copy_account(data.accounts[id]) for id in {**alive, **above} if id in data.accounts
+                replace(data.accounts[id]) for id in {**alive, **above} if id in data.accounts
             ],
             mail=[(key[0], mail) for key, mail in sorted(data.mail.items()) if key[0] in alive],
             deliveries=await self.deliveries(("pending", "sent", "dead")),
@@ -148,23 +148,25 @@ class MemoryStore(Store):
             last_seq=data.seq,
         )
 
-    def _rows(self, ids: Iterable[str]) -> list[Row]:
-        return [Row(self._data.specs[id], self._data.runs[id]) for id in ids]
+    def _rows(self, ids: Iterable[str]) -> list[RunRecord]:
+        return [RunRecord(self._data.specs[id], self._data.runs[id]) for id in ids]
 
-    async def row(self, id: str) -> Row | None:
-        return Row(self._data.specs[id], self._data.runs[id]) if id in self._data.specs else None
+    async def row(self, id: str) -> RunRecord | None:
+        return (
+            RunRecord(self._data.specs[id], self._data.runs[id]) if id in self._data.specs else None
+        )
 
     async def known(self, ids: Iterable[str]) -> set[str]:
         return {id for id in ids if id in self._data.specs}
 
     async def account(self, id: str) -> Account | None:
         account = self._data.accounts.get(id)
-        return copy_account(account) if account is not None else None
+        return replace(account) if account is not None else None
 
-    async def children(self, parent: str) -> list[Row]:
+    async def children(self, parent: str) -> list[RunRecord]:
         return self._rows(self._data.children.get(parent, ()))
 
-    async def started(self, since: int) -> list[Row]:
+    async def started(self, since: int) -> list[RunRecord]:
         newest = takewhile(lambda s: s.created_at >= since, reversed(self._data.specs.values()))
         return self._rows(s.id for s in reversed(list(newest)) if s.parent)
 
@@ -180,18 +182,18 @@ class MemoryStore(Store):
     ) -> list[tuple[int, LogEntry]]:
         log = self._data.log
         first = 0 if tree is not None else bisect_right(log, after, key=lambda row: row.seq)
-        wanted = (
+        rows = (
             (row.seq if tree is None else row.number, row.entry)
             for row in islice(log, first, None)
             if row.entry is not None
             and (not run or row.run == run)
             and (tree is None or (row.tree == tree and row.number > after))
         )
-        return list(islice(wanted, limit))
+        return list(islice(rows, limit))
 
     async def listing(
         self, *, children: bool = False, limit: int = 100, before: str = ""
-    ) -> list[Summary]:
+    ) -> list[RunInfo]:
         newest = iter(reversed(self._data.specs.values()))
         if before:
             for spec in newest:
@@ -205,8 +207,8 @@ class MemoryStore(Store):
         )
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
-        wanted = set(states)
-        return [d for d in self._data.deliveries.values() if not wanted or d.state in wanted]
+        choice = set(states)
+        return [d for d in self._data.deliveries.values() if not choice or d.state in choice]
 
     async def board(self, root: str, after: int = 0) -> list[Noted]:
         return [one for one in self._data.boards.get(root, {}).values() if one.n > after]
@@ -234,12 +236,12 @@ class MemoryStore(Store):
     ) -> list[str]:
         ended = ended_conversations(self._data)
         n_beyond = len(ended) - beyond if beyond is not None else 0
-        wanted = [
+        candidates = [
             id
             for n, (at, id) in enumerate(ended)
             if n < n_beyond or (before is not None and at < before)
         ]
-        return list(islice((id for id in wanted if not is_held(self._data, id)), limit))
+        return list(islice((id for id in candidates if not is_held(self._data, id)), limit))
 
     async def thin(self, root: str) -> bool:
         return False
@@ -258,9 +260,12 @@ class MemoryStore(Store):
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         data = self._data.artifacts.get(sha256)
         if data is None:
-            raise NotFound(f"Artifact {sha256!r} not found.")
+            raise NotFound(f"Artifact {sha256} not found.")
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
+
+    async def artifact_roots(self, sha256: str) -> list[str]:
+        return roots_naming(self._data, sha256)
 
     async def close(self) -> None:
         self._epoch = -1

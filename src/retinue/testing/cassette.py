@@ -18,11 +18,11 @@ import msgspec
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
-from retinue.core.messages import Reply
-from retinue.core.spec import Orders
+from retinue.core.messages import ModelReply
+from retinue.core.spec import Actions
 from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
-from retinue.models.base import Model, Request
+from retinue.models.base import Model, ModelRequest
 from retinue.testing.cassette_excerpt import (
     Shown,
     difference,
@@ -34,14 +34,21 @@ from retinue.testing.cassette_excerpt import (
     with_holes,
 )
 from retinue.testing.virtual_clock import VirtualLoop
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
+from retinue.tools.base import Ask, Context, Returned, Submission, Tool, ToolResult
 from retinue.tools.function import FunctionTool
 
 VERSION = 1
 NAMED_CHILDREN = 64
 """So many children of one call may be named by id in what its tool returns."""
 
-_RETURNED: dict[str, type[Returned]] = {t.__name__: t for t in (Answer, Orders, Submission, Ask)}
+_RETURNED: dict[str, type[Returned]] = {
+    "Answer": ToolResult,
+    "Orders": Actions,
+    "Submission": Submission,
+    "Ask": Ask,
+}
+"""What a tool returned, by the word that recordings have for it."""
+_WORD_OF = {kind: word for word, kind in _RETURNED.items()}
 _ERRORS: dict[str, type[ModelError]] = {
     t.__name__: t for t in (ModelError, ModelRejected, ModelUnavailable)
 }
@@ -79,7 +86,7 @@ class Cassette:
     """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a
     tool by `tool`.
 
-    On replay an answer is held back until every earlier one was given out. One that nobody asks for
+    On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
     request that differs from the recorded one; the first error breaks the cassette, so that the
     whole tree fails with it. `check` raises it."""
@@ -113,17 +120,17 @@ class Cassette:
         return _TapedTool(self, cast(Tool, tool) if hasattr(tool, "schema") else FunctionTool(tool))
 
     def unused(self) -> list[str]:
-        """Keys of recorded answers that nobody has asked for."""
+        """Keys of recorded answers that no one has asked for."""
         return [line.key for line in self._lines if line.n not in self._taken]
 
     def check(self) -> None:
         """Raise the first error, or one that names the answers that were left over."""
         if self.error is not None:
             raise self.error
-        left = self.unused()
-        if left:
+        rest = self.unused()
+        if rest:
             raise CassetteError(
-                f"{self.path.name}: {len(left)} recorded answers were not used: {few(left)}"
+                f"{self.path.name}: {len(rest)} recorded answers were not used: {few(rest)}"
             )
 
     def _enter(self, mode: Literal["record", "replay"]) -> None:
@@ -229,8 +236,8 @@ class Cassette:
     async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
             door = self._doors[line.n] = asyncio.get_running_loop().create_future()
-            done, _ = await asyncio.wait([door], timeout=self._seconds())
-            if not done and self._next not in self._taken:
+            ready, _ = await asyncio.wait([door], timeout=self._seconds())
+            if not ready and self._next not in self._taken:
                 due = self._lines[self._next].key
                 why = (
                     f"{line.key!r} waits for {due!r}, which was recorded before it and is "
@@ -272,7 +279,7 @@ class _Recorder:
         self.says_progress = bool(getattr(model, "says_progress", False))
         self._cassette, self._model = cassette, model
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         ids, shown = look_at(request)
         key = self._cassette._name(_model_act(request))
         try:
@@ -294,14 +301,14 @@ class _Player:
         self.info = info
         self._cassette = cassette
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         ids, shown = look_at(request)
         request.progress.leave()
         line = await self._cassette._take(_model_act(request), shown)
         raw = filled(bytes(line.value).decode(), ids)
         if line.kind == "error":
             raise _raised(msgspec.json.decode(raw, type=_Failure))
-        reply = msgspec.json.decode(raw, type=Reply)
+        reply = msgspec.json.decode(raw, type=ModelReply)
         if reply.message.text:
             emit(reply.message.text)
         return reply
@@ -315,12 +322,12 @@ class _TapedTool:
         self.schema, self.restart = tool.schema, tool.restart
         self._cassette, self._tool = cassette, tool
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
         act = f"{caller.spec.path} turn {caller.run.turn} call {caller.index} {self.schema.name}"
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
-        ids = ids_in([caller.id, caller.spec.parent, caller.spec.root, *children, text])
+        ids = ids_in([caller.run_id, caller.spec.parent, caller.spec.root, *children, text])
         shown = Shown(
             messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
         )
@@ -344,14 +351,14 @@ class _TapedTool:
         except Exception as error:
             cassette._write(key, shown, "error", _failure(error), ids)
             raise
-        cassette._write(key, shown, type(returned).__name__, returned, ids)
+        cassette._write(key, shown, _WORD_OF[type(returned)], returned, ids)
         return returned
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
-        return self._tool.compose(outcomes)
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
+        return self._tool.format_results(outcomes)
 
 
-def _model_act(request: Request) -> str:
+def _model_act(request: ModelRequest) -> str:
     return f"{request.path} turn {request.turn} {request.purpose}"
 
 
@@ -366,8 +373,13 @@ def _failure(error: Exception) -> _Failure:
             t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t)
         )
         after = error.after_seconds if isinstance(error, ModelUnavailable) else 0.0
-        told = {"message": str(error), "kind": error.kind, "usage": error.usage, "sent": error.sent}
-        return _Failure(type=known.__name__, after_seconds=after, **told)
+        details = {
+            "message": str(error),
+            "kind": error.kind,
+            "usage": error.usage,
+            "sent": error.sent,
+        }
+        return _Failure(type=known.__name__, after_seconds=after, **details)
     return _Failure(type=type(error).__name__, message=str(error))
 
 

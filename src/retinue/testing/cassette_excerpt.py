@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from retinue.core.ids import digest
-from retinue.core.messages import Assistant, Message
+from retinue.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from retinue.core.values import Value
-from retinue.models.base import Request
+from retinue.models.base import ModelRequest
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _HOLE = re.compile(r"<retinue:run:(\d+)>")
@@ -26,7 +26,7 @@ class Shown(Value):
     last: str = ""
 
 
-def look_at(request: Request) -> tuple[list[str], Shown]:
+def look_at(request: ModelRequest) -> tuple[list[str], Shown]:
     """The ids that the request names, and what it looks like without them."""
     texts = [_words(m) for m in request.messages]
     ids = ids_in([request.run, request.instructions, *texts])
@@ -40,15 +40,19 @@ def look_at(request: Request) -> tuple[list[str], Shown]:
     )
 
 
+_WORD_OF = {UserMessage: "user", AssistantMessage: "assistant", ToolMessage: "result"}
+"""Recordings compare these words."""
+
+
 def _words(message: Message) -> str:
     """A message as it counts: what stands in it, without the fences that the runtime draws anew
     each time."""
     calls = (
         "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls)
-        if isinstance(message, Assistant)
+        if isinstance(message, AssistantMessage)
         else ""
     )
-    text = f"{type(message).__name__.lower()}: {message.text}{calls}"
+    text = f"{_WORD_OF[type(message)]}: {message.text}{calls}"
     for fence in _FENCE.findall(text):
         text = text.replace(fence, "fence")
     return text
@@ -64,7 +68,7 @@ def with_holes(text: str, ids: Sequence[str]) -> str:
     if not ids:
         return text
     places = {id: f"<retinue:run:{n}>" for n, id in enumerate(ids)}
-    return _ID.sub(lambda found: places.get(found[0], found[0]), text)
+    return _ID.sub(lambda match: places.get(match[0], match[0]), text)
 
 
 def filled(text: str, ids: Sequence[str]) -> str:
@@ -78,11 +82,11 @@ def difference(then: Shown, now: Shown) -> str:
     if then.instructions != now.instructions:
         return "has other instructions than when it was recorded"
     if then.tools != now.tools:
-        gone, new = (
+        missing, new = (
             sorted(set(then.tools) - set(now.tools)),
             sorted(set(now.tools) - set(then.tools)),
         )
-        return f"has other tools: without {gone}, with {new}"
+        return f"has other tools: without {missing}, with {new}"
     for n, (a, b) in enumerate(zip(then.messages, now.messages, strict=False)):
         if a != b:
             last = (

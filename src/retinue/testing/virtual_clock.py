@@ -23,7 +23,7 @@ class _NoWaiting(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            # Nothing is scheduled: only another thread could wake the loop, or nobody ever will.
+            # Nothing is scheduled: only another thread could wake the loop, or no one ever will.
             return self._real.select(self._loop.patience)
         if timeout > 0:
             self._loop.elapse(timeout)

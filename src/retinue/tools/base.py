@@ -16,21 +16,22 @@ from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import moment, run_id
-from retinue.core.messages import Call, Image, Message
+from retinue.core.messages import Image, Message, ToolCall
 from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
-from retinue.core.spec import Order, Orders, Spec
-from retinue.core.state import Run
-from retinue.core.values import Capabilities, Restart, ToolSchema, Value
+from retinue.core.spec import Actions, RunRequest, RunSpec
+from retinue.core.state import Run, RunRecord
+from retinue.core.values import Permissions, Restart, ToolSchema, Value
 from retinue.errors import RetinueError
 from retinue.sandbox.open_directories import OpenDirectory, real_paths
 from retinue.sandbox.private_paths import NOTHING, Private
+from retinue.tools.call_preview import CallPreview as CallPreview
 
 NOTHING_SECRET = Redactor()
 T = TypeVar("T")
 
 
-class Answer(Value):
+class ToolResult(Value):
     """A text for the model. `error` marks it as a failure that the model can act on."""
 
     text: str
@@ -52,7 +53,7 @@ class Ask(Value):
     question: str
 
 
-Returned = Answer | Orders | Submission | Ask
+Returned = ToolResult | Actions | Submission | Ask
 Risk = Literal["read", "write", "execute", "network"]
 
 
@@ -63,10 +64,7 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-Kin = tuple[Spec, Run]
-
-
-class Look(Protocol):
+class RuntimeReader(Protocol):
     """What a tool may read of the runtime."""
 
     def defaults(self, agent: str) -> dict[str, Any]:
@@ -88,46 +86,46 @@ class Look(Protocol):
     def n_calls(self, root: str) -> int:
         """How many calls are under way in a tree, without those of tools that start children."""
 
-    async def children(self, run: str) -> Sequence[Kin]:
+    async def children(self, run: str) -> Sequence[RunRecord]:
         """The children of a run, oldest first, live or ended."""
 
-    async def staff(self, spec: Spec) -> Sequence[Kin]:
+    async def staff(self, spec: RunSpec) -> Sequence[RunRecord]:
         """The children of a run, and those of the runs that it goes on for, oldest first."""
 
-    async def started(self, since: int) -> Sequence[Kin]:
+    async def started(self, since: int) -> Sequence[RunRecord]:
         """Every run that another has started at that time or later, oldest first."""
 
-    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+    async def messages(self, spec: RunSpec, run: Run) -> Sequence[Message]:
         """The conversation of a run."""
 
 
-class Caller(Struct, frozen=True):
+class Context(Struct, frozen=True):
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that
-    an earlier process may have started it; `woken`, that it had asked to wait and the wait is over.
-    `back` are the ends of those it waited for that are not kept, so that `children` does not show
-    them any more. `root` is the directory in which the run works, `held` what it may do at this
-    moment, `bounds` the rules of the run and its ancestors, each with the directory in which they
-    are meant. `rule` says what holds for another call of the same run, for tools that are led on
-    from what was permitted to something else. `redactor` knows the runtime's secrets: a tool that
-    cuts what it shows cleans it first, for half a secret is not found any more. `private` is what
-    no tool may show or touch. `holding` opens the run's directories; outside of a runtime there is
-    none. `room` are the characters that an answer may have; `keep` puts a text away that is cut in
-    it."""
+    an earlier process may have started it; `is_woken`, that it had asked to wait and the wait is
+    over. `ended_children` are the ends of those it waited for that are not kept, so that `children`
+    does not show them any more. `root` is the directory in which the run works, `permissions` what
+    it may do at this moment, `rules_above` the rules of the run and its ancestors, each with the
+    directory in which they are meant. `rule` says what holds for another call of the same run, for
+    tools that are led on from what was permitted to something else. `redactor` knows the runtime's
+    secrets: a tool that cuts what it shows cleans it first, for half a secret is not found any
+    more. `private` is what no tool may show or touch. `holding` opens the run's directories;
+    outside of a runtime there is none. `room` are the characters that an answer may have; `keep`
+    puts a text away that is cut in it."""
 
-    spec: Spec
+    spec: RunSpec
     run: Run
     call_id: str
     index: int
     key: str
-    at: int
+    called_at: int
     again: bool = False
-    woken: bool = False
-    back: Sequence[ChildOutcome] = ()
-    look: Look | None = None
+    is_woken: bool = False
+    ended_children: Sequence[ChildOutcome] = ()
+    reader: RuntimeReader | None = None
     root: str = ""
-    held: Capabilities = Capabilities()
-    bounds: Sequence[tuple[str, tuple[str, ...]]] = ()
-    rule: Callable[[Call], Ruling] | None = None
+    permissions: Permissions = Permissions()
+    rules_above: Sequence[tuple[str, tuple[str, ...]]] = ()
+    rule: Callable[[ToolCall], Ruling] | None = None
     redactor: Redactor = NOTHING_SECRET
     holding: OpenDirectory | None = None
     private: Private = NOTHING
@@ -135,25 +133,27 @@ class Caller(Struct, frozen=True):
     keep: Callable[[str], Awaitable[str]] | None = None
 
     @property
-    def id(self) -> str:
+    def run_id(self) -> str:
         return self.spec.id
 
     @property
     def cwd(self) -> str:
         """Where it works, as far as it is known."""
-        return self.root or self.spec.order.cwd
+        return self.root or self.spec.request.cwd
 
     @contextmanager
-    def opening(self) -> Iterator[tuple[Caller, OpenDirectory]]:
+    def opening(self) -> Iterator[tuple[Context, OpenDirectory]]:
         """The caller with real directories, and what opens them: the tree's holding, or one for
         this call alone."""
         if self.holding is not None:
             yield self, self.holding
             return
         root = os.path.realpath(self.root) if os.path.isabs(self.root) else ""
-        held = real_paths(self.held)
-        with OpenDirectory((root, *(held.read or ()), *(held.write or ()))) as holding:
-            yield replace(self, root=root, held=held), holding
+        permissions = real_paths(self.permissions)
+        with OpenDirectory(
+            (root, *(permissions.read or ()), *(permissions.write or ()))
+        ) as holding:
+            yield replace(self, root=root, permissions=permissions), holding
 
     async def fit(self, laid: Laid) -> str:
         """An answer in the room that there is: its long texts are cut where they have to be, its
@@ -164,42 +164,45 @@ class Caller(Struct, frozen=True):
         """The id that item `item` of this call's children will have, for tools that must name it in
         their answer."""
         turn, index = self.run.turn, self.index
-        at = moment(self.at, turn, index)
-        return run_id(at, self.id, turn, self.call_id, index, item, count=(index << 6) + item)
+        at = moment(self.called_at, turn, index)
+        return run_id(at, self.run_id, turn, self.call_id, index, item, count=(index << 6) + item)
 
-    def order(self, agent: Named | str, task: str, **options: Any) -> Order:
+    def request(self, agent: Named | str, task: str, **options: Any) -> RunRequest:
         """An order for a child: the agent's own defaults, then `options` (the fields of
-        `Order`)."""
+        `RunRequest`)."""
         name = agent if isinstance(agent, str) else agent.name
-        defaults = {} if self.look is None else self.look.defaults(name)
-        if "access" in defaults and "access" in options:
-            options["access"] = narrow(defaults["access"], options["access"])
-        return Order(agent=name, task=task, **{**defaults, **options})
+        defaults = {} if self.reader is None else self.reader.defaults(name)
+        if "permissions" in defaults and "permissions" in options:
+            options["permissions"] = narrow(defaults["permissions"], options["permissions"])
+        return RunRequest(agent=name, task=task, **{**defaults, **options})
 
-    def spawn(
+    def spawn_actions(
         self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any
-    ) -> Orders:
+    ) -> Actions:
         """Orders for one child a task. With `join="call"` (the default) the call waits for all of
         them."""
-        return Orders(spawns=tuple(self.order(agent, t, **options) for t in tasks), answer=answer)
+        return Actions(
+            spawns=tuple(self.request(agent, t, **options) for t in tasks), answer=answer
+        )
 
-    async def children(self) -> Sequence[Kin]:
+    async def children(self) -> Sequence[RunRecord]:
         """The caller's children, oldest first, live or ended."""
-        return [] if self.look is None else await self.look.staff(self.spec)
+        return [] if self.reader is None else await self.reader.staff(self.spec)
 
 
 class Tool(Protocol):
     """Contract: `run` returns and never reaches into the engine; an exception becomes an error
     result. `restart` says what may be done with a call that was under way when the process died; a
-    tool that declares nothing is `unsafe`. `compose` puts the outcomes of joined children into
-    words when their order says `compose=True`; what it lays out instead of writing it is cut fairly
-    where it is too long.
+    tool that declares nothing is `unsafe`. `format_results` puts the outcomes of joined children
+    into words when their request says `format_results=True`; what it lays out instead of writing it
+    is cut fairly where it is too long.
 
     A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`,
     the argument that rules about it look at; `summary(args)`, one line on what a call is about;
     `words`, how the ends of its children are told; `summarize(group, outcomes)`, the summary of a
     group; `invalid`, how its complaint about malformed arguments begins; `refuses(caller)`, why no
-    call of that run is taken, whatever its arguments, or ""; `never_waits`, and then
+    call of that run is taken, whatever its arguments, or ""; `look_ahead(caller, args)`, what it
+    would do (`call_preview.CallPreview`), without doing it; `never_waits`, and then
     `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if
     it needs one."""
 
@@ -208,16 +211,16 @@ class Tool(Protocol):
     @property
     def restart(self) -> Restart: ...
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned: ...
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned: ...
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that does not wait."""
     try:
         work.send(None)
-    except StopIteration as done:
-        return cast(T, done.value)
+    except StopIteration as end:
+        return cast(T, end.value)
     work.close()
     raise RetinueError("A tool declared `quick` must not await anything.")

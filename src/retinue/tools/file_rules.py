@@ -10,7 +10,7 @@ from collections.abc import Callable
 from retinue.core.call_rules import barred_path, denied_tool, patterns_below
 from retinue.core.capabilities import allows
 from retinue.sandbox.path_checks import strip
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 
 READING = ("read", "search")
 WRITING = ("edit", "write")
@@ -18,15 +18,15 @@ READERS = (*READING, "shell")  # a command can read the whole workspace
 
 
 def barred(
-    caller: Caller, names: tuple[str, ...], tool: str = "", written: str = ""
+    caller: Context, names: tuple[str, ...], tool: str = "", written: str = ""
 ) -> Callable[[str], str] | None:
     """The rule that keeps these tools from a file, by its true path, or "". None when there is no
     such rule at all. `tool` and the path `written` ("": a patch) are the call about which the gate
     has asked, if it had to: that is not refused again."""
-    bounds, top = caller.bounds, caller.root.rstrip("/")
+    bounds, top = caller.rules_above, caller.root.rstrip("/")
     if not any(rule.startswith(("deny", "ask")) for _, rules in bounds for rule in rules):
         return None
-    sent = (caller.spec.order.cwd or top).rstrip("/")
+    sent = (caller.spec.request.cwd or top).rstrip("/")
 
     def rule_on(path: str) -> str:
         # Rules are meant in the directory that a run was sent to, also when it works in a copy of
@@ -39,7 +39,7 @@ def barred(
     return rule_on
 
 
-def hidden(caller: Caller) -> Callable[[str], str]:
+def hidden(caller: Context) -> Callable[[str], str]:
     """Why the content of a file may not be shown to this run, or "": asked by everything that shows
     content and is not itself a tool for reading, which the gate has let through."""
     ruled = barred(caller, READING)
@@ -54,19 +54,20 @@ def hidden(caller: Caller) -> Callable[[str], str]:
     return why
 
 
-def hidden_patterns(caller: Caller, top: str) -> list[str]:
+def hidden_patterns(caller: Context, top: str) -> list[str]:
     """What may not be shown below a directory, as patterns in it: for programs that find their
     files themselves."""
-    sent = caller.spec.order.cwd or caller.root
+    sent = caller.spec.request.cwd or caller.root
     return patterns_below(
-        caller.bounds, READING, os.path.normpath(f"{sent}/{os.path.relpath(top, caller.root)}")
+        caller.rules_above, READING, os.path.normpath(f"{sent}/{os.path.relpath(top, caller.root)}")
     )
 
 
-def _can_read(caller: Caller) -> bool:
-    if caller.look is None:
+def _can_read(caller: Context) -> bool:
+    if caller.reader is None:
         return True
-    mine = caller.look.tools(caller.spec.order.agent)
+    mine = caller.reader.tools(caller.spec.request.agent)
     return any(
-        n in mine and allows(caller.held, n) and not denied_tool(caller.bounds, n) for n in READERS
+        n in mine and allows(caller.permissions, n) and not denied_tool(caller.rules_above, n)
+        for n in READERS
     )

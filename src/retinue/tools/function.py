@@ -10,10 +10,10 @@ from typing import Any, get_type_hints, overload
 import msgspec
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Orders
+from retinue.core.spec import Actions
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Ask, Caller, Returned, Risk, Submission, at_once
+from retinue.tools.base import Ask, Context, Returned, Risk, Submission, ToolResult, at_once
 
 _encode = msgspec.json.Encoder().encode
 
@@ -30,14 +30,14 @@ class FunctionTool:
         restart: Restart = "unsafe",
         risk: Risk = "execute",
         quick: bool = False,
-        compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
+        format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
     ) -> None:
         self.function = function
         self.restart = restart
         self.risk = risk
         self.never_waits = quick and not inspect.iscoroutinefunction(function)
         self._direct = quick or inspect.iscoroutinefunction(function)
-        self._compose = compose
+        self._compose = format_results
         self._caller, self._args = _arguments(function)
         try:
             parameters = plain_schema(self._args)
@@ -53,42 +53,44 @@ class FunctionTool:
     def name(self) -> str:
         return self.schema.name
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        given = self._given(args)
-        if isinstance(given, Answer):
-            return given
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+        values = self._given(args)
+        if isinstance(values, ToolResult):
+            return values
         if self._caller:
-            given[self._caller] = caller
+            values[self._caller] = caller
         if self._direct:
-            out = self.function(**given)
+            out = self.function(**values)
             if type(out) is not str and inspect.isawaitable(out):
                 out = await out
         else:
-            out = await asyncio.to_thread(self.function, **given)
+            out = await asyncio.to_thread(self.function, **values)
         return _returned(out)
 
-    def run_now(self, caller: Callable[[], Caller], args: dict[str, Any]) -> Returned:
+    def run_now(self, caller: Callable[[], Context], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no caller, and none is made for them."""
-        given = self._given(args)
-        if isinstance(given, Answer):
-            return given
+        values = self._given(args)
+        if isinstance(values, ToolResult):
+            return values
         if self._caller:
-            given[self._caller] = caller()
-        out = self.function(**given)
+            values[self._caller] = caller()
+        out = self.function(**values)
         if type(out) is str:
-            return Answer(text=out)
+            return ToolResult(text=out)
         return _returned(at_once(_awaited(out)) if inspect.isawaitable(out) else out)
 
-    def _given(self, args: dict[str, Any]) -> dict[str, Any] | Answer:
+    def _given(self, args: dict[str, Any]) -> dict[str, Any] | ToolResult:
         """The arguments as the function takes them, or what is wrong with them."""
         try:
             return msgspec.structs.asdict(msgspec.convert(args, self._args))
         except msgspec.ValidationError as error:
-            return Answer(text=f"Invalid parameters: {error}", error=True)
+            return ToolResult(text=f"Invalid parameters: {error}", error=True)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         if self._compose is None:
-            raise ConfigError(f"Tool {self.name!r} cannot compose results. Add @tool(compose=...).")
+            raise ConfigError(
+                f"Tool {self.name!r} cannot format results. Add @tool(format_results=...)."
+            )
         return self._compose(outcomes)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -104,12 +106,12 @@ def tool(
     restart: Restart = "unsafe",
     risk: Risk = "execute",
     quick: bool = False,
-    compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
+    format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function. Its parameters need annotations; one annotated `Caller` is filled
+    """Make a tool of a function. Its parameters need annotations; one annotated `Context` is filled
     in by the runtime.
 
     `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run
@@ -123,7 +125,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
     """The name of the caller's parameter, if any, and a type for all others."""
     try:
-        hints = get_type_hints(function, localns={"Caller": Caller})
+        hints = get_type_hints(function, localns={"Context": Context})
     except NameError as error:
         raise ConfigError(
             f"Tool {function.__name__!r}: cannot resolve an annotation: {error}"
@@ -144,7 +146,7 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
             raise ConfigError(
                 f"Tool {function.__name__!r}: parameter {name!r} needs an annotation."
             )
-        if hint is Caller:
+        if hint is Context:
             caller = name
         elif parameter.default is parameter.empty:
             fields.append((name, hint))
@@ -171,7 +173,11 @@ async def _awaited(out: Awaitable[Any]) -> Any:
 
 
 def _returned(out: Any) -> Returned:
-    return out if isinstance(out, (Answer, Orders, Submission, Ask)) else Answer(text=_words(out))
+    return (
+        out
+        if isinstance(out, (ToolResult, Actions, Submission, Ask))
+        else ToolResult(text=_words(out))
+    )
 
 
 def _words(value: Any) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Caller, Returned, Risk, Submission
+from retinue.tools.base import Context, Returned, Risk, Submission, ToolResult
 from retinue.tools.function import plain_schema
 
 RESULT, ERROR = "submit_result", "submit_error"
@@ -48,23 +48,23 @@ class SubmitResult:
             parameters=parameters,
         )
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         if set(args) != {"result"}:
-            return Answer(
+            return ToolResult(
                 text='Invalid parameters: give exactly one key, "result". Submit again.',
                 error=True,
             )
         result = args["result"]
         wrong = self._check(result)
         if wrong:
-            return Answer(
+            return ToolResult(
                 text=f"The result does not match its schema: {wrong}. Submit a corrected one.",
                 error=True,
             )
         text = result if isinstance(result, str) else _encode(result).decode()
         return Submission(text=text, data=result)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("submit_result starts no children")
 
 
@@ -90,29 +90,24 @@ class SubmitError:
         },
     )
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         error = args.get("error")
         if set(args) != {"error"} or not isinstance(error, str):
-            return Answer(
+            return ToolResult(
                 text='Invalid parameters: give exactly one key, "error", a string. Submit again.',
                 error=True,
             )
         return Submission(text=error, ok=False)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("submit_error starts no children")
 
 
 def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
     """A function that says what is wrong with a result, and the schema that the model is shown."""
     if isinstance(output, dict):
-        try:
-            import jsonschema  # type: ignore[import-untyped]
-        except ImportError:
-            raise ConfigError(
-                "A JSON Schema as output needs the package jsonschema. Install it, or "
-                "give a type instead."
-            ) from None
+        import jsonschema  # type: ignore[import-untyped]
+
         validator = jsonschema.validators.validator_for(output)(output)
 
         def check_schema(value: Any) -> str:

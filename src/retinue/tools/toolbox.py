@@ -6,18 +6,21 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
-from retinue.core.messages import Call
-from retinue.core.spec import Order, Spec
+from retinue.core.merges import BranchMerge, WriterCopy
+from retinue.core.messages import ToolCall
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox.branch_diff import BranchDiff
-from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
+from retinue.tools.base import Context, Returned, Tool, ToolResult, at_once
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.call_preview import CallPreview
 
 
 class KnownTool(Struct, frozen=True):
@@ -25,8 +28,8 @@ class KnownTool(Struct, frozen=True):
     change files, and asks for its turn first."""
 
     tool: Tool
-    refuses: Callable[[Caller], str] | None
-    run_now: Callable[[Callable[[], Caller], dict[str, Any]], Returned] | None
+    refuses: Callable[[Context], str] | None
+    run_now: Callable[[Callable[[], Context], dict[str, Any]], Returned] | None
     invalid: str
     is_quick: bool
     writes: bool
@@ -37,7 +40,7 @@ def _known(tool: Tool) -> KnownTool:
         tool=tool,
         refuses=getattr(tool, "refuses", None),
         run_now=getattr(tool, "run_now", None),
-        invalid=getattr(tool, "invalid", "Invalid parameters"),
+        invalid=getattr(tool, "invalid_prefix", "Invalid parameters"),
         is_quick=bool(getattr(tool, "never_waits", False)),
         writes=getattr(tool, "guarded", False) and getattr(tool, "risk", "") == "write",
     )
@@ -82,18 +85,18 @@ class Toolbox:
 
     def restart_class(self, agent: str, name: str) -> Restart:
         """A tool that is gone cannot be asked what it did: unsafe."""
-        found = self._tools.get(agent, {}).get(name)
-        return "unsafe" if found is None else found.restart
+        tool = self._tools.get(agent, {}).get(name)
+        return "unsafe" if tool is None else tool.restart
 
-    async def run(self, agent: str, caller: Caller, call: Call) -> Returned:
+    async def run(self, agent: str, caller: Context, call: ToolCall) -> Returned:
         """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
         ready = self._ready(agent, call, lambda: caller)
-        return ready if isinstance(ready, Answer) else await ready[0].tool.run(caller, ready[1])
+        return ready if isinstance(ready, ToolResult) else await ready[0].tool.run(caller, ready[1])
 
-    def run_now(self, agent: str, caller: Callable[[], Caller], call: Call) -> Returned:
+    def run_now(self, agent: str, caller: Callable[[], Context], call: ToolCall) -> Returned:
         """The same for a tool that `is_quick`. Whoever needs the caller makes it."""
         ready = self._ready(agent, call, caller)
-        if isinstance(ready, Answer):
+        if isinstance(ready, ToolResult):
             return ready
         known, args = ready
         if known.run_now is None:
@@ -101,24 +104,24 @@ class Toolbox:
         return known.run_now(caller, args)
 
     def _ready(
-        self, agent: str, call: Call, caller: Callable[[], Caller]
-    ) -> tuple[KnownTool, dict[str, Any]] | Answer:
+        self, agent: str, call: ToolCall, caller: Callable[[], Context]
+    ) -> tuple[KnownTool, dict[str, Any]] | ToolResult:
         """The tool and its arguments, or why the call is not taken."""
         mine = self._known.get(agent, {})
-        found = mine.get(call.name)
-        if found is None:
-            return Answer(text=_unknown(call.name, list(mine)), error=True)
-        if found.refuses is not None and (why := found.refuses(caller())):
-            return Answer(text=why, error=True)
+        tool = mine.get(call.name)
+        if tool is None:
+            return ToolResult(text=_unknown(call.name, list(mine)), error=True)
+        if tool.refuses is not None and (why := tool.refuses(caller())):
+            return ToolResult(text=why, error=True)
         try:
             args = parse(call.args)
         except BadArguments as error:
-            return Answer(text=f"{found.invalid}: {error}", error=True)
-        if found.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
-            return Answer(text=f"Not run: {why}", error=True)
-        return found, args
+            return ToolResult(text=f"{tool.invalid}: {error}", error=True)
+        if tool.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
+            return ToolResult(text=f"Not run: {why}", error=True)
+        return tool, args
 
-    def preview(self, agent: str, call: Call) -> tuple[Order, ...]:
+    def preview(self, agent: str, call: ToolCall) -> tuple[RunRequest, ...]:
         """About which children a call would start, as far as its tool can tell from the
         arguments."""
         look, args = (
@@ -127,18 +130,39 @@ class Toolbox:
         )
         return look(agent, args) if look is not None and args is not None else ()
 
-    async def place(self, spec: Spec, home: str) -> str:
-        """Where a run works: the directory that it was sent to, or a copy of it."""
-        source = spec.order.cwd or home
-        if self._kit is None or spec.order.isolation != "worktree":
-            return source
-        return await self._kit.worktrees.open(spec.id, source)
+    async def look_ahead(self, agent: str, caller: Context, call: ToolCall) -> CallPreview | None:
+        """What a call would do, by the tool that would do it; None where the tool cannot tell."""
+        known, args = self._known.get(agent, {}).get(call.name), read(call.args)
+        look = getattr(known.tool, "look_ahead", None) if known is not None else None
+        if known is None or look is None or args is None:
+            return None
+        preview: CallPreview = await look(caller, args)
+        if known.writes and self._kit is not None and (why := self._kit.writers.held(caller)):
+            preview = replace(preview, problem=why)
+        return replace(preview, directory=caller.root, isolated=bool(caller.spec.request.isolation))
 
-    async def work(self, spec: Spec) -> BranchDiff | None:
+    async def place(self, spec: RunSpec, home: str) -> str:
+        """Where a run works: the directory that it was sent to, or a copy of it."""
+        source = spec.request.cwd or home
+        if self._kit is None or spec.request.isolation != "worktree":
+            return source
+        label = spec.request.label or spec.request.agent
+        return await self._kit.worktrees.open(spec.id, source, label, spec.request.copy_of)
+
+    async def snapshot(self, place: str) -> str:
+        """The commit that holds the files of a directory as they stand; "" where there can be
+        none."""
+        return "" if self._kit is None else await self._kit.snapshot(place)
+
+    async def merge(self, key: str, copies: Sequence[WriterCopy]) -> tuple[BranchMerge, ...]:
+        """What became of what writers have changed in their copies."""
+        return () if self._kit is None else await self._kit.merge(key, copies)
+
+    async def work(self, spec: RunSpec) -> BranchDiff | None:
         """What an isolated run has done until now."""
         if self._kit is None or not self._kit.worktrees.has(spec.id):
             return None
-        return await self._kit.worktrees.changes(spec.id, spec.order.task)
+        return await self._kit.worktrees.changes(spec.id, spec.request.task)
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
         """A run has ended: what its tools still hold is given back, at once or by what is returned.
@@ -148,14 +172,14 @@ class Toolbox:
     def is_quick(self, agent: str, name: str) -> bool:
         """Whether a tool returns without ever waiting. (One that is not there is answered for at
         once.)"""
-        found = self._known.get(agent, {}).get(name)
-        return found is None or found.is_quick
+        tool = self._known.get(agent, {}).get(name)
+        return tool is None or tool.is_quick
 
     def tools(self, agent: str) -> Mapping[str, Tool]:
         return self._tools.get(agent, {})
 
-    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid:
-        return self._tools[agent][name].compose(outcomes)
+    def format_results(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid:
+        return self._tools[agent][name].format_results(outcomes)
 
     def summarize(
         self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]

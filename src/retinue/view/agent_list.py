@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, hint_at
+from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
 
 SHOWN = {"allow": "", "ask": "ask", "deny": "deny"}
@@ -77,9 +78,9 @@ def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
     spec = next((s for s in library.everything() if s.name == name), None)
     if spec is None:
         hint = hint_at(name, library.agents)
-        return [
+        raise NotFound(
             f"Unknown agent {one_line(name)!r}. {hint or 'Run `retinue agents list` to list them.'}"
-        ]
+        )
     out = [f"{spec.name}{f' ({one_line(spec.title)})' if spec.title else ''}"]
     out += [f"  {key + ':':<17}{value}" for key, value in _facts(spec, cwd) if value]
     above = [h for h in library.shadowed if h.spec.name == name]
@@ -163,8 +164,8 @@ def render_lint(complaints: Iterable[FileComplaint], *, cwd: str = "") -> list[s
             + (f" ({one_line(c.hint)})" if c.hint else "")
         )
     counts = [(sum(c.severity == s for c in listed), s) for s in ("error", "warning", "note")]
-    said = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n)
-    return [*out, said or "No problems found."]
+    summary = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n)
+    return [*out, summary or "No problems found."]
 
 
 def _where(spec: AgentSpec, cwd: str) -> str:

@@ -44,17 +44,17 @@ def exact(name: str, amount: float) -> int:
 def table(title: str, account: Account) -> str:
     rows = [(title, "spent", "held", "limit", "left")]
     for i, name in enumerate(DIMENSIONS):
-        limit, spent, held = account.limit[i], account.spent[i], account.held[i]
+        limit, spent, reservation = account.limit[i], account.spent[i], account.held[i]
         if limit is None and not spent:
             continue
-        left = "-" if limit is None else _bare(i, max(0, limit - spent - held))
+        rest = "-" if limit is None else _bare(i, max(0, limit - spent - reservation))
         rows.append(
             (
                 NAMES[name],
                 _bare(i, spent),
-                _bare(i, held),
+                _bare(i, reservation),
                 "-" if limit is None else _bare(i, limit),
-                left,
+                rest,
             )
         )
     widths = [max(len(row[n]) for row in rows) for n in range(5)]
@@ -81,6 +81,6 @@ def account_json(account: Account) -> dict[str, Any]:
 
 def _amounts(amounts: Any) -> dict[str, Any]:
     return {
-        n: None if a is None else a / 1e9 if n == "usd" else a
+        n: a / 1e9 if n == "usd" and a is not None else a
         for n, a in zip(DIMENSIONS, amounts, strict=True)
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retinue.core import arguments
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.formats.safe_text import one_line
 
 _BUILTIN = {
@@ -16,6 +16,7 @@ _BUILTIN = {
     "list": "list_find_tools:ListFilesTool",
     "find": "list_find_tools:FindTool",
     "search": "search:SearchTool",
+    "symbols": "symbols:SymbolsTool",
     "edit": "edit:EditTool",
     "write": "write_tool:WriteTool",
     "shell": "shell:ShellTool",
@@ -39,16 +40,16 @@ MOST = 160
 _known: dict[str, Callable[[dict[str, Any]], str] | None] = {}
 
 
-def describe(call: Call) -> str:
+def describe(call: ToolCall) -> str:
     """One line about a call, whatever its arguments are."""
     args = arguments.read(call.args)
     if args is None:
         return one_line(call.name, MOST)
     try:
-        said = _say(call.name, args)
+        text = _say(call.name, args)
     except Exception:  # a summary of arguments that the tool itself will refuse
-        said = ""
-    return one_line(said or _plain(call.name, args), MOST)
+        text = ""
+    return one_line(text.removeprefix("$ ") or _plain(call.name, args), MOST)
 
 
 def _say(name: str, args: dict[str, Any]) -> str:
@@ -70,10 +71,10 @@ def _summary(name: str) -> Callable[[dict[str, Any]], str] | None:
         return None
     module, _, kind = _BUILTIN[name].partition(":")
     try:
-        made = getattr(importlib.import_module(f"retinue.tools.builtin.{module}"), kind)
+        tool_type = getattr(importlib.import_module(f"retinue.tools.builtin.{module}"), kind)
     except (ImportError, AttributeError):
         return None
-    bare = object.__new__(made)
+    bare = object.__new__(tool_type)
     summary: Callable[[dict[str, Any]], str] = bare.summary
     return summary
 

@@ -19,16 +19,17 @@ from retinue.core.events import (
     Replied,
     ToolReturned,
 )
-from retinue.core.messages import Assistant, Message, Result
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
+from retinue.core.state import RunRecord
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import Stepped
 from retinue.steps import TreeRecord
-from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import stream_json
 from retinue.view import totals as facts
 from retinue.view.format import json_line
+from retinue.view.summary import end_lines
 
 FENCE = "```"
 
@@ -36,7 +37,7 @@ FENCE = "```"
 def as_markdown(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """To read: every run with its conversation."""
     top = final.rows[0]
-    lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
+    lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_lines(final)[0], ""]
     for row in final.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
         lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
@@ -57,12 +58,12 @@ def as_markdown(book: RecordReader, final: TreeRecord, date: str = "") -> str:
 
 
 def _message(message: Message) -> list[str]:
-    if isinstance(message, Assistant):
+    if isinstance(message, AssistantMessage):
         out = ["**assistant**", "", message.text] if message.text else []
         for call in message.calls:
             out += ["", f"calls `{_name(call.name)}`", "", *_fenced(call.args, "json")]
         return out
-    if isinstance(message, Result):
+    if isinstance(message, ToolMessage):
         return [
             f"`{_name(message.name) or 'tool'}` {'failed' if message.error else 'returned'}",
             "",
@@ -132,7 +133,9 @@ def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
         name = _doing(event)
         if name:
             events.append(
-                _span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq)
+                _span(
+                    lanes[run], name, since[run], at, str(event.__struct_config__.tag), seq=item.seq
+                )
             )
         if name or isinstance(event, Admitted):
             since[run] = at
@@ -210,20 +213,20 @@ def as_html(book: RecordReader, final: TreeRecord, date: str = "") -> str:
         ):
             parts.append(_html_message(message))
         parts.append("</details>")
-    title = html.escape(one_line(final.rows[0].spec.order.task, 120))
-    footer = html.escape(facts.footer(final))
+    title = html.escape(one_line(final.rows[0].spec.request.task, 120))
+    footer = html.escape(end_lines(final)[0])
     return PAGE.format(
         title=title, footer=footer, body="\n".join(parts), version=__version__, date=date
     )
 
 
 def _html_message(message: Message) -> str:
-    if isinstance(message, Assistant):
+    if isinstance(message, AssistantMessage):
         who, text = (
             "assistant",
             "\n\n".join([message.text, *(f"{c.name} {c.args}" for c in message.calls)]).strip(),
         )
-    elif isinstance(message, Result):
+    elif isinstance(message, ToolMessage):
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
     else:
         who, text = "user" if message.kind == "task" else message.kind, message.text
@@ -231,8 +234,8 @@ def _html_message(message: Message) -> str:
     return f'<p class="who">{who}</p><pre>{text}</pre>'
 
 
-def _label(row: Row) -> str:
-    return one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 200)
+def _label(row: RunRecord) -> str:
+    return one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 200)
 
 
 FORMATS: dict[str, Callable[[RecordReader, TreeRecord, str], str]] = {

@@ -3,7 +3,7 @@ whichever calls hired them."""
 
 from __future__ import annotations
 
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.view import format as words
 from retinue.view.totals import tag_json
 
@@ -17,12 +17,12 @@ class FanOuts:
     worth a line."""
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[str, int], list[Spec]] = {}
+        self._begun: dict[tuple[str, int], list[RunSpec]] = {}
         self._grown: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def add(self, spec: Spec) -> None:
-        if spec.tag is not None and spec.slot is not None:
-            self._begun.setdefault((spec.parent, spec.slot.turn), []).append(spec)
+    def add(self, spec: RunSpec) -> None:
+        if spec.tag is not None and spec.parent_call is not None:
+            self._begun.setdefault((spec.parent, spec.parent_call.turn), []).append(spec)
 
     @property
     def is_open(self) -> bool:
@@ -42,10 +42,10 @@ class FanOuts:
         return out
 
 
-def _is_worth_it(specs: list[Spec]) -> bool:
+def _is_worth_it(specs: list[RunSpec]) -> bool:
     is_free = all(spec.tag is not None and spec.tag.plain_nanos == 0 for spec in specs)
     return not is_free and (len(specs) > 1 or specs[0].base is not None)
 
 
-def line(specs: list[Spec]) -> str:
+def line(specs: list[RunSpec]) -> str:
     return words.price_tag(tag_json(*specs) or {})

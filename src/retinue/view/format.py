@@ -17,29 +17,23 @@ from retinue.core.state_names import (
 )
 from retinue.formats.money import bound, money
 from retinue.formats.safe_text import json_text
+from retinue.view.state_marks import mark
+
+WIDTH = 79
+"""Cells of a line that fits the smallest usual terminal."""
 
 if TYPE_CHECKING:
     from retinue.host.listing import ListedRun
 
 __all__ = [
     "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
-    "short_id", "shown_state", "span", "state_text", "tokens",
+    "short_id", "short_span", "shown_state", "span", "span_text", "state_text", "tokens",
+    "with_exit",
 ]  # fmt: skip
 
-GLYPHS = {
-    "queued": "○",
-    "running": "●",
-    "waiting": "◌",
-    "needs_input": "?",
-    "cancelling": "◍",
-    "paused": "‖",
-    "completed": "✓",
-    "cancelled": "-",
-}
 
-
-def glyph(word: str) -> str:
-    return GLYPHS.get(word, "✗")
+def glyph(state: str) -> str:
+    return mark(state).glyph
 
 
 def count(n: float) -> str:
@@ -97,22 +91,50 @@ def cache(use: Mapping[str, Any]) -> str:
 
 
 def span(ms: float) -> str:
-    """`0.4s`, `12s`, `4m05s`, `3h20m`, `2d4h`."""
-    seconds = max(0.0, ms / 1000)
-    if seconds < 9.95:
-        return f"{seconds:.1f}s"
-    whole = int(seconds + 0.5)
+    """A time in a column: `850ms`, `31s`, `2m 02s`, `1h 58m`, `3d 4h`."""
+    if ms < 1_000:
+        return f"{max(0, int(ms))}ms"
+    whole = int(ms / 1000 + 0.5)
     if whole < 60:
         return f"{whole}s"
     if whole < 3_600:
-        return f"{whole // 60}m{whole % 60:02}s"
+        return f"{whole // 60}m {whole % 60:02}s"
     if whole < 86_400:
-        return f"{whole // 3_600}h{whole % 3_600 // 60:02}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3_600}h"
+        return f"{whole // 3_600}h {whole % 3_600 // 60:02}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3_600}h"
+
+
+def span_text(ms: float) -> str:
+    """A time in a sentence, where one unit stands apart from its number: `2.4 s`, `90 s`, `2m
+    10s`."""
+    if ms < 1_000:
+        return f"{max(0, int(ms))} ms"
+    if ms < 9_950:
+        return f"{ms / 1000:.1f} s"
+    return f"{int(ms / 1000 + 0.5)} s" if ms < 99_500 else span(ms)
+
+
+def short_span(ms: float) -> str:
+    """A time in one unit, four cells at most: `31s`, `2m`, `1h`, `3d`."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
+        if ms >= size:
+            return f"{int(ms // size)}{unit}"
+    return f"{max(0, int(ms // 1000))}s"
+
+
+def with_exit(line: str, code: int) -> str:
+    """A line that ends with `exit N` where that is not 0: at the right, if there is room."""
+    if not code:
+        return line
+    word = f"exit {code}"
+    room = WIDTH - len(line) - len(word)
+    return f"{line}{' ' * room}{word}" if room >= 2 else f"{line} · {word}"
 
 
 def amounts(line: ListedRun) -> tuple[str, str]:
-    """Tokens and dollars of a listed run's tree."""
+    """Tokens and dollars of a listed run's tree; none where no model was called."""
+    if line.is_offline:
+        return "-", "offline"
     return tokens(line.tokens, is_bound=bool(line.tokens_estimated)), money(
         line.usd, is_bound=bool(line.usd_estimated)
     )

@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from retinue.host.provider_waits import key_names
+from retinue.view.format import with_exit
+
 if TYPE_CHECKING:
-    from retinue.store.base import Row
+    from retinue.core.state import RunRecord
+    from retinue.host.provider_waits import ProviderWait
 
 
 LIMITS = ("tokens", "usd", "turns", "calls")
@@ -18,6 +22,28 @@ def raise_it(run: str, lack: str, more: int) -> str:
     where it is dollars."""
     much = f"{-(-more // 10_000_000) / 100:.2f}" if lack == "usd" else str(more)
     return f"retinue budget {run} --add-{lack} {much}"
+
+
+def provider_advice(wait: ProviderWait, waits_for: str, model: str, run: str, now: int) -> str:
+    """What a run waits for at its provider, and what somebody can do about it."""
+    if wait.kind in ("auth", "quota"):
+        return advice(wait.kind, waits_for, model, run)
+    ask = " Is the server running?" if wait.is_refused else ""
+    retry = f"The run tries again by itself; to try now: retinue resume {run}"
+    return f"{wait.sentence(now)}.{ask} {retry}"
+
+
+def refusal_lines(wait: ProviderWait, run: str, code: int) -> tuple[str, str]:
+    """That a provider refuses the account of a run, and what to do: for who watched it."""
+    keys = key_names(wait.provider) or "the API key"
+    name = wait.provider or "The provider"
+    if wait.kind == "auth":
+        sentence = f"✗ failed: {name} rejected the API key ({wait.answer or '401'})"
+        fix = f"  Check {keys}, then continue: retinue resume {run}"
+    else:
+        sentence = f"✗ failed: the account of {name} has no credit left ({wait.answer or '402'})"
+        fix = f"  Top up the account, or set another key ({keys}), then: retinue resume {run}"
+    return with_exit(sentence, code), fix
 
 
 def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> str:
@@ -44,32 +70,32 @@ def _names(model: str) -> str:
     return " or ".join(dict.fromkeys(keys)) or "in the environment"
 
 
-def refused(rows: Iterable[Row]) -> Row | None:
+def refused(rows: Iterable[RunRecord]) -> RunRecord | None:
     """The first run of a tree that waits because its account is refused, when nothing else of the
     tree moves."""
     from retinue.core.state import Asking, Thinking, Working, account_refusal
 
-    found = None
+    first = None
     for row in rows:
         if account_refusal(row.run):
-            found = found or row
+            first = first or row
         elif isinstance(row.run.state, (Asking, Thinking, Working)):
             return None
-    return found
+    return first
 
 
-def at_limit(rows: Iterable[Row]) -> Row | None:
+def at_limit(rows: Iterable[RunRecord]) -> RunRecord | None:
     """The first run of a tree that waits for an answer about a limit, when nothing else of the tree
     moves."""
     from retinue.core.state import Ended, Short, Waiting, calls_of
 
-    found = None
+    first = None
     for row in rows:
         state, calls = row.run.state, calls_of(row.run)
         if isinstance(state, Short):
-            found = found or (row if state.asks else None)
+            first = first or (row if state.asks else None)
         elif not isinstance(state, (Ended, Waiting)) or (
             calls is not None and (calls.waits or calls.woken)
         ):
             return None
-    return found
+    return first

@@ -10,29 +10,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from retinue.core.events import (
+    ActionsReturned,
     Answered,
     Asked,
     CancelAsked,
     ChildEnded,
-    Composed,
     Decided,
-    Described,
     LogEntry,
     ModelFailed,
-    Ordered,
+    ModelRegistered,
     Recovered,
     Replied,
+    ResultsFormatted,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.messages import Call
-from retinue.core.spec import Spec
+from retinue.core.messages import ToolCall
+from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Asking,
     Ended,
     Question,
-    Queued,
     Run,
     Short,
     Stopping,
@@ -41,11 +40,16 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
+from retinue.core.state_names import ENDS as OVER
 from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
+from retinue.host.provider_waits import of_held, of_run
+from retinue.runtime.held_calls import HeldCall
 from retinue.view import states as phrases
+from retinue.view.call_wants import wants
 from retinue.view.fan_out_costs import FanOuts
-from retinue.view.run_node import OVER, TAIL, RunNode, state_of, walk
+from retinue.view.row_words import row_words
+from retinue.view.run_node import TAIL, RunNode, mark_of, provider_wait, state_of, walk
 from retinue.view.run_row import RunRow
 
 FREE = ("offline/", "local/")
@@ -53,7 +57,7 @@ FREE = ("offline/", "local/")
 it."""
 
 
-def plain_call(call: Call) -> str:
+def plain_call(call: ToolCall) -> str:
     return call.name
 
 
@@ -64,27 +68,28 @@ class TreeView:
     Rows stand behind their parent in the order in which they were first seen, and stay there.
     """
 
-    def __init__(self, describe: Callable[[Call], str] = plain_call) -> None:
+    def __init__(self, describe: Callable[[ToolCall], str] = plain_call) -> None:
         self._describe = describe
         self.nodes: dict[str, RunNode] = {}
         self.tops: list[RunNode] = []
         self.counts: Counter[str] = Counter()
+        self.marks: Counter[str] = Counter()
         self._lanes: Counter[str] = Counter()
         self._models: dict[str, ModelInfo] = {}
         self._order: list[str] | None = None
         self.fan_outs = FanOuts()
         self.version = 0
 
-    def take(self, told: Spec | LogEntry | Run) -> None:
+    def take(self, step: RunSpec | LogEntry | Run) -> None:
         """A run that begins, a step, or how a run stands."""
         self.version += 1
-        if isinstance(told, LogEntry):
-            self._step(told)
-        elif isinstance(told, Run):
-            if (node := self.nodes.get(told.id)) is not None:
-                self._stand(node, told)
+        if isinstance(step, LogEntry):
+            self._step(step)
+        elif isinstance(step, Run):
+            if (node := self.nodes.get(step.id)) is not None:
+                self._stand(node, step)
         else:
-            self._begin(told)
+            self._begin(step)
 
     def hear(self, run: str, attempt: int, text: str, at: int) -> None:
         """Text as a model writes it."""
@@ -96,7 +101,19 @@ class TreeView:
             node.attempt, node.writing = attempt, ""
         node.writing = (node.writing + text)[-TAIL:]
         node.last_at = max(node.last_at, at)
-        node.trouble, node.retry_at = "", None
+        node.wait = node.held = None
+        self._settle(node)
+
+    def hold(self, calls: Iterable[HeldCall]) -> None:
+        """Which calls wait now because their provider is left alone; all others do not."""
+        calls_by_run = {call.run: call for call in calls}
+        for id, node in self.nodes.items():
+            call = calls_by_run.get(id)
+            wait = None if call is None else of_held(call, node.spec.model)
+            if wait != node.held:
+                self.version += 1
+                node.held = wait
+                self._settle(node)
 
     def order(self) -> list[str]:
         """The ids of all rows from top to bottom."""
@@ -111,13 +128,16 @@ class TreeView:
         """One row; its cost does not grow with the tree."""
         node = self.nodes[id]
         spec, run, state = node.spec, node.run, node.state
-        is_over = state in OVER
+        is_over = node.is_over
         needs = state == "needs_input"
         ended = run.state.ending if run is not None and isinstance(run.state, Ended) else None
-        last = ended.at if ended is not None and ended.at else node.last_at if is_over else now
+        last = node.last_at if is_over else now
+        if ended is not None and ended.at:
+            last = ended.at
         began = node.started_at or spec.created_at
         info = self._models.get(spec.model)
         sure_tree = not node.n_unpriced
+        wait = provider_wait(node) if state == "waiting" else None
         return RunRow(
             id=id,
             short=phrases.short_id(id),
@@ -125,22 +145,19 @@ class TreeView:
             parent=spec.parent if spec.parent in self.nodes else "",
             depth=spec.depth,
             label=phrases.label(spec),
-            agent=one_line(phrases.agent_label(spec.order.agent), 200),
+            agent=one_line(phrases.agent_label(spec.request.agent), 200),
             model=one_line(
                 run.model_used if run is not None and run.model_used else spec.model, 200
             ),
             state=state,
-            word=phrases.state_text(state),
-            glyph=phrases.glyph(state),
-            now=one_line(self._now(node, now)),
-            task=one_line(spec.order.task, 400),
+            mark=node.mark,
+            now=one_line(row_words(node, now, self.nodes, self._lanes)),
+            task=one_line(spec.request.task, 400),
             started_at=began or None,
-            elapsed_ms=max(0, last - began)
-            if began and not (state == "queued" and node.started_at is None)
-            else 0,
+            elapsed_ms=max(0, last - began) if began else 0,
             turn=run.turn if run is not None else 0,
-            max_turns=spec.order.max_turns,
-            context=run.context + run.fresh if run is not None else 0,
+            max_turns=spec.request.max_turns,
+            context=run.context + run.new_bytes if run is not None else 0,
             window=info.window if info is not None else 0,
             tokens=node.tokens,
             tree_tokens=node.tree_tokens,
@@ -150,6 +167,7 @@ class TreeView:
             tree_estimated=node.tree_guess[0],
             tree_usd_estimated=node.tree_guess[1] / NANOS_PER_USD,
             silent_ms=max(0, now - node.last_at) if state == "running" and node.last_at else 0,
+            idle_ms=max(0, now - node.last_at) if not is_over and node.last_at else 0,
             needs_you=needs,
             is_over=is_over,
             error=one_line(phrases.failure(ended, node.started_at))
@@ -159,9 +177,10 @@ class TreeView:
             n_over=node.n_over,
             is_last=node.parent is None or node.parent.children[-1] is node,
             questions=tuple(node.questions.values()) if needs else (),
+            wait=wait,
         )
 
-    def _begin(self, spec: Spec) -> None:
+    def _begin(self, spec: RunSpec) -> None:
         if spec.id in self.nodes:
             return
         node = self.nodes[spec.id] = RunNode(spec, last_at=spec.created_at)
@@ -171,6 +190,7 @@ class TreeView:
         else:
             self.tops.append(node)
         self.counts["queued"] += 1
+        self.marks["queued"] += 1
         self.fan_outs.add(spec)
         self._order = None
 
@@ -178,7 +198,7 @@ class TreeView:
         if entry.stale:
             return
         event = entry.event
-        if isinstance(event, Described):
+        if isinstance(event, ModelRegistered):
             self._models[event.model.name] = event.model
         node = self.nodes.get(entry.run)
         if node is None:
@@ -186,23 +206,19 @@ class TreeView:
         node.last_at = max(node.last_at, entry.at)
         match event:
             case Replied():
-                node.calls = {
-                    i: self._describe(call) for i, call in enumerate(event.reply.message.calls)
-                }
+                calls = event.reply.message.calls
+                node.calls = {i: self._describe(call) for i, call in enumerate(calls)}
+                node.wanted = {i: wants(call) for i, call in enumerate(calls)}
+                node.said = phrases.heading(event.reply.message.text)
                 node.replied = event.attempt
-                node.writing, node.trouble, node.retry_at, node.tries = "", "", None, 0
-                node.is_taken_up = False
+                node.writing, node.wait, node.held = "", None, None
+                node.tries, node.is_taken_up = 0, False
             case ModelFailed():
                 node.writing, node.tries = "", node.tries + 1
-                node.trouble, node.trouble_kind = (
-                    phrases.trouble(event.kind, event.message),
-                    event.kind,
-                )
-                node.retry_at = entry.at + event.after_ms if event.after_ms else None
-            case ToolReturned() | Ordered() | Submitted():
+            case ToolReturned() | ActionsReturned() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
                 node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
-            case Composed():
+            case ResultsFormatted():
                 for index, *_ in event.calls:
                     node.calls.pop(index, None)
             case Asked():
@@ -220,8 +236,10 @@ class TreeView:
                 node.is_cancelling = True
             case Recovered():
                 node.writing, node.is_taken_up = "", True
-            case Woke() if node.retry_at is None or entry.at >= node.retry_at:
-                node.trouble, node.retry_at = "", None
+            case Woke() if node.wait is not None and (
+                node.wait.retry_at is None or entry.at >= node.wait.retry_at
+            ):
+                node.wait = None
             case ChildEnded():
                 child = self.nodes.get(event.child)
                 if child is not None and child.state not in OVER:
@@ -241,9 +259,7 @@ class TreeView:
             node.questions = {}
         self._ask_at(node, state.account if isinstance(state, Short) and state.asks else "")
         if isinstance(state, Thinking):
-            node.retry_at = state.retry_at if state.retry_at is not None else None
-            node.trouble = (state.waits_for or node.trouble) if state.retry_at is not None else ""
-            node.trouble_kind = state.waits_kind or node.trouble_kind
+            node.wait, node.tries = of_run(run, node.spec), state.tries
             node.is_cancelling = False
         if isinstance(state, Ended):
             node.calls, node.writing = {}, ""
@@ -286,6 +302,10 @@ class TreeView:
     def _settle(self, node: RunNode) -> None:
         """Bring what is counted in line with what is known of a run."""
         before, after = node.state, state_of(node)
+        if (name := mark_of(node, after)) != node.mark:
+            self.marks[node.mark] -= 1
+            self.marks[name] += 1
+            node.mark = name
         if before != after:
             self.counts[before] -= 1
             self.counts[after] += 1
@@ -293,7 +313,7 @@ class TreeView:
             if node.parent is not None and (before in OVER) != (after in OVER):
                 node.parent.n_over += 1 if after in OVER else -1
         seats = (
-            tuple(lane.name for lane in node.spec.order.lanes)
+            tuple(lane.name for lane in node.spec.request.lanes)
             if node.run and is_seated(node.run)
             else ()
         )
@@ -302,80 +322,14 @@ class TreeView:
             self._lanes.update(seats)
             node.seats = seats
 
-    def _now(self, node: RunNode, now: int) -> str:
-        run = node.run
-        match run.state if run is not None else None:
-            case Ended(ending=ending):
-                return phrases.ending(ending, node.started_at)
-            case Queued(lane=lane) if node.state == "queued":
-                lanes = node.spec.order.lanes
-                if lane >= len(lanes):
-                    return "queued"
-                used = min(self._lanes[lanes[lane].name], lanes[lane].size)
-                return f"queued ({used} of {lanes[lane].size} running)" if used else "queued"
-            case _:
-                pass
-        if node.state == "needs_input":
-            asked = [q.text for q in node.questions.values()] or list(node.asked_of.values())
-            return "asks: " + asked[0]
-        if node.state == "cancelling":
-            left = len(node.children) - node.n_over
-            return f"stopping {left} sub-agents" if left else "stopping"
-        if node.is_gone:
-            return "ended"
-        return self._doing(node, now)
-
-    def _doing(self, node: RunNode, now: int) -> str:
-        if node.trouble:
-            return phrases.waiting_for_provider(
-                node.trouble_kind, node.trouble, node.retry_at, now, node.tries
-            )
-        if node.questions:
-            return "asks its parent: " + next(iter(node.questions.values())).text
-        if node.run is not None and isinstance(node.run.state, Waiting):
-            n = max(len(node.children), node.run.n_children)
-            return (
-                f"{node.n_over} of {n} sub-agents done"
-                if n > 1
-                else "waiting for its sub-agent"
-                if n
-                else "waiting for a message"
-            )
-        if node.run is not None and isinstance(node.run.state, Short):
-            owner = self.nodes.get(node.asks_at)
-            who = phrases.label(owner.spec) if owner is not None else "its run"
-            return (
-                f"waiting at the limit of {who}"
-                if node.asks_at
-                else "waiting for budget that other runs have reserved"
-            )
-        calls, last = node.calls, node.last_call
-        # A call that was refused has no step of its own: the next attempt says that it is closed.
-        if (
-            node.run is not None
-            and isinstance(node.run.state, Thinking)
-            and node.run.state.attempt > node.replied
-        ):
-            calls, last = {}, next(reversed(calls.values()), last)
-        if calls:
-            first = next(iter(calls.values()))
-            return f"{first} (+{len(calls) - 1} more)" if len(calls) > 1 else first
-        if node.writing.strip():
-            return "writing: " + phrases.tail(node.writing)
-        if node.is_taken_up:
-            return "resumed after a restart"
-        if node.run is None:
-            return "queued"
-        if node.tries:
-            return f"retrying (try {node.tries + 1})"
-        return f"{last} · thinking" if last else "thinking"
-
 
 def view(
-    steps: Iterable[Spec | LogEntry | Run], now: int, describe: Callable[[Call], str] = plain_call
+    steps: Iterable[RunSpec | LogEntry | Run],
+    now: int,
+    describe: Callable[[ToolCall], str] = plain_call,
 ) -> list[RunRow]:
     """The rows of a tree, from everything that was told of it."""
-    seen = TreeView(describe)
-    for told in steps:
-        seen.take(told)
-    return seen.rows(now)
+    tree_view = TreeView(describe)
+    for item in steps:
+        tree_view.take(item)
+    return tree_view.rows(now)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from retinue.core.spec import Spec
-from retinue.core.state import Asking, Ended, Question, Run, Stopping
+from retinue.core.spec import RunSpec
+from retinue.core.state import Asking, Ended, Question, Run, Stopping, Thinking
+from retinue.core.state_names import ENDS as OVER
+from retinue.host.provider_waits import ProviderWait
 from retinue.view import states as phrases
+from retinue.view.state_marks import mark_name
 
-OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
 TAIL = 400
 """How much of what a model is writing is kept for the row."""
 
@@ -18,11 +20,15 @@ TAIL = 400
 class RunNode:
     """What is known of one run."""
 
-    spec: Spec
+    spec: RunSpec
     run: Run | None = None
     parent: RunNode | None = None
     children: list[RunNode] = field(default_factory=list)
     calls: dict[int, str] = field(default_factory=dict)
+    wanted: dict[int, str] = field(default_factory=dict)
+    """What each call of the last reply wants to do."""
+    said: str = ""
+    """How the last reply began, when it had words."""
     last_call: str = ""
     writing: str = ""
     attempt: int = 0
@@ -31,9 +37,10 @@ class RunNode:
     asked_of: dict[str, str] = field(default_factory=dict)
     """What is asked about its limits, by the runs that wait there."""
     asks_at: str = ""
-    trouble: str = ""
-    trouble_kind: str = ""
-    retry_at: int | None = None
+    wait: ProviderWait | None = None
+    """What it waits for at its provider, after a call of its own has failed."""
+    held: ProviderWait | None = None
+    """The same, where its call has not left for what others were answered."""
     tries: int = 0
     last_at: int = 0
     started_at: int | None = None
@@ -50,26 +57,50 @@ class RunNode:
     is_unpriced: bool = False
     n_over: int = 0
     state: str = "queued"
+    mark: str = "queued"
     seats: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
 
 
 def state_of(node: RunNode) -> str:
     run = node.run
     if run is None:
-        return "completed" if node.is_gone else "cancelling" if node.is_cancelling else "queued"
+        if node.is_gone:
+            return "completed"
+        return "cancelling" if node.is_cancelling else "queued"
     if isinstance(run.state, Ended):
         return run.state.ending.state
     if node.is_gone:
         return "completed"
     if isinstance(run.state, Stopping) or node.is_cancelling:
         return "cancelling"
-    if node.questions and node.spec.order.questions != "deny":
+    if node.questions and node.spec.request.questions != "deny":
         return "needs_input"
     if node.asked_of:
         return "needs_input"
     if isinstance(run.state, Asking):
         return "waiting" if node.questions else "running"
+    if isinstance(run.state, Thinking) and provider_wait(node) is not None:
+        return "waiting"
     return phrases.shown_state(type(run.state).__name__.lower())
+
+
+def provider_wait(node: RunNode) -> ProviderWait | None:
+    """What a run waits for at its provider, if it does."""
+    return node.wait or node.held
+
+
+def mark_of(node: RunNode, state: str) -> str:
+    """How a screen marks it (`state_marks.MARKS`)."""
+    at = node.run.state if node.run is not None else None
+    stop = at.ending.stop if isinstance(at, Ended) else ""
+    wait = provider_wait(node)
+    if wait is not None and state in ("running", "waiting"):
+        return wait.state
+    return mark_name(state, stop=stop, is_thinking=isinstance(at, Thinking))
 
 
 def is_asked(node: RunNode, question: str) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from retinue.core.state import Question
 from retinue.core.values import Value
+from retinue.host.provider_waits import ProviderWait
 from retinue.view import format as words
+from retinue.view.state_marks import MARKS
 
 
 class RunRow(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that
-    for people, `now` says what it does. Amounts without `tree_` are its own; a cost of None is not
-    known. Times are milliseconds."""
+    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `mark` how
+    screens tell it apart (`state_marks.MARKS`), `now` says what it does. Amounts without `tree_`
+    are its own; a cost of None is not known. Times are milliseconds: `idle_ms` since its last step,
+    `silent_ms` the same while it should be at work."""
 
     id: str
     short: str
@@ -21,8 +24,7 @@ class RunRow(Value):
     agent: str
     model: str
     state: str
-    word: str
-    glyph: str
+    mark: str
     now: str = ""
     task: str = ""
     started_at: int | None = None
@@ -39,6 +41,7 @@ class RunRow(Value):
     tree_estimated: int = 0
     tree_usd_estimated: float = 0.0
     silent_ms: int = 0
+    idle_ms: int = 0
     needs_you: bool = False
     is_over: bool = False
     error: str = ""
@@ -46,6 +49,25 @@ class RunRow(Value):
     n_over: int = 0
     is_last: bool = True
     questions: tuple[Question, ...] = ()
+    wait: ProviderWait | None = None
+
+    @property
+    def word(self) -> str:
+        return MARKS[self.mark].word
+
+    @property
+    def glyph(self) -> str:
+        return MARKS[self.mark].glyph
+
+    @property
+    def title(self) -> str:
+        """What a run is called that nobody but a person has started: by its name, or its task."""
+        return self.label if self.label != self.agent else self.task or self.label
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether no model is asked, so that there is no cost at all."""
+        return self.model.startswith("offline/")
 
     @property
     def own_tokens(self) -> str:

@@ -11,14 +11,23 @@ from typing import Any
 
 from retinue.core import arguments
 from retinue.core.events import Asked, ModelFailed, Replied
-from retinue.core.messages import Assistant, Message, Result
-from retinue.core.spec import Spec
-from retinue.core.state import Ended
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
+from retinue.core.spec import RunSpec
+from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Usage, Value
-from retinue.host.tree_items import MessageAdded, RunChanged, RunStarted, Said, Stepped, TreeItem
+from retinue.host.provider_waits import ProviderWait, of_held
+from retinue.host.tree_items import (
+    CallsHeld,
+    MessageAdded,
+    RunChanged,
+    RunStarted,
+    Said,
+    Stepped,
+    TreeItem,
+)
 from retinue.outcomes import state_word
+from retinue.runtime.held_calls import HeldCall
 from retinue.steps import TreeRecord
-from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import totals as facts
 
@@ -27,6 +36,7 @@ SUBTYPES = {
     "turn_limit": "error_max_turns",
     "deadline": "error_timeout",
     "waited_too_long": "error_timeout",
+    "stalled": "error_timeout",
     "cancelled": "error_cancelled",
     "not_submitted": "error_max_structured_output_retries",
 }
@@ -50,7 +60,7 @@ class StreamJsonWriter:
 
     def __init__(self, head: StreamHeader) -> None:
         self._head = head
-        self._specs: dict[str, Spec] = {}
+        self._specs: dict[str, RunSpec] = {}
         self._top = ""
         self._replies: dict[str, Replied] = {}
         self._usage: dict[str, Usage] = {}
@@ -59,6 +69,7 @@ class StreamJsonWriter:
         self._over: set[str] = set()
         self._asked: dict[str, str] = {}
         self._seq = self._at = self._api_ms = 0
+        self._waits: dict[str, tuple[object, ...] | None] = {}
         self.denials: list[dict[str, Any]] = []
 
     def tell(self, item: TreeItem) -> Iterator[dict[str, Any]]:
@@ -71,7 +82,9 @@ class StreamJsonWriter:
             case MessageAdded(run=run, message=message):
                 yield from self._message(run, message)
             case RunChanged(row=row):
-                yield from self._stand(row)
+                yield from self._stand(row.record)
+            case CallsHeld(calls=calls):
+                yield from self._hold(calls)
             case Said(run=run, text=text):
                 if self._head.deltas:
                     delta = {"type": "text_delta", "text": text}
@@ -80,7 +93,7 @@ class StreamJsonWriter:
                         run, "stream_event", event=event, parent_tool_use_id=self._slot(run)
                     )
 
-    def _begin(self, spec: Spec) -> Iterator[dict[str, Any]]:
+    def _begin(self, spec: RunSpec) -> Iterator[dict[str, Any]]:
         self._specs[spec.id] = spec
         self._last_at[spec.id] = self._at = spec.created_at
         if not self._top:
@@ -89,7 +102,7 @@ class StreamJsonWriter:
                 spec.id,
                 "system",
                 subtype="init",
-                cwd=spec.order.cwd,
+                cwd=spec.request.cwd,
                 tools=list(self._head.tools),
                 mcp_servers=list(self._head.mcp_servers),
                 mcp_server_errors=list(self._head.mcp_server_errors),
@@ -106,11 +119,11 @@ class StreamJsonWriter:
             "system",
             subtype="task_started",
             task_id=spec.id,
-            description=words.agent_label(spec.order.label or spec.order.agent),
-            prompt=spec.order.task,
+            description=words.agent_label(spec.request.label or spec.request.agent),
+            prompt=spec.request.task,
             tool_use_id=self._slot(spec.id),
             model=spec.model,
-            agent=words.agent_label(spec.order.agent),
+            agent=words.agent_label(spec.request.agent),
             price_tag=facts.tag_json(spec),
         )
 
@@ -143,12 +156,12 @@ class StreamJsonWriter:
 
     def _message(self, run: str, message: Message) -> Iterator[dict[str, Any]]:
         slot = self._slot(run)
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             yield self._line(
                 run, "assistant", message=self._assistant(run, message), parent_tool_use_id=slot
             )
             return
-        if isinstance(message, Result):
+        if isinstance(message, ToolMessage):
             name, args = self._calls.get(message.call_id, (message.name, "{}"))
             if message.denied:
                 denial = {
@@ -167,10 +180,10 @@ class StreamJsonWriter:
             ]
         else:
             content = [{"type": "text", "text": message.text}]
-        said = {"role": "user", "content": content}
-        yield self._line(run, "user", message=said, parent_tool_use_id=slot)
+        body = {"role": "user", "content": content}
+        yield self._line(run, "user", message=body, parent_tool_use_id=slot)
 
-    def _assistant(self, run: str, message: Assistant) -> dict[str, Any]:
+    def _assistant(self, run: str, message: AssistantMessage) -> dict[str, Any]:
         replied = self._replies.pop(run, None)
         content: list[dict[str, Any]] = (
             [{"type": "text", "text": message.text}] if message.text else []
@@ -190,8 +203,24 @@ class StreamJsonWriter:
             out["usage"] = facts.usage_json(replied.reply.usage)
         return out
 
-    def _stand(self, row: Row) -> Iterator[dict[str, Any]]:
+    def _hold(self, calls: Iterable[HeldCall]) -> Iterator[dict[str, Any]]:
+        """The lines about calls that have not left, because their provider is left alone."""
+        for call in calls:
+            if (spec := self._specs.get(call.run)) is not None:
+                yield from self._wait(call.run, of_held(call, spec.model))
+
+    def _wait(self, run: str, wait: ProviderWait | None) -> Iterator[dict[str, Any]]:
+        """A run waits for its provider: told once for each thing that it answered."""
+        before, known = self._waits.get(run), wait and wait[:4]
+        if before == known:
+            return
+        self._waits[run] = known
+        if wait is not None:
+            yield self._line(run, "system", subtype="provider_wait", provider_wait=wait._asdict())
+
+    def _stand(self, row: RunRecord) -> Iterator[dict[str, Any]]:
         id = row.spec.id
+        yield from self._wait(id, facts.provider_wait(row))
         if (about := facts.limit_of(row)) and self._asked.get(about) != facts.waits_for(row):
             self._asked[about] = facts.waits_for(row)
             yield self._line(
@@ -235,7 +264,7 @@ class StreamJsonWriter:
             "duration_ms": duration_ms,
         }
         counts["estimated_tokens"] = usage.estimated
-        label = words.agent_label(spec.order.label or spec.order.agent)
+        label = words.agent_label(spec.request.label or spec.request.agent)
         return self._line(
             run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields
         )
@@ -263,6 +292,7 @@ class StreamJsonWriter:
             total_cost_usd=spent.usd or 0.0,
             estimated_cost_usd=spent.usd_estimated,
             cost_is_known=spent.cost_is_known,
+            is_offline=spent.is_offline,
             usage=facts.usage_json(facts.tree_usage(final)),
             modelUsage=facts.model_usage(final),
             cache=facts.cache_use(facts.tree_cache(final)),
@@ -278,8 +308,8 @@ class StreamJsonWriter:
         """The call that started a sub-agent; None for what was watched."""
         spec = self._specs.get(run)
         return (
-            spec.slot.call_id
-            if spec is not None and spec.slot is not None and run != self._top
+            spec.parent_call.call_id
+            if spec is not None and spec.parent_call is not None and run != self._top
             else None
         )
 
@@ -318,5 +348,5 @@ def _subtype(state: str, stop: str) -> str:
 
 
 def _given(args: str) -> dict[str, Any]:
-    given = arguments.read(args)
-    return {"raw": args} if given is None else given
+    values = arguments.read(args)
+    return {"raw": args} if values is None else values

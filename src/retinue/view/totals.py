@@ -10,34 +10,43 @@ import msgspec
 
 from retinue.core.cache_figures import Cached
 from retinue.core.provenance import tell
-from retinue.core.spec import Spec
-from retinue.core.state import Ended, Short, Thinking, account_refusal, calls_of, ending_of
+from retinue.core.spec import RunSpec
+from retinue.core.state import (
+    Ended,
+    RunRecord,
+    Short,
+    Thinking,
+    account_refusal,
+    calls_of,
+    ending_of,
+)
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
 from retinue.host.listing import cache_json
+from retinue.host.provider_waits import ProviderWait, of_run
 from retinue.outcomes import state_word
 from retinue.pricing import price_tag
 from retinue.steps import TreeRecord
-from retinue.store.base import Row
 from retinue.view import format as words
 
 STATUS = {"completed": "completed", "cancelled": "stopped"}
 """How a sub-agent ended, in the words of task notifications; everything else has failed."""
+OFFLINE = "offline, no model"
 
 
-def ending(row: Row) -> Ending | None:
+def ending(row: RunRecord) -> Ending | None:
     return ending_of(row.run)
 
 
-def has_ended(row: Row) -> bool:
+def has_ended(row: RunRecord) -> bool:
     return isinstance(row.run.state, Ended)
 
 
-def refused_account(row: Row) -> str:
+def refused_account(row: RunRecord) -> str:
     """Why the provider refuses the account of a run, "" when it does not."""
     return account_refusal(row.run)
 
 
-def says(row: Row) -> str:
+def says(row: RunRecord) -> str:
     """The last thing that is to be known of a run: how it ended, what it asks, what it waits
     for."""
     end = ending(row)
@@ -46,29 +55,34 @@ def says(row: Row) -> str:
     calls = calls_of(row.run)
     if calls is not None and calls.questions:
         return "asks: " + calls.questions[0].text
-    return waits_for(row) or (row.spec.order.task if row.spec.parent else "")
+    return waits_for(row) or (row.spec.request.task if row.spec.parent else "")
 
 
-def missing(row: Row) -> str:
+def missing(row: RunRecord) -> str:
     """Which helpers behind a result never returned, "" when all did."""
     end = ending(row)
     return tell(end.helpers) if end is not None else ""
 
 
-def word(row: Row) -> str:
+def word(row: RunRecord) -> str:
     if limit_of(row) == row.spec.id:
         return "needs_input"
     return "waiting" if waits_for(row) else words.shown_state(state_word(row.run))
 
 
-def waits_kind(row: Row) -> str:
+def provider_wait(row: RunRecord) -> ProviderWait | None:
+    """What a run waits for at its provider, as it is on record."""
+    return of_run(row.run, row.spec)
+
+
+def waits_kind(row: RunRecord) -> str:
     state = row.run.state
     if isinstance(state, Short) and state.asks:
         return state.lack
     return state.waits_kind if isinstance(state, Thinking) and state.retry_at is not None else ""
 
 
-def waits_for(row: Row) -> str:
+def waits_for(row: RunRecord) -> str:
     """What keeps the provider of a run that waits for it; or what is asked about the limit at which
     it waits."""
     state = row.run.state
@@ -77,13 +91,13 @@ def waits_for(row: Row) -> str:
     return state.waits_for if isinstance(state, Thinking) and state.retry_at is not None else ""
 
 
-def limit_of(row: Row) -> str:
+def limit_of(row: RunRecord) -> str:
     """The run about whose limit it waits for an answer, "" for none."""
     state = row.run.state
     return state.account if isinstance(state, Short) and state.asks else ""
 
 
-def more_of(row: Row) -> int:
+def more_of(row: RunRecord) -> int:
     """What would have to be added to the limit at which it waits."""
     return row.run.state.more if isinstance(row.run.state, Short) else 0
 
@@ -96,18 +110,25 @@ def failed(final: TreeRecord) -> int:
 
 class TreeSpending(NamedTuple):
     """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in
-    it: of these it is only known that they are not more."""
+    it: of these it is only known that they are not more. `is_offline`: no model was called, so
+    there is nothing to pay for."""
 
     tokens: int
     usd: float | None
     tokens_estimated: int = 0
     usd_estimated: float = 0.0
+    is_offline: bool = False
 
     def plus(self, other: TreeSpending) -> TreeSpending:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         tokens = self.tokens_estimated + other.tokens_estimated
+        parts = [one for one in (self, other) if one.tokens]
         return TreeSpending(
-            self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated
+            self.tokens + other.tokens,
+            usd,
+            tokens,
+            self.usd_estimated + other.usd_estimated,
+            bool(parts) and all(one.is_offline for one in parts),
         )
 
     @property
@@ -115,8 +136,11 @@ class TreeSpending(NamedTuple):
         return self.usd is not None and not self.usd_estimated
 
     @property
-    def words(self) -> tuple[str, str]:
-        """`18.9k tokens` and `$0.12`, or `at most 18.9k tokens` and `at most $0.12`."""
+    def words(self) -> tuple[str, ...]:
+        """`18.9k tokens` and `$0.12`, or `at most 18.9k tokens` and `at most $0.12`; or that no
+        model was called."""
+        if self.is_offline:
+            return (OFFLINE,)
         money = words.money(self.usd, is_bound=bool(self.usd_estimated))
         return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
 
@@ -127,8 +151,17 @@ def spent(final: TreeRecord) -> TreeSpending:
     tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
     guess = account.guess[:2] if account is not None else (total.estimated, total.nanos_estimated)
     return TreeSpending(
-        tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD
+        tokens,
+        nanos / NANOS_PER_USD if final.priced else None,
+        guess[0],
+        guess[1] / NANOS_PER_USD,
+        not nanos and all(is_offline(row) for row in final.rows),
     )
+
+
+def is_offline(row: RunRecord) -> bool:
+    """Whether a run is led by the explorer, which is no model."""
+    return (row.run.model_used or row.spec.model).startswith("offline/")
 
 
 def tree_usage(final: TreeRecord) -> Usage:
@@ -138,29 +171,11 @@ def tree_usage(final: TreeRecord) -> Usage:
     return total
 
 
-def elapsed(row: Row, now: int = 0) -> int:
+def elapsed(row: RunRecord, now: int = 0) -> int:
     """Milliseconds from its start to its end."""
     end = ending(row)
     last = end.at if end is not None else now
     return max(0, last - (row.run.started_at or row.spec.created_at)) if last else 0
-
-
-def footer(final: TreeRecord) -> str:
-    """`done in 5.1s · 8 agents (1 failed) · 18.9k tokens · $0.00 · retinue show 7f3a`."""
-    top = final.rows[0]
-    end = ending(top)
-    how = "done" if end is not None and end.state == "completed" else words.state_text(word(top))
-    if end is not None and end.state != "completed":
-        how += f" ({end.stop.replace('_', ' ')})" if end.stop not in (end.state, "") else ""
-    n_failed = failed(final)
-    agents = f"{len(final.rows)} agent{'s' if len(final.rows) > 1 else ''}"
-    parts = [
-        f"{how} in {words.span(elapsed(top))}",
-        agents + (f" ({n_failed} failed)" if n_failed else ""),
-        *spent(final).words,
-        f"retinue show {words.short_id(top.spec.id)}",
-    ]
-    return " · ".join(parts)
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
@@ -197,7 +212,7 @@ def subagent_stats(final: TreeRecord) -> dict[str, Any]:
     depth = final.rows[0].spec.depth
     states = Counter(word(row) for row in below)
     killed = Counter(_killer(row) for row in below if word(row) == "cancelled")
-    background = sum(row.spec.order.join == "none" for row in below)
+    background = sum(row.spec.request.join == "none" for row in below)
     return {
         "spawned": len(below),
         "requested": {"background": background, "foreground": len(below) - background},
@@ -205,17 +220,17 @@ def subagent_stats(final: TreeRecord) -> dict[str, Any]:
         "completed": states["completed"],
         "failed": sum(states[name] for name in words.FAILURES),
         "killed": {"parent": killed["parent"], "user": killed["user"], "system": killed["system"]},
-        "by_type": dict(Counter(words.agent_label(row.spec.order.agent) for row in below)),
+        "by_type": dict(Counter(words.agent_label(row.spec.request.agent) for row in below)),
     }
 
 
-def _killer(row: Row) -> str:
+def _killer(row: RunRecord) -> str:
     """Who ended a run. A limit is the runtime's; so is what an old record does not tell."""
     end = ending(row)
     return end.by if end is not None and end.by in ("parent", "user") else "system"
 
 
-def tag_json(*specs: Spec) -> dict[str, Any] | None:
+def tag_json(*specs: RunSpec) -> dict[str, Any] | None:
     """What the first prompts of these runs were expected to cost, together; None where nobody has
     said so."""
     tags = [spec.tag for spec in specs if spec.tag is not None]
@@ -231,6 +246,10 @@ def cache_use(cached: Cached) -> dict[str, Any]:
 def tree_cache(final: TreeRecord) -> Cached:
     """What prompt caches gave to the whole tree, those included that were deleted."""
     return final.account.cache if final.account is not None else final.rows[0].run.cache
+
+
+def json_text_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from retinue.core.messages import Assistant, Call, Message, Result
+from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from retinue.formats.safe_text import one_line
 
 KEEP = 200
@@ -20,14 +20,14 @@ MOST = 8
 class Transcripts:
     """Each line is a kind (for its colour) and a text."""
 
-    def __init__(self, describe: Callable[[Call], str]) -> None:
+    def __init__(self, describe: Callable[[ToolCall], str]) -> None:
         self._describe = describe
         self._said: dict[str, deque[tuple[str, str]]] = {}
         self._writing: dict[str, tuple[int, str]] = {}
 
     def hear(self, run: str, message: Message) -> None:
         lines = self._said.setdefault(run, deque(maxlen=KEEP))
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             self._writing.pop(run, None)
         lines.extend(tell(message, self._describe))
 
@@ -43,7 +43,7 @@ class Transcripts:
         lines = list(self._said.get(run, ()))
         _, writing = self._writing.get(run, (0, ""))
         if writing.strip():
-            parts = [said for part in writing.splitlines() if (said := one_line(part))][-MOST:]
+            parts = [line for part in writing.splitlines() if (line := one_line(part))][-MOST:]
             lines += [
                 ("writing", part + (" ▌" if n == len(parts) else ""))
                 for n, part in enumerate(parts, 1)
@@ -51,14 +51,16 @@ class Transcripts:
         return lines
 
 
-def tell(message: Message, describe: Callable[[Call], str]) -> Iterator[tuple[str, str]]:
+def tell(message: Message, describe: Callable[[ToolCall], str]) -> Iterator[tuple[str, str]]:
     """A message in a few lines."""
-    if isinstance(message, Assistant):
+    if isinstance(message, AssistantMessage):
         yield from _lines("said", message.text)
         for call in message.calls:
             yield "call", f"▸ {describe(call)}"
-    elif isinstance(message, Result):
-        kind = "denied" if message.denied else "bad" if message.error else "result"
+    elif isinstance(message, ToolMessage):
+        kind = "bad" if message.error else "result"
+        if message.denied:
+            kind = "denied"
         sign = {"denied": "⊘", "bad": "✗"}.get(kind, "↳")
         yield kind, f"  {sign} {one_line(message.text, RESULT)}"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.host.tree_items import RunChanged, RunStarted, Said, Stepped, TreeItem
+from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Said, Stepped, TreeItem
 from retinue.steps import TreeRecord
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
@@ -20,6 +20,8 @@ def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | No
         view.hear(item.run, item.attempt, item.text, now)
         if transcripts is not None:
             transcripts.preview(item.run, item.attempt, item.text)
+    elif isinstance(item, CallsHeld):
+        view.hold(item.calls)
     elif transcripts is not None:
         transcripts.hear(item.run, item.message)
 

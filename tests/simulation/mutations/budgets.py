@@ -26,7 +26,7 @@ MUTATIONS = [
     Mutation(
         "nobody waits for what others hold",
         "core/ledger.py",
-        "                if need and found is GO and (is_late or",
+        "                if need and verdict is GO and (is_late or",
         "                if False and (is_late or",
     ),
     Mutation(
@@ -44,8 +44,8 @@ MUTATIONS = [
     Mutation(
         "who has a grant waits for the grants of others",
         "core/ledger.py",
-        "made.append(Draw(account, amounts, n == 0, has_grant))",
-        "made.append(Draw(account, amounts, n == 0, False))",
+        "new_draws.append(Draw(account, amounts, n == 0, has_grant))",
+        "new_draws.append(Draw(account, amounts, n == 0, False))",
     ),
     Mutation(
         "a grant is waited for in which everybody waits for mail",

@@ -41,13 +41,13 @@ MUTATIONS = [
     Mutation(
         "who waits for its budget keeps its slots",
         "core/turn.py",
-        "    free_slots(run, ctx)\n    if not kept.ticket:",
-        "    if not kept.ticket:",
+        "    free_slots(run, ctx)\n    if not progress.ticket:",
+        "    if not progress.ticket:",
     ),
     Mutation(
         "who waits a second time goes to the end of the line",
         "core/turn.py",
-        "    if not kept.ticket:\n",
+        "    if not progress.ticket:\n",
         "    if True:\n",
     ),
     Mutation(
@@ -72,10 +72,8 @@ MUTATIONS = [
     Mutation(
         "a joined result is left out",
         "core/fan_results.py",
-        "        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, "
-        "error=error))\n",
-        '        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text="", '
-        "error=error))\n",
+        "run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text, error=error)\n",
+        'run, ToolMessage(call_id=fan.call_id, name=fan.name, text="", error=error)\n',
     ),
     Mutation(
         "a steered parent loses results that were back",

@@ -33,21 +33,20 @@ MUTATIONS = [
     Mutation(
         "a child that reported stays in its tree",
         "core/children.py",
-        "    ctx.tree.dismiss(event.child)\n    if child.order",
-        "    if child.order",
+        "    ctx.tree.dismiss(event.child)\n    if child.request",
+        "    if child.request",
     ),
     Mutation(
         "a stopped call that never left is paid for",
         "core/ending.py",
-        "    if not event.sent:\n        ctx.tree.ledger.release(run.id, found.hold)\n",
-        "    if not event.sent:\n        run = book_estimate(run, ctx, found.hold)\n",
+        "    if not event.sent:\n        ctx.tree.ledger.release(run.id, call.hold)\n",
+        "    if not event.sent:\n        run = book_estimate(run, ctx, call.hold)\n",
     ),
     Mutation(
         "a bound counts as known",
         "core/ending.py",
-        "    used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, "
-        "calls=calls)\n",
-        "    used = Usage(estimated=tokens, nanos=nanos, turns=turns, calls=calls)\n",
+        "        nanos_estimated=bound.nanos,\n",
+        "",
     ),
     Mutation(
         "who is cancelled stays in line",
@@ -82,15 +81,15 @@ MUTATIONS = [
     Mutation(
         "who asked not to be told is told",
         "core/children.py",
-        '    if child.order.join == "none" and (\n'
-        "        not child.order.news or skipped(child.order, outcome.ending)\n    ):\n",
+        '    if child.request.join == "none" and (\n'
+        "        not child.request.tell_parent or skipped(child.request, outcome.ending)\n    ):\n",
         "    if False:\n",
     ),
     Mutation(
         "a group is summed up before its last member",
         "core/ending.py",
-        "    if order.group_size and done == order.group_size and not is_killed:",
-        "    if order.group_size and done:",
+        "    if order.group_size and n_ended == order.group_size and not is_killed:",
+        "    if order.group_size and n_ended:",
     ),
     Mutation(
         "an ended member counts for its group",
@@ -125,14 +124,14 @@ MUTATIONS = [
     Mutation(
         "who is still at work counts as back",
         "core/ending.py",
-        "            out += [] if spec.order.host else [(label, id)]\n",
+        "            out += [] if spec.request.stay_open else [(label, id)]\n",
         "            pass\n",
     ),
     Mutation(
         "news does not tell who is missing behind it",
         "core/children.py",
-        "    note, announced = note_of(outcome.ending), child.order.announce\n",
-        '    note, announced = "", child.order.announce\n',
+        "    note, announced = note_of(outcome.ending), child.request.announce\n",
+        '    note, announced = "", child.request.announce\n',
     ),
     Mutation(
         "what an ended run has not read is read by nobody",

@@ -1,4 +1,4 @@
-"""Planted bugs: each must be found by the simulation within 2,000 seeds. This is the test of the
+"""Planted bugs: each must be found by the simulation within 2,500 seeds. This is the test of the
 test.
 
 A mutation replaces one snippet that stands exactly once in one file; when the file changes so that

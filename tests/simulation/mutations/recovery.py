@@ -8,13 +8,13 @@ MUTATIONS = [
     Mutation(
         "an unsafe tool is run again",
         "core/restarts.py",
-        'if found.restart == "unsafe":',
-        'if found.restart == "never":',
+        'if call.restart == "unsafe":',
+        'if call.restart == "never":',
     ),
     Mutation(
         "a pure tool is not run again",
         "core/restarts.py",
-        "            start_tool(run, ctx, found.index, found.call, again=True)",
+        "            start_tool(run, ctx, call.index, call.call, again=True)",
         "            pass",
     ),
     Mutation(
@@ -73,10 +73,16 @@ MUTATIONS = [
         "engine",
     ),
     Mutation(
-        "suspects are not tried by halves",
+        "suspects are not tried by parts",
         "core/suspects.py",
-        "        half = len(blamed) // 2\n",
-        "        half = 0\n",
+        "    cuts = [i * len(ids) // n for i in range(n + 1)]\n",
+        "    cuts = [0, 0, len(ids)]\n",
+    ),
+    Mutation(
+        "suspects are never tried by quarters",
+        "core/suspects.py",
+        "2 if most < QUARTERED_AFTER else 4",
+        "2",
     ),
     Mutation(
         "a run is suspected of a death at which it was not there",
@@ -87,8 +93,8 @@ MUTATIONS = [
     Mutation(
         "who was cleared is blamed as soon as others",
         "core/suspects.py",
-        "found.alone >= rules.max_deaths + found.cleared",
-        "found.alone >= rules.max_deaths",
+        "suspicion.alone >= rules.max_deaths + suspicion.cleared",
+        "suspicion.alone >= rules.max_deaths",
     ),
     Mutation(
         "a death without whoever is on trial does not count for it",
@@ -99,7 +105,7 @@ MUTATIONS = [
     Mutation(
         "who is left alone is taken up at once",
         "core/suspects.py",
-        "        parts = [blamed[:half], blamed[half:], sorted(others)]\n",
+        "        parts = [*_parts(blamed, 2 if most < QUARTERED_AFTER else 4), sorted(others)]\n",
         "        parts = [blamed, [], sorted(others)]\n",
     ),
 ]

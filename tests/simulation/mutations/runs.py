@@ -57,7 +57,7 @@ MUTATIONS = [
     Mutation(
         "a denied tool is run",
         "core/capabilities.py",
-        '        if tool in held.deny:\n            return f"{name} denies',
+        '        if tool in permissions.deny:\n            return f"{name} denies',
         '        if False:\n            return f"{name} denies',
     ),
     Mutation(
@@ -93,7 +93,7 @@ MUTATIONS = [
     Mutation(
         "who may outlive its parent is cancelled with it",
         "core/step_context.py",
-        """if specs[c].order.bond != "keep"]""",
+        """if specs[c].request.on_parent_end != "keep"]""",
         "if specs[c]]",
     ),
 ]

@@ -95,8 +95,8 @@ MUTATIONS = [
     ),
     Mutation(
         "what was called off is begun",
-        "core/tree.py",
-        "        if Abort in map(type, changes.effects):",
+        "core/trees.py",
+        "        if AbortRun in map(type, batch.effects):",
         "        if False:",
     ),
     Mutation(
@@ -120,13 +120,13 @@ MUTATIONS = [
     Mutation(
         "who asks is not found by its question",
         "core/tree.py",
-        "            self._index.questions.update((asked.id, after.id) for asked in new)\n",
+        "            self._index.questions.update((question.id, after.id) for question in new)\n",
         "            pass\n",
     ),
     Mutation(
         "a question that was answered is still found",
         "core/tree.py",
-        "            self._index.questions.pop(gone.id, None)\n",
+        "            self._index.questions.pop(old_question.id, None)\n",
         "            pass\n",
     ),
     Mutation(
@@ -138,14 +138,13 @@ MUTATIONS = [
     Mutation(
         "a letter that cannot be delivered is nobody's business",
         "core/trees.py",
-        "            self._step(tree, sender, Posted(mail=Mail(seq=0, "
-        "text=UNDELIVERED.format(why=why))))\n",
+        "            self._step(tree, sender, MailReceived(mail=mail))\n",
         "            pass\n",
     ),
     Mutation(
         "a letter is kept when the tree of its sender is set aside",
         "core/trees.py",
-        "            found += [r for r in self._letters.get(one, ()) if r not in found]\n",
+        "            roots += [r for r in self._letters.get(one, ()) if r not in roots]\n",
         "            pass\n",
     ),
     Mutation(

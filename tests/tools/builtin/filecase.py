@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
-from retinue.core.values import Capabilities
-from retinue.tools.base import Answer, Caller
+from retinue.core.values import Permissions
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin
 from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.list_find_tools import FindTool, ListFilesTool
@@ -23,13 +23,21 @@ TOOLS: dict[str, Builtin[Any]] = {
 }
 
 
-def a_caller(root: Path | str, **fields: Any) -> Caller:
-    held = Capabilities(read=fields.pop("read", None), write=fields.pop("write", None))
-    fields["bounds"] = ((str(root), rules),) if (rules := fields.pop("rules", ())) else ()
-    spec = Spec(id="r", order=Order(agent="boss", task="t"), root="r")
+def a_caller(root: Path | str, **fields: Any) -> Context:
+    held = Permissions(read=fields.pop("read", None), write=fields.pop("write", None))
+    fields["rules_above"] = ((str(root), rules),) if (rules := fields.pop("rules", ())) else ()
+    spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t"), root="r")
     run = Run(id="r", state=Queued(), turn=2)
-    return Caller(
-        spec=spec, run=run, call_id="c", index=1, key="k", at=5, root=str(root), held=held, **fields
+    return Context(
+        spec=spec,
+        run=run,
+        call_id="c",
+        index=1,
+        key="k",
+        called_at=5,
+        root=str(root),
+        permissions=held,
+        **fields,
     )
 
 
@@ -41,9 +49,9 @@ class Desk:
         self.root = root
         self.fields = fields
 
-    def call(self, name: str, **args: Any) -> Answer:
+    def call(self, name: str, **args: Any) -> ToolResult:
         answer = asyncio.run(TOOLS[name].run(a_caller(self.root, **self.fields), args))
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         answer.text.encode()
         return answer
 

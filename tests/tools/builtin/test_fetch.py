@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import itertools
 import ssl
-import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable, Coroutine, Sequence
@@ -434,12 +433,6 @@ def test_the_certificate_must_be_for_the_name_that_was_asked_for(tmp_path: Path)
 def test_malformed_arguments_become_an_answer(args: dict[str, Any]) -> None:
     answer = asyncio.run(FetchTool().run(caller(), args))
     assert answer.error and answer.text.startswith("Invalid parameters")  # type: ignore[union-attr]
-
-
-def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    answer = asyncio.run(told(FetchTool(allow=("127.0.0.1:8080",)), "http://127.0.0.1:8080/"))
-    assert answer.error and "retinue[http]" in answer.text
 
 
 def test_the_tool_says_what_it_is() -> None:

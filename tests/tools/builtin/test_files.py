@@ -330,7 +330,7 @@ def test_each_tool_says_what_it_is() -> None:
     looks, changes = ("pure", "read", "path"), ("reconcile", "write", "path")
     assert kinds == {
         "read": looks, "list": looks, "find": looks, "search": looks,
-        "edit": changes, "write": changes
+        "edit": changes, "write": changes, "symbols": looks,
     }  # fmt: skip
     for tool in TOOLS.values():
         assert tool.schema.parameters["additionalProperties"] is False

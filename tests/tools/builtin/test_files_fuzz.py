@@ -10,8 +10,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from retinue.core.messages import Call
-from retinue.tools.base import Answer
+from retinue.core.messages import ToolCall
+from retinue.tools.base import ToolResult
 from retinue.tools.toolbox import Toolbox
 from tests.tools.builtin.filecase import TOOLS, a_caller, tree
 from tests.tools.builtin.test_files import ATTACKS
@@ -113,9 +113,9 @@ def test_every_call_is_answered(tmp_path: Path) -> None:
             )
             tool = TOOLS[name]
             args = arguments(chance, list(tool.schema.parameters["properties"]))
-            call = Call(id="c", name=name, args=json.dumps(args))
+            call = ToolCall(id="c", name=name, args=json.dumps(args))
             answer = await box.run("boss", a_caller(root, again=chance.random() < 0.2), call)
-            assert isinstance(answer, Answer), (name, args)
+            assert isinstance(answer, ToolResult), (name, args)
             answer.text.encode()
             assert "\0" not in answer.text
             assert len(answer.text) < 65_536

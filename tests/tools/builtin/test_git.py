@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from retinue.core.values import Capabilities
-from retinue.tools.base import Answer
+from retinue.core.values import Permissions
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.git import OPTIONS, GitTool
 from retinue.tools.builtin.git_cuts import Hunks
 from retinue.tools.builtin.run_processes import Processes
@@ -43,10 +43,10 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(folder: Path, *words: str, **fields: Any) -> Answer:
-    async def act(house: House) -> Answer:
+def ask(folder: Path, *words: str, **fields: Any) -> ToolResult:
+    async def act(house: House) -> ToolResult:
         answer = await house.git.run(house.caller(**fields), {"args": list(words)})
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
     return in_house(folder, act)
@@ -184,17 +184,17 @@ def test_outside_of_a_repository_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(house: Path) -> None:
-    held = Capabilities(hosts=("*",))
-    assert "the second" in ask(house, "log", held=held).text
+    held = Permissions(hosts=("*",))
+    assert "the second" in ask(house, "log", permissions=held).text
 
 
 @pytest.mark.parametrize(
     "args", [{}, {"args": []}, {"args": "log"}, {"args": [1]}, {"args": ["log"], "more": 1}]
 )
 def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any]) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         answer = await house.git.run(house.caller(), args)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
     answer = in_house(tmp_path, act)
@@ -212,12 +212,12 @@ KEY = "sk-ant-api03-" + "Qw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac" * 3 + "AA"
 HALVES = (KEY[:30], KEY[13:40], KEY[-20:])
 
 
-def keyed(folder: Path, *words: str) -> Answer:
-    async def act(house: House) -> Answer:
+def keyed(folder: Path, *words: str) -> ToolResult:
+    async def act(house: House) -> ToolResult:
         caller = house.caller()
         caller.redactor.learn({"KEY": KEY})
         answer = await house.git.run(caller, {"args": list(words)})
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
     return in_house(folder, act)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from retinue.core.restarts import UNKNOWN
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.command_record import plain
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellTool
@@ -25,7 +25,7 @@ from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_unti
 pytestmark = needs("bwrap")
 
 
-def sh(folder: Path, command: str, **args: Any) -> Answer:
+def sh(folder: Path, command: str, **args: Any) -> ToolResult:
     return in_house(folder, lambda house: house.sh(command, **args))
 
 
@@ -54,7 +54,7 @@ def test_a_failed_command_is_an_error_with_its_output(tmp_path: Path) -> None:
 def test_the_time_limit_kills_and_shows_what_there_was(tmp_path: Path) -> None:
     answer = sh(tmp_path, "echo begun; sleep 600", timeout_seconds=1)
     assert answer.error
-    assert "it ran longer than 1 s" in answer.text and "begun" in answer.text
+    assert "it took longer than 1 s" in answer.text and "begun" in answer.text
 
 
 def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Pa
         first = await house.sh("seq 1 100000", caller)
         spool = house.processes.spool(caller.key)
         page = await house.output.run(house.caller(), {"id": spool.id, "offset": 32768})
-        assert isinstance(page, Answer)
+        assert isinstance(page, ToolResult)
         return first.text, page.text
 
     text, page = in_house(tmp_path, act)
@@ -125,7 +125,7 @@ def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> N
         script = "env; cat /proc/*/environ; ps e 2>/dev/null; cat ~/.aws/credentials"
         all_of_it = await house.sh(script)
         named = await house.sh(
-            "echo $TOKEN $PGPASSWORD", house.caller(held=Capabilities(env=("TOKEN",)))
+            "echo $TOKEN $PGPASSWORD", house.caller(permissions=Permissions(env=("TOKEN",)))
         )
         return all_of_it.text, named.text
 
@@ -169,9 +169,9 @@ def test_a_directory_inside_is_where_it_runs(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any], says: str) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         answer = await house.shell.run(house.caller(), args)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
     answer = in_house(tmp_path, act)
@@ -188,12 +188,12 @@ def test_a_run_without_a_directory_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[Answer, Answer]:
-        held = Capabilities(write=())
+    async def act(house: House) -> tuple[ToolResult, ToolResult]:
+        held = Permissions(write=())
         leased = ShellTool(house.processes, may_write=lambda caller: "run-7 is writing here")
         other = await leased.run(house.caller(), {"command": "touch b"})
-        assert isinstance(other, Answer)
-        return await house.sh("touch a", house.caller(held=held)), other
+        assert isinstance(other, ToolResult)
+        return await house.sh("touch a", house.caller(permissions=held)), other
 
     refused, leased = in_house(tmp_path, act)
     assert (
@@ -212,11 +212,11 @@ def test_the_lease_may_be_asked_for_asynchronously(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         return ""
 
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         answer = await ShellTool(house.processes, may_write=lease).run(
             house.caller(), {"command": "touch a"}
         )
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
     assert not in_house(tmp_path, act).error
@@ -228,16 +228,16 @@ def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_text(f"in {name}")
     workspace = str(tmp_path / "workspace")
-    held = Capabilities(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
+    held = Permissions(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
 
-    async def act(house: House) -> tuple[Answer, Answer]:
+    async def act(house: House) -> tuple[ToolResult, ToolResult]:
         script = (
             "cd ..; cat notes/a out/a other/a; echo x > out/b; echo x > notes/b; echo x > "
             "workspace/b"
         )
-        blind = Capabilities(read=(str(tmp_path / "notes"),), write=())
-        return await house.sh(script, house.caller(held=held)), await house.sh(
-            "true", house.caller(held=blind)
+        blind = Permissions(read=(str(tmp_path / "notes"),), write=())
+        return await house.sh(script, house.caller(permissions=held)), await house.sh(
+            "true", house.caller(permissions=blind)
         )
 
     answer, blind = in_house(tmp_path, act)
@@ -251,7 +251,9 @@ def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path
         script = "cat /proc/net/dev | wc -l"
         hosts: list[tuple[str, ...] | None] = [None, (), ("example.com",), ("*",)]
         return [
-            (await house.sh(script, house.caller(held=Capabilities(hosts=h)))).text.split("\n")[1]
+            (await house.sh(script, house.caller(permissions=Permissions(hosts=h)))).text.split(
+                "\n"
+            )[1]
             for h in hosts
         ]
 
@@ -262,7 +264,7 @@ def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path
 
 
 def test_the_state_of_the_runtime_is_private_and_hidden(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         (house.state / "log.db").parent.mkdir(exist_ok=True)
         (house.state / "log.db").write_text("canary")
         caller = house.caller(root=str(tmp_path))
@@ -293,7 +295,7 @@ def test_cancelling_kills_and_records(tmp_path: Path) -> None:
 
 
 def test_after_a_restart_the_real_outcome_is_given_once_more(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[Answer, Answer]:
+    async def act(house: House) -> tuple[ToolResult, ToolResult]:
         caller = house.caller("key-1")
         first = await house.sh("echo x >> log; echo said; exit 5", caller)
         later = House(tmp_path)  # a new process on the same state
@@ -316,7 +318,7 @@ def test_after_a_restart_a_command_that_never_began_is_run(tmp_path: Path) -> No
 
 
 def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         caller = house.caller("key-3")
         task = asyncio.ensure_future(house.sh("echo half; touch begun; sleep 600", caller))
         await begun(house)
@@ -335,7 +337,7 @@ def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -
 
 
 def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         await house.sh("echo whole", house.caller("key-4"))
         (house.processes.spool("key-4").folder / "end.json").write_text('{"code": 0, "wh')
         return await house.sh("echo whole", house.caller("key-4", again=True))
@@ -360,7 +362,7 @@ def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(
 def test_a_helper_that_crashes_in_the_middle_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     """A37."""
 
-    async def act(house: House) -> tuple[Answer, str]:
+    async def act(house: House) -> tuple[ToolResult, str]:
         caller = house.caller()
         task = asyncio.ensure_future(house.sh("touch begun; setsid sleep 600 & sleep 600", caller))
         await begun(house)
@@ -382,7 +384,7 @@ def test_a_copy_of_bwrap_that_is_removed_between_two_commands(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     shutil.copy(shutil.which("bwrap") or "", tmp_path / "bin/bwrap")
 
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         assert not (await house.sh("touch one")).error
         (tmp_path / "bin/bwrap").unlink()
         return await house.sh("touch two")
@@ -393,7 +395,7 @@ def test_a_copy_of_bwrap_that_is_removed_between_two_commands(tmp_path: Path) ->
 
 
 def test_twenty_commands_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    async def act(house: House) -> list[Answer]:
+    async def act(house: House) -> list[ToolResult]:
         return await asyncio.gather(*(house.sh(f"echo {i} > f{i}; cat f{i}") for i in range(20)))
 
     answers = in_house(tmp_path, act)

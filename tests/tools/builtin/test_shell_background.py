@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house, processes_with
 
@@ -23,16 +23,16 @@ async def start(house: House, command: str, **fields: Any) -> str:
     return found[1]
 
 
-async def look(house: House, id: str, **args: Any) -> Answer:
+async def look(house: House, id: str, **args: Any) -> ToolResult:
     run = args.pop("run", "run-1")
     answer = await house.output.run(house.caller(run=run), {"id": id, **args})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ToolResult)
     return answer
 
 
-async def stop(house: House, id: str, **fields: Any) -> Answer:
+async def stop(house: House, id: str, **fields: Any) -> ToolResult:
     answer = await house.stop.run(house.caller(**fields), {"id": id})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ToolResult)
     return answer
 
 
@@ -54,7 +54,7 @@ def test_it_answers_at_once_and_can_be_polled_to_its_end(tmp_path: Path) -> None
 
 
 def test_it_can_be_stopped_and_its_output_stays(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[Answer, Answer, str]:
+    async def act(house: House) -> tuple[ToolResult, ToolResult, str]:
         id = await start(house, "echo begun; setsid sleep 600 & sleep 600")
         await look(house, id, wait_seconds=20)
         stopped = await stop(house, id)
@@ -81,7 +81,7 @@ def test_it_ends_with_its_run_and_not_with_another(tmp_path: Path) -> None:
 
 
 def test_the_foreground_of_a_run_ends_with_it_too(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         task = asyncio.ensure_future(house.sh("sleep 600"))
         while not house.processes._live:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -93,7 +93,7 @@ def test_the_foreground_of_a_run_ends_with_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("id", ["", "nothing", "../../etc", "a/b", "0" * 16, "%s"])
 def test_an_unknown_id_is_told(tmp_path: Path, id: str) -> None:
-    async def act(house: House) -> tuple[Answer, Answer]:
+    async def act(house: House) -> tuple[ToolResult, ToolResult]:
         return await look(house, id), await stop(house, id)
 
     for answer in in_house(tmp_path, act):
@@ -113,7 +113,7 @@ def test_another_runs_process_can_be_neither_read_nor_stopped(tmp_path: Path) ->
 
 
 def test_too_many_in_the_background_are_refused(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         for _ in range(2):
             await start(house, "sleep 600")
         await start(house, "sleep 600", run="run-2")
@@ -124,7 +124,7 @@ def test_too_many_in_the_background_are_refused(tmp_path: Path) -> None:
 
 
 def test_its_time_has_an_end(tmp_path: Path) -> None:
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         return await look(house, await start(house, "sleep 600"), wait_seconds=30)
 
     assert in_house(tmp_path, act, background_seconds=0.5).text.startswith("killed after")

@@ -14,7 +14,7 @@ import pytest
 
 from retinue.core.restarts import UNKNOWN
 from retinue.sandbox.resource_limits import find_groups, is_bound
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until
 
@@ -89,10 +89,10 @@ def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
 
-    async def act(house: House) -> Answer:
+    async def act(house: House) -> ToolResult:
         return await house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=2.5)
 
-    assert "it ran longer than 2.5 s" in in_house(tmp_path, act).text
+    assert "it took longer than 2.5 s" in in_house(tmp_path, act).text
     assert processes_with(mark) == []
 
 
@@ -150,11 +150,11 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
             victim.kill()
     assert wait_until(lambda: processes_with(mark) == [])
 
-    async def restart(house: House) -> tuple[Answer, Answer]:
+    async def restart(house: House) -> tuple[ToolResult, ToolResult]:
         again = house.caller("victim", again=True)
         answer = await house.shell.run(again, {"command": "touch twice", "background": background})
         page = await house.output.run(house.caller(), {"id": house.processes.spool("victim").id})
-        assert isinstance(answer, Answer) and isinstance(page, Answer)
+        assert isinstance(answer, ToolResult) and isinstance(page, ToolResult)
         await house.sh("true")  # and the next command sweeps what the dead one left
         return answer, page
 

@@ -12,7 +12,7 @@ from retinue.core.task_list import Act, Noted
 from retinue.errors import StoreFull
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.task_list_tool import MOST, PAGE, TasksTool
 from tests.contracts.world import World, run_async
 from tests.tools.builtin.webcase import caller
@@ -45,11 +45,11 @@ class House:
         await self.store.open()
         self.tasks = TasksTool(self.store)
 
-    async def do(self, action: str, *, root: str = "", key: str = "", **args: Any) -> Answer:
+    async def do(self, action: str, *, root: str = "", key: str = "", **args: Any) -> ToolResult:
         self.n += 1
         who = caller("child", root=root or self.root, key=key or f"key {self.n}")
         answer = await self.tasks.run(who, {"action": action, **args})
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ToolResult)
         return answer
 
 
@@ -181,7 +181,7 @@ def test_malformed_arguments_become_an_answer_and_change_nothing(
     async def story() -> None:
         async with House("memory", tmp_path) as house:
             answer = await house.tasks.run(caller(root=house.root), args)
-            assert isinstance(answer, Answer) and answer.error and says in answer.text
+            assert isinstance(answer, ToolResult) and answer.error and says in answer.text
             assert await house.store.board(house.root) == []
 
     asyncio.run(story())
@@ -197,7 +197,7 @@ class Broken:
 
 def test_a_store_that_cannot_write_becomes_an_answer() -> None:
     answer = asyncio.run(TasksTool(Broken()).run(caller(), {"action": "add", "titles": ["x"]}))
-    assert isinstance(answer, Answer) and answer.error and "no space left" in answer.text
+    assert isinstance(answer, ToolResult) and answer.error and "no space left" in answer.text
 
 
 def test_a_list_whose_tree_is_gone_is_said_to_be_gone() -> None:
@@ -207,7 +207,7 @@ def test_a_list_whose_tree_is_gone_is_said_to_be_gone() -> None:
         answer = await TasksTool(store).run(
             caller(root="nobody"), {"action": "add", "titles": ["x"]}
         )
-        assert isinstance(answer, Answer) and answer.error and "deleted" in answer.text
+        assert isinstance(answer, ToolResult) and answer.error and "deleted" in answer.text
 
     asyncio.run(story())
 

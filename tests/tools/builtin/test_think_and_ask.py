@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retinue.formats.safe_text import several_lines
-from retinue.tools.base import Answer, Ask
+from retinue.tools.base import Ask, ToolResult
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.builtin.think import ThinkTool
 from tests.tools.builtin.webcase import caller
@@ -16,13 +16,13 @@ from tests.tools.builtin.webcase import caller
 
 def test_a_thought_is_noted() -> None:
     think = ThinkTool()
-    assert asyncio.run(think.run(caller(), {"thought": "First the tests."})) == Answer(
+    assert asyncio.run(think.run(caller(), {"thought": "First the tests."})) == ToolResult(
         text="Noted."
     )
     assert (think.restart, think.risk, think.never_waits) == ("pure", "read", True)
     assert think.summary({"thought": "secret plan"}) == "think"
     wrong = asyncio.run(think.run(caller(), {"thoughts": "x"}))
-    assert isinstance(wrong, Answer) and wrong.error and "thought" in wrong.text
+    assert isinstance(wrong, ToolResult) and wrong.error and "thought" in wrong.text
 
 
 def test_a_question_carries_its_options() -> None:
@@ -59,5 +59,7 @@ def test_a_question_shows_nothing_that_cannot_be_seen() -> None:
 def test_a_question_that_cannot_be_shown_becomes_an_answer(args: dict[str, Any]) -> None:
     answer = asyncio.run(AskTool().run(caller(), args))
     assert (
-        isinstance(answer, Answer) and answer.error and answer.text.startswith("Invalid parameters")
+        isinstance(answer, ToolResult)
+        and answer.error
+        and answer.text.startswith("Invalid parameters")
     )

@@ -9,19 +9,25 @@ import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Run, Working
-from retinue.core.values import Capabilities
-from retinue.tools.base import Answer, Caller
+from retinue.core.values import Permissions
+from retinue.tools.base import Context, ToolResult
 
 Say = bytes | Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
-def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> Caller:
-    spec = Spec(id=id, order=Order(agent="a", task="t"), root=root)
+def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> Context:
+    spec = RunSpec(id=id, request=RunRequest(agent="a", task="t"), root=root)
     run = Run(id=id, state=Working(calls=None))  # type: ignore[arg-type]
-    return Caller(
-        spec=spec, run=run, call_id="c", index=0, key=key, at=5, held=Capabilities(**held)
+    return Context(
+        spec=spec,
+        run=run,
+        call_id="c",
+        index=0,
+        key=key,
+        called_at=5,
+        permissions=Permissions(**held),
     )
 
 
@@ -112,7 +118,7 @@ async def serving(
         await asyncio.sleep(0)
 
 
-async def told(tool: Any, url: str, who: Caller | None = None, **args: Any) -> Answer:
+async def told(tool: Any, url: str, who: Context | None = None, **args: Any) -> ToolResult:
     answer = await tool.run(who or caller(), {"url": url, **args})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ToolResult)
     return answer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.mcp_client import McpServers, ServerConfig, ServerLimits
 from tests.waiting import SECONDS
 
@@ -29,7 +29,7 @@ def servers(*configs: ServerConfig, **options: Any) -> McpServers:
     return McpServers(configs, **{"environ": os.environ, "limits": QUICK, **options})
 
 
-async def call(found: McpServers, name: str, **args: Any) -> Answer:
+async def call(found: McpServers, name: str, **args: Any) -> ToolResult:
     tools = {t.schema.name: t for t in found.tools()}
     return await tools[name].call(args)
 

@@ -184,7 +184,7 @@ def test_no_progress_keeps_a_call_open_for_ever() -> None:
         ticks = [(float(n), progress(n)) for n in range(1, 500)]
         wire = MemoryWire(server_discover=[(0, {"result": DISCOVERED})], tools_call=ticks)
         connection = await opened(wire, call_seconds_most=60.0)
-        with pytest.raises(McpError, match="did not respond within"):
+        with pytest.raises(McpError, match=r"the call took longer than 60 s"):
             await connection.request("tools/call", {"name": "t"}, seconds=10.0)
         await asyncio.sleep(0)
         assert methods(wire)[-1] == "notifications/cancelled"

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from retinue import Agent, Capabilities, Retinue
-from retinue.core.messages import Reply, Result
-from retinue.models.base import Request
+from retinue import Agent, Permissions, Retinue
+from retinue.core.messages import ModelReply, ToolMessage
+from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 from retinue.testing import call as wants
 from tests.tools.mcp.parts import fake, servers
@@ -17,10 +17,10 @@ from tests.tools.mcp.parts import fake, servers
 class Listening(Scripted):
     """Keeps the results that it was sent last."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[ToolMessage, ...] = ()
 
-    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        self.results = tuple(m for m in request.messages if isinstance(m, Result))
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
+        self.results = tuple(m for m in request.messages if isinstance(m, ToolMessage))
         return await super().complete(request, emit)
 
 
@@ -36,7 +36,7 @@ def test_an_agent_calls_a_tool_of_a_server_and_outlives_its_death(tmp_path: Path
             agent = Agent("lead", "Use the tools.", model=model, tools=found.tools())
             async with Retinue(tmp_path / "log.db") as retinue:
                 outcome = await retinue.run(
-                    agent, "Say hello.", access=Capabilities(mode="bypassPermissions")
+                    agent, "Say hello.", permissions=Permissions(mode="bypassPermissions")
                 )
             assert outcome.text == "The server died."
             said, died = model.results

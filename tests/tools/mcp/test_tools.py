@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.spec import Order, Spec
+from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
 from retinue.formats.safe_text import reveal, several_lines
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.mcp_client.http_headers import argument_headers, header_value, marked
 from retinue.tools.mcp_client.mcp_tool import effects
 from retinue.tools.mcp_client.protocol import ServerLimits, decode
@@ -87,9 +87,14 @@ def test_tools_are_filtered_and_aliased_as_configured(tmp_path: Path) -> None:
 
 
 def test_a_tool_is_run_as_any_other() -> None:
-    spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
-    caller = Caller(
-        spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5
+    spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t", cwd="w"), root="r")
+    caller = Context(
+        spec=spec,
+        run=Run(id="r", state=Queued(), turn=2),
+        call_id="c",
+        index=1,
+        key="k",
+        called_at=5,
     )
 
     async def main() -> None:

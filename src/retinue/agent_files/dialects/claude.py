@@ -52,13 +52,13 @@ own accord."""
 
 def read_claude(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
-    given = fields.text("name")
-    if not given and reading.document.has_head and not reading.key:
+    name = fields.text("name")
+    if not name and reading.document.has_head and not reading.key:
         fields.complain("name", f"name is missing; the file name {reading.stem!r} is used")
     return reading.spec(
         KEYS,
         QUIET,
-        name=reading.name(given),
+        name=reading.name(name),
         description=reading.described(),
         **_common(reading, ours=False),
     )

@@ -63,22 +63,22 @@ WRITING = ("edit", "write")
 def read_codex(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     instructions = fields.text("developer_instructions")
-    given = fields.text("name")
-    for key, value in (("name", given or reading.key), ("developer_instructions", instructions)):
+    name = fields.text("name")
+    for key, value in (("name", name or reading.key), ("developer_instructions", instructions)):
         if not value:
             fields.complain(key, f"{key} is missing")
     mode = fields.permission_mode("sandbox_mode")
     return reading.spec(
         KEYS,
         QUIET,
-        name=reading.name(given),
+        name=reading.name(name),
         description=reading.described(),
         instructions=instructions,
         model=fields.model("model"),
         effort=fields.choice(EFFORTS, "model_reasoning_effort"),
         permission_mode=mode,
         # Its read-only sandbox lets commands run and writes fail; ours is asked for by the tools
-        # that are left out.
+        # that are omitted.
         deny=WRITING if mode == "plan" else (),
         mcp_servers=_servers(reading),
         skills=_skills(reading),

@@ -60,8 +60,8 @@ def _agents(reading: SpecReader, values: dict[str, Any]) -> dict[str, Any]:
         return {}
     tools = values["tools"]
     if not names:
-        left = None if tools is None else tuple(t for t in tools if t != AGENT)
-        return {"can_spawn": (), "deny": (*values["deny"], AGENT), "tools": left}
+        rest = None if tools is None else tuple(t for t in tools if t != AGENT)
+        return {"can_spawn": (), "deny": (*values["deny"], AGENT), "tools": rest}
     if tools is not None and AGENT not in tools:
         fields.complain(
             "agents", "agents are named, but `agent`, which starts them, is not in tools"
@@ -84,7 +84,7 @@ def _invocation(reading: SpecReader) -> dict[str, Any]:
             "user-invocable", "neither users nor models can invoke this agent, so it is disabled"
         )
         return {"disabled": True}
-    mode: Literal["", "primary", "subagent"] = (
-        "" if by_model and by_user else "subagent" if by_model else "primary"
-    )
+    mode: Literal["", "primary", "subagent"] = "subagent" if by_model else "primary"
+    if by_model and by_user:
+        mode = ""
     return {"mode": mode}

@@ -12,7 +12,7 @@ QUIET = ("tools", "color")
 
 def read_cursor(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
-    given = fields.text("name")
+    name = fields.text("name")
     readonly = fields.flag("readonly", unclear=True)
     if "tools" in fields.data:
         fields.complain(
@@ -23,7 +23,7 @@ def read_cursor(reading: SpecReader) -> AgentSpec:
     return reading.spec(
         KEYS,
         QUIET,
-        name=reading.name(given),
+        name=reading.name(name),
         description=reading.described(),
         instructions=reading.instructions,
         model=fields.model("model"),

@@ -29,8 +29,8 @@ MAX_TURNS, TIMEOUT_MINUTES = 30, 10.0
 
 def read_gemini(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
-    given = fields.text("name")
-    if not given:
+    name = fields.text("name")
+    if not name:
         fields.complain("name", f"name is missing; the file name {reading.stem!r} is used")
     kind = fields.choice(("local", "remote"), "kind") or "local"
     remote = kind == "remote"
@@ -42,7 +42,7 @@ def read_gemini(reading: SpecReader) -> AgentSpec:
     spec = reading.spec(
         KEYS,
         REMOTE if remote else (),
-        name=reading.name(given),
+        name=reading.name(name),
         title=fields.text("display_name"),
         description=reading.described(needed=not remote),
         instructions=reading.instructions,

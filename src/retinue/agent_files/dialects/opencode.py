@@ -80,9 +80,9 @@ def _prompt(reading: SpecReader) -> str:
 
     room = MAX_BYTES
 
-    def include(found: re.Match[str]) -> str:
+    def include(match: re.Match[str]) -> str:
         nonlocal room
-        path = found[1].strip()
+        path = match[1].strip()
         try:
             text = reading.include(path)
             room -= len(text)
@@ -123,9 +123,9 @@ def _permissions(reading: SpecReader) -> dict[str, Any]:
     if at is not None and rules[at][0] == "deny":
         # Everything is denied but what is named after it: a list of tools, which also leaves out
         # those not known here.
-        kept = dict.fromkeys(tool for action, _, tool in rules[at:] if action != "deny")
-        shell = SHELL if "shell" in kept else ()
-        out["tools"] = tuple(t for t in dict.fromkeys((*kept, *shell)) if t not in out["deny"])
+        names = dict.fromkeys(tool for action, _, tool in rules[at:] if action != "deny")
+        shell = SHELL if "shell" in names else ()
+        out["tools"] = tuple(t for t in dict.fromkeys((*names, *shell)) if t not in out["deny"])
         if not out["tools"]:
             key = "permission" if fields.data.get("permission") else "tools"
             fields.complain(key, f"{key} resolves to no tool: every tool is disabled", "error")
@@ -198,14 +198,14 @@ def _tools(reading: SpecReader, name: str, key: str) -> Sequence[str]:
     if name == "*":
         return ("*",)
     fields = reading.fields
-    found = resolve(
+    tools = resolve(
         [name],
         "opencode",
         lambda message, severity, hint: fields.complain(key, message, severity, hint),
         known=reading.known,
     )
     # The tools that look after background commands go with the shell.
-    return tuple(n for n in found.names if n not in SHELL[1:] or n == name)
+    return tuple(n for n in tools.names if n not in SHELL[1:] or n == name)
 
 
 def _is_denied(rules: Sequence[Rule], tool: str) -> bool:
@@ -220,19 +220,19 @@ def _is_denied(rules: Sequence[Rule], tool: str) -> bool:
 
 
 def _can_spawn(rules: Sequence[Rule]) -> tuple[str, ...] | None:
-    """Who may be started: those that are allowed after everybody was denied, or anybody (None)."""
-    chosen: dict[str, None] | None = None
+    """Who may be started: those that are allowed after everyone was denied, or anyone (None)."""
+    names: dict[str, None] | None = None
     for action, pattern, tool in rules:
         if not fnmatchcase(AGENT, tool):
             continue
         if pattern == "*":
-            chosen = {} if action == "deny" else None
-        elif chosen is not None:
+            names = {} if action == "deny" else None
+        elif names is not None:
             if action == "deny":
-                chosen.pop(pattern, None)
+                names.pop(pattern, None)
             else:
-                chosen[pattern] = None
-    return None if not chosen else tuple(chosen)
+                names[pattern] = None
+    return None if not names else tuple(names)
 
 
 def _write(rule: Rule) -> str:

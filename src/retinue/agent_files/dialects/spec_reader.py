@@ -14,7 +14,7 @@ from retinue.agent_files.tool_aliases import Complain, resolve, written
 from retinue.agent_files.yaml_builder import AgentDocument
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,63}")
-PATHS = ("read", "list", "search", "find", "edit", "write")
+PATHS = ("read", "list", "search", "find", "symbols", "edit", "write")
 """Tools whose patterns are about paths."""
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_/-]+")
 
@@ -50,32 +50,32 @@ class SpecReader:
     def instructions(self) -> str:
         return self.document.body if self.body is None else self.body
 
-    def name(self, given: str) -> str:
+    def name(self, text: str) -> str:
         """The name that a file gives, or that of the file; what cannot be a name is made one."""
-        wanted = given or self.stem
-        if NAME.fullmatch(wanted):
-            return wanted
-        made = _NOT_NAME.sub("-", wanted).strip("-_/").lower()[:64].strip("-_/")
-        if not made:
+        stem = text or self.stem
+        if NAME.fullmatch(stem):
+            return stem
+        plain = _NOT_NAME.sub("-", stem).strip("-_/").lower()[:64].strip("-_/")
+        if not plain:
             self.fields.complain(
                 "name",
-                f"{wanted[:60]!r} is not a valid name: use letters, digits, - and _",
+                f"{stem[:60]!r} is not a valid name: use letters, digits, - and _",
                 "error",
             )
             return "unnamed"
         self.fields.complain(
-            "name", f"{wanted[:60]!r} is not a valid name; {made!r} is used", "warning"
+            "name", f"{stem[:60]!r} is not a valid name; {plain!r} is used", "warning"
         )
-        return made
+        return plain
 
     def described(self, *, needed: bool = True) -> str:
-        said = self.fields.text("description")
-        if needed and not said:
+        description = self.fields.text("description")
+        if needed and not description:
             self.fields.complain(
                 "description",
                 "description is missing, so models cannot tell when to use this agent",
             )
-        return said
+        return description
 
     def spec(self, known: Sequence[str], quiet: Sequence[str], **values: Any) -> AgentSpec:
         """The spec, with every key that was not read in `extra`."""
@@ -102,16 +102,16 @@ def tool_values(
     entries = fields.names(*allow)
     if entries is not None:
         key = fields.raw(*allow)[0]
-        found = resolve(
+        tools = resolve(
             entries, reading.dialect, complaining(key), servers=servers, known=reading.known
         )
         out["rules"] = tuple(
-            written("allow", tool, _path(tool, pattern)) for tool, pattern in found.patterns
+            written("allow", tool, _path(tool, pattern)) for tool, pattern in tools.patterns
         )
-        out |= {"tools": None if found.every else found.names, "can_spawn": found.spawn}
+        out |= {"tools": None if tools.every else tools.names, "can_spawn": tools.spawn}
         if not entries:
             fields.complain(key, f"{key} is empty: this agent has no tools", "note")
-        elif not found.every and not found.names:
+        elif not tools.every and not tools.names:
             fields.complain(
                 key,
                 f"{key} resolves to no tool: none of {', '.join(entries)[:120]} is a tool here",
@@ -120,19 +120,19 @@ def tool_values(
     denied = fields.names(*deny) if deny else None
     if denied:
         key = fields.raw(*deny)[0]
-        found = resolve(
+        tools = resolve(
             denied, reading.dialect, complaining(key), servers=servers, known=reading.known
         )
-        if found.every:
+        if tools.every:
             fields.complain(key, f"{key} removes every tool", "error")
-        limited = {tool for tool, _ in found.patterns}
+        limited = {tool for tool, _ in tools.patterns}
         whole = tuple(
-            n for n in found.names if n not in limited and not (found.spawn and n == AGENT)
+            n for n in tools.names if n not in limited and not (tools.spawn and n == AGENT)
         )
         if "shell" in limited:
             whole = tuple(n for n in whole if n not in SHELL)
         out["deny"] = whole
-        patterns = (*found.patterns, *((AGENT, name) for name in found.spawn or ()))
+        patterns = (*tools.patterns, *((AGENT, name) for name in tools.spawn or ()))
         out["rules"] += tuple(
             written("deny", tool, _path(tool, pattern)) for tool, pattern in patterns
         )
@@ -148,10 +148,10 @@ def _path(tool: str, pattern: str) -> str:
 def drop_denied(out: dict[str, Any], fields: Fields, key: str) -> None:
     """Deny wins; a list of which nothing is left is an error."""
     if out["tools"]:
-        left = tuple(t for t in out["tools"] if t not in out["deny"])
-        if not left:
+        rest = tuple(t for t in out["tools"] if t not in out["deny"])
+        if not rest:
             fields.complain(key, f"{key} removes all listed tools", "error")
-        out["tools"] = left
+        out["tools"] = rest
 
 
 def server_values(fields: Fields, *keys: str) -> dict[str, dict[str, Any]]:

@@ -28,11 +28,11 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
     """List the agents you can use here, with their files. Shadowed ones are marked."""
     from retinue.view.agent_list import render_list
 
-    found = library(door.project)
+    agents = library(door.project)
     if as_json:
-        out(json_line([msgspec.to_builtins(spec) for spec in found.agents.values()]))
+        out(json_line([msgspec.to_builtins(spec) for spec in agents.agents.values()]))
         return
-    out("\n".join(render_list(found, cwd=door.places.cwd)))
+    out("\n".join(render_list(agents, cwd=door.places.cwd)))
 
 
 @command.command("show")

@@ -15,18 +15,29 @@ from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal import typed_answer as typed
+from retinue.cli.terminal.colors import Palette, ansi
+from retinue.cli.terminal.pager import show_all
+from retinue.cli.terminal.terminal_style import manners
 from retinue.errors import Refused
-from retinue.formats.safe_text import one_line, several_lines
+from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.listing import RunListing
 from retinue.view import format as words
+from retinue.view.cells import Cells, Line
 from retinue.view.format import json_line
+from retinue.view.request_panel import panel_lines, panel_text, request_panel, title_text
 
 YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")
 NO = ("n", "no", "deny")
 N_ID = 8
 HOW = {"permission": ("allowed", "denied"), "budget": ("added", "allowed to finish")}
+LATER = ("later", "l", "q", "esc")
+PROMPTS = {
+    "permission": "y, always, no WHY, show or later, then Enter: ",
+    "budget": "y, no or later, then Enter: ",
+    "question": "Your answer, then Enter: ",
+}
 CONFIRM = {"permission": "Allow this call? [y/N] ", "budget": "Raise the limit? [y/N] "}
 
 
@@ -64,26 +75,28 @@ def command(
     --question, or it is shown again for you to confirm."""
     if deny and always:
         raise click.UsageError("--deny and --always cannot be used together.")
-    text = " ".join(answer)
     top = ""
     if run:
         with RunListing(door.places) as shelf:
             top = shelf.resolve(run).id
-    if not run:
-        return _list(door, as_json)
+    if as_json or not run:
+        return _list(door, as_json, top)
     with line_to(door) as client:
-        asked = [
+        questions = [
             q
             for q in client.ask(requests.QuestionsRequest(run=top))["questions"]
             if q["id"].startswith(question)
         ]
-        first = _meant(asked, top, question)
+        first = _meant(door, questions, top, question)
+        is_typed = not (answer or deny or always or question) and _is_person()
+        if is_typed:
+            answer = _typed(door, first)
         want = requests.AnswerRequest(
-            run=top, text=text, question=first["id"], allow=not deny, always=always
+            run=top, text=" ".join(answer), question=first["id"], allow=not deny, always=always
         )
         if first["kind"] != "question":
             want = _decision(want, first, answer, deny=deny)
-            if want.allow and not question and not _confirmed(first):
+            if want.allow and not question and not is_typed and not _confirmed(door, first):
                 raise Refused("question", f"Nothing was {HOW[first['kind']][0]}. {_how(first)}")
         client.ask(want)
     how = "answered" if first["kind"] == "question" else HOW[first["kind"]][0 if want.allow else 1]
@@ -91,45 +104,70 @@ def command(
     return exits.OK
 
 
-def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str, Any]:
+def _is_person() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _meant(
+    door: CommandContext, questions: Sequence[dict[str, Any]], top: str, question: str
+) -> dict[str, Any]:
     """The one question that is answered. Which of several is meant, nobody guesses."""
-    if not asked:
+    if not questions:
         raise Refused(
             "question",
             f"Run {words.short_id(top)} has no open question" + " with that id" * bool(question),
         )
-    if len(asked) > 1:
-        for q in asked:
-            _show(q)
+    if len(questions) > 1:
+        for q in questions:
+            _show(door, q)
         raise Refused(
             "question",
-            f"{len(asked)} questions are open. Nothing was answered. {_how(asked[0])}",
+            f"{len(questions)} questions are open. Nothing was answered. {_how(questions[0])}",
         )
-    return asked[0]
+    return questions[0]
 
 
 def _how(q: dict[str, Any]) -> str:
     return f"Choose one: retinue approve {words.short_id(q['run'])} --question {q['id'][:N_ID]} ..."
 
 
-def _confirmed(q: dict[str, Any]) -> bool:
+def _confirmed(door: CommandContext, q: dict[str, Any]) -> bool:
     """Whether somebody at a terminal permits the call that they are shown now."""
-    _show(q)
-    if sys.stdin is None or not sys.stdin.isatty():
+    _show(door, q)
+    if not _is_person():
         return False
     return (typed.line_after(CONFIRM[q["kind"]]) or "").lower() in YES
 
 
-def _show(q: dict[str, Any]) -> None:
-    asker = f"{words.short_id(q['run'])}  {q['id'][:N_ID]}  {words.agent_label(q['label'])}"
-    out(f"{asker}  {q['kind']}  {one_line(q['text'], 200)}")
-    if q["kind"] == "permission":
-        out("        " + several_lines(q["shown"]).replace("\n", "\n        "))
-        if price := words.asked_price(q):
-            out(f"       {price}")
+def _typed(door: CommandContext, q: dict[str, Any]) -> tuple[str, ...]:
+    """What somebody at a terminal answers to what they are shown; nothing decides by default."""
+    _show(door, q)
+    prompt = PROMPTS[q["kind"]]
+    while (line := typed.line_after(prompt)) is not None:
+        if line.lower() == "show":
+            show_all(request_panel(q, door.environ.get("HOME", "")))
+        elif line.lower() in LATER:
+            break
+        elif line:
+            return tuple(line.split())
+    raise Refused("question", f"Nothing was decided. {_how(q)}")
+
+
+def _show(door: CommandContext, q: dict[str, Any]) -> None:
+    """The panel as text, after the address that answers it."""
+    how = manners(door.environ, sys.stdout, door.color)
+    panel = request_panel(q, door.environ.get("HOME", ""))
+    asker = f"{words.short_id(q['run'])}  {q['id'][:N_ID]}"
+    lines = [asker, *panel_text(panel)]
+    if how.color:
+        palette = Palette(how.theme)
+        title: Line = [Cells("◆", "you"), Cells(f" {title_text(panel)}", "title")]
+        body = [[Cells("  "), *line] for line in panel_lines(panel)]
+        lines = [asker, *(ansi(palette.text(line)) for line in [title, *body])]
+    out("\n".join(lines), styled=how.color)
     if q["kind"] == "budget":
         adds = f"y adds {raising.suggested(q)}, no lets the run finish; for another amount"
-        out(f"        {adds}: {raising.command(q)}")
+        out(f"  {adds}: {raising.command(q)}")
 
 
 def _decision(
@@ -156,7 +194,7 @@ def _decision(
     )
 
 
-def _list(door: CommandContext, as_json: bool) -> int:
+def _list(door: CommandContext, as_json: bool, top: str = "") -> int:
     with RunListing(door.places) as shelf:
         if not any(
             line.state in ("needs_input", "waiting", "running", "paused")
@@ -164,15 +202,15 @@ def _list(door: CommandContext, as_json: bool) -> int:
         ):
             if as_json:
                 out("[]")
-            door.say("No questions are waiting.")
+            door.say("Nothing needs you.")
             return exits.OK
     with line_to(door) as client:
-        asked = client.ask(requests.QuestionsRequest())["questions"]
+        questions = client.ask(requests.QuestionsRequest(run=top))["questions"]
     if as_json:
-        out(json_line(asked))
+        out(json_line(questions))
         return exits.OK
-    for q in asked:
-        _show(q)
-    if not asked:
-        note("No questions are waiting.")
+    for q in questions:
+        _show(door, q)
+    if not questions:
+        note("Nothing needs you.")
     return exits.OK

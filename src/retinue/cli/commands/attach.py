@@ -7,7 +7,8 @@ import sys
 import click
 
 from retinue.cli.context import CommandContext, common, option, pass_door
-from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
+from retinue.cli.foreground_run import carry_out, head_of, line_to
+from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
 from retinue.host.listing import RunListing
 

@@ -16,7 +16,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import Row
+from retinue.steps import RunRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
@@ -104,10 +104,10 @@ def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, 
     if then or any(more.values()):
         with line_to(door) as client:
             fields: dict[str, Any] = {"on_limit": then or "", **more}
-            done = client.ask(requests.BudgetRequest(run=line.id, **fields))["spending"]
-        _told(door, line, done, then, more)
+            spending = client.ask(requests.BudgetRequest(run=line.id, **fields))["spending"]
+        _told(door, line, spending, then, more)
         if as_json:
-            out(json_line(done))
+            out(json_line(spending))
         return exits.OK
     _look(door, line, as_json)
     return exits.OK
@@ -116,7 +116,7 @@ def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, 
 def _told(
     door: CommandContext,
     line: ListedRun,
-    done: dict[str, Any],
+    spending: dict[str, Any],
     then: str | None,
     more: dict[str, Any],
 ) -> None:
@@ -125,9 +125,9 @@ def _told(
     name = line.name
     if added:
         limits = [
-            amount_text(n, done["limit"][n])
+            amount_text(n, spending["limit"][n])
             for n in NAMES
-            if done.get("limit", {}).get(n) is not None
+            if spending.get("limit", {}).get(n) is not None
         ]
         door.say(
             f"Added {' and '.join(added)}. {name} may now spend "
@@ -135,7 +135,7 @@ def _told(
         )
     if then:
         door.say(f"At its limit, {name} will: {AT_LIMIT[then]}")
-    if done.get("questions"):
+    if spending.get("questions"):
         note(f"retinue: {name} is still waiting: it needs more. Run `retinue budget {line.short}`.")
 
 
@@ -143,10 +143,10 @@ def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
     with RecordReader(door.places) as book:
         final = book.tree(line.id)
         row, account = final.rows[0], final.account or Account(id=line.id)
-        asked = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
+        questions = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
         above = _above(book, row)
     if as_json:
-        out(json_line(_as_json(line, row, account, list(asked), above)))
+        out(json_line(_as_json(line, row, account, list(questions), above)))
         return
     if not has_limits(account):
         out(f"{line.name} has no limit of its own. {_whose(above)}")
@@ -154,13 +154,13 @@ def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
         out(table(line.name, account))
     if row.run.deadline is not None and not facts.has_ended(row):
         out(f"deadline  in {words.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
-    for text, waiting in asked.items():
+    for text, waiting in questions.items():
         out(f"asks      {one_line(text, 400)}")
         add = parked.raise_it(line.short, facts.waits_kind(waiting), facts.more_of(waiting))
         out(f"          {add}, or --land, or --end")
 
 
-def _above(book: RecordReader, row: Row) -> Row | None:
+def _above(book: RecordReader, row: RunRecord) -> RunRecord | None:
     """The nearest run above it that has limits."""
     while row.spec.parent and (up := book.row(row.spec.parent)) is not None:
         account = book.account(up.spec.id)
@@ -170,10 +170,10 @@ def _above(book: RecordReader, row: Row) -> Row | None:
     return None
 
 
-def _whose(above: Row | None) -> str:
+def _whose(above: RunRecord | None) -> str:
     if above is None:
         return "Nothing above it has a limit either."
-    order, id = above.spec.order, words.short_id(above.spec.id)
+    order, id = above.spec.request, words.short_id(above.spec.id)
     return (
         f"It draws from {one_line(words.agent_label(order.label or order.agent), 40)} "
         f"{id}: retinue budget {id}"
@@ -181,12 +181,12 @@ def _whose(above: Row | None) -> str:
 
 
 def _as_json(
-    line: ListedRun, row: Row, account: Account, asked: list[str], above: Row | None
+    line: ListedRun, row: RunRecord, account: Account, questions: list[str], above: RunRecord | None
 ) -> dict[str, Any]:
     return {
         "run": line.id,
         **account_json(account),
         "deadline": row.run.deadline,
-        "asks": asked,
+        "asks": questions,
         "draws_from": above.spec.id if above is not None else "",
     }

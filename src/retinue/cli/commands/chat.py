@@ -113,7 +113,7 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
     color = manners(door.environ, sys.stderr, door.color).color
     try:
         hide = door.project.redactor.clean
-        made = HistoryPrompt(
+        prompt = HistoryPrompt(
             history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide
         )
     except ImportError as error:
@@ -122,4 +122,4 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
         door.say("For a prompt with history and completion, install retinue[tui].")
         return PlainPrompt()
     door.say("/help lists commands; Alt-Enter starts a new line; Ctrl-D exits")
-    return made
+    return prompt

@@ -34,21 +34,21 @@ def command(door: CommandContext, as_json: bool) -> int:
         raise NotFound(f"No runs in {door.places.root} yet: nothing to compact.")
     client = connect_to_host(door.places, carried(door.configure()))
     if client is None:
-        done = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
+        result = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
     else:
         with client:
-            done = _by_host(client, door.is_quiet)
+            result = _by_host(client, door.is_quiet)
     if as_json:
-        out(json.dumps({**msgspec.to_builtins(done), "freed": done.freed}))
+        out(json.dumps({**msgspec.to_builtins(result), "freed": result.freed}))
         return exits.OK
-    before, after = (space.file + space.artifacts for space in (done.before, done.after))
+    before, after = (space.file + space.artifacts for space in (result.before, result.after))
     door.say(
-        f"{_size(before)} before, {_size(after)} after: {_size(done.freed)} freed in "
-        f"{done.seconds:.1f} s"
+        f"{_size(before)} before, {_size(after)} after: {_size(result.freed)} freed in "
+        f"{result.seconds:.1f} s"
     )
-    if done.is_old and done.after.holes:
+    if result.is_old and result.after.holes:
         note(
-            f"retinue: {_size(done.after.holes)} of free space remain: this store was "
+            f"retinue: {_size(result.after.holes)} of free space remain: this store was "
             "made by an older version and must be rewritten while nothing runs. Run "
             "`retinue host stop`, then `retinue compact`."
         )
@@ -60,21 +60,23 @@ def _by_host(client: HostClient, is_quiet: bool) -> Compacted:
 
     number = client.begin(requests.CompactRequest())
     while True:
-        told = client.next_news()
-        if told.id not in (number, 0):
+        news = client.next_news()
+        if news.id not in (number, 0):
             continue
-        if told.error is not None:
-            raise error_of(told.error)
-        if told.progress is not None and not is_quiet:
-            _show(told.progress.done, told.progress.total)
-        if told.is_last:
-            return msgspec.convert(told.done, Compacted)
+        if news.error is not None:
+            raise error_of(news.error)
+        if news.progress is not None and not is_quiet:
+            _show(news.progress.done, news.progress.total)
+        if news.is_last:
+            return msgspec.convert(news.done, Compacted)
 
 
-def _show(done: int, total: int) -> None:
+def _show(n_done: int, total: int) -> None:
     if sys.stderr.isatty():
-        end = "\n" if done >= total else ""
-        click.echo(f"\r{done * 100 // max(1, total):3} % of {total} pages{end}", nl=False, err=True)
+        end = "\n" if n_done >= total else ""
+        click.echo(
+            f"\r{n_done * 100 // max(1, total):3} % of {total} pages{end}", nl=False, err=True
+        )
 
 
 def _size(n: float) -> str:

@@ -42,9 +42,9 @@ def command(
     if shell == "powershell":
         out(POWERSHELL.rstrip("\n"))
         return
-    found = get_completion_class(shell)
-    assert found is not None
-    out(found(cli, {}, "retinue", "_RETINUE_COMPLETE").source().rstrip("\n"))
+    completion = get_completion_class(shell)
+    assert completion is not None
+    out(completion(cli, {}, "retinue", "_RETINUE_COMPLETE").source().rstrip("\n"))
 
 
 def _complete(door: CommandContext, typed: list[str], incomplete: str) -> None:

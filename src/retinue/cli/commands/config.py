@@ -99,7 +99,7 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
     is_new = set_value(file, path, parsed, "project" if project else "user")
     hidden = ShownValues(door.environ).value(path, parsed)
     note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (unchanged)"))
-    if path == ("sandbox", "unsafe_bare") and parsed is True:
+    if path == ("sandbox", "unsafe_no_sandbox") and parsed is True:
         note("Commands will run with all your permissions when no sandbox is available.")
     _after(door, path, file, is_project=project)
 
@@ -112,15 +112,15 @@ def path_(door: CommandContext, as_json: bool) -> None:
     """Print the config files, highest precedence first, and whether they are used."""
     from retinue.host.project_config import project_files, user_file
 
-    found = project_files(door.places.root, door.places.cwd)
+    paths = project_files(door.places.root, door.places.cwd)
     try:
         stands = door.project.trust.look()
         files = [
             (f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted")
-            for f in found
+            for f in paths
         ]
     except ConfigError as error:
-        files = [(f, "project", str(error)) for f in found]
+        files = [(f, "project", str(error)) for f in paths]
     user = user_file(door.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not found")]
     if as_json:
@@ -200,8 +200,8 @@ def _rows(
                 p in ("*", k) for p, k in zip(setting.key, key, strict=False)
             )
             if is_it and (len(key) == size or is_mapping(setting.type)):
-                found = rest.pop(key)
-                rows.append((key, hide.value(key, found.value), "; ".join(map(str, found.origins))))
+                entry = rest.pop(key)
+                rows.append((key, hide.value(key, entry.value), "; ".join(map(str, entry.origins))))
         if (
             "*" not in setting.key
             and not is_mapping(setting.type)
@@ -222,10 +222,10 @@ def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any
 
     values = {}
     for key, value, _ in _rows(door, settings):
-        found = settings.found.get(key)
+        setting = settings.found.get(key)
         origins = (
-            [{"kind": o.kind, "where": o.where, "line": o.line} for o in found.origins]
-            if found
+            [{"kind": o.kind, "where": o.where, "line": o.line} for o in setting.origins]
+            if setting
             else []
         )
         values[dotted(key)] = {
@@ -277,14 +277,14 @@ def _setting(path: tuple[str, ...]) -> Any:
     from retinue.formats.suggestion import did_you_mean
     from retinue.formats.toml_positions import dotted
 
-    found = setting_of(path)
-    if found is None:
+    setting = setting_of(path)
+    if setting is None:
         known = [dotted(s.key) for s in every_setting()]
         hint = did_you_mean(dotted(path), known)
         raise ConfigError(
             f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --defaults` to list them."
         )
-    return found
+    return setting
 
 
 def _value(path: tuple[str, ...], text: str) -> Any:
@@ -336,6 +336,6 @@ def _after(door: CommandContext, path: tuple[str, ...], file: str, *, is_project
         except ConfigError as error:
             note(f"This value has no effect yet: {error}")
         return
-    found = load(door.project, strict=False).found.get(path)
-    if found is not None and found.origins[-1].where != file:
-        note(f"This value has no effect here: {found.origins[-1]} overrides it.")
+    setting = load(door.project, strict=False).found.get(path)
+    if setting is not None and setting.origins[-1].where != file:
+        note(f"This value has no effect here: {setting.origins[-1]} overrides it.")

@@ -35,18 +35,18 @@ def command(context: click.Context) -> None:
 @pass_door
 def list_(door: CommandContext, state: str, as_json: bool) -> None:
     """List announcements and their states."""
-    found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
+    deliveries = _all(door, [s.strip() for s in state.split(",") if s.strip()])
     if as_json:
-        out(json_line(msgspec.to_builtins(found)))
+        out(json_line(msgspec.to_builtins(deliveries)))
         return
-    for d in found:
+    for d in deliveries:
         tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
         where = d.origin.channel or "-"
         out(
             f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  "
             f"{one_line(d.error or d.text, 80)}"
         )
-    if not found:
+    if not deliveries:
         door.say("No announcements.")
 
 
@@ -81,27 +81,27 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
     if bool(keys) == dead:
         raise click.UsageError("Name the announcements by their keys, or pass --dead.")
     everything = _all(door, [])
-    chosen = (
+    choice = (
         [d.key for d in everything if d.state == "dead"]
         if dead
         else [_one(key, everything) for key in keys]
     )
-    if not chosen:
+    if not choice:
         note("No announcement is dead.")
         return
     with line_to(door) as client:
-        for key in chosen:
+        for key in choice:
             client.ask(requests.RedeliverRequest(key=key, drop=drop))
             note(f"{'dropped' if drop else 'sent again'}: {key[:12]}")
 
 
 def _one(key: str, everything: list[Delivery]) -> str:
-    found = [d.key for d in everything if d.key.startswith(key)]
-    if len(found) != 1:
+    matches = [d.key for d in everything if d.key.startswith(key)]
+    if len(matches) != 1:
         many = (
-            f"{key!r} matches {len(found)} announcements"
-            if found
+            f"{key!r} matches {len(matches)} announcements"
+            if matches
             else (f"No announcement has the key {key!r}")
         )
         raise NotFound(f"{many}. Run `retinue deliveries` to list them.")
-    return found[0]
+    return matches[0]

@@ -60,12 +60,12 @@ def command(
     return worst
 
 
-def colors(door: CommandContext, asked: str) -> bool:
+def colors(door: CommandContext, choice: str) -> bool:
     """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR,
     then the terminal."""
     env = door.environ
-    if asked != "auto":
-        return asked == "always"
+    if choice != "auto":
+        return choice == "always"
     if env.get("NO_COLOR") or env.get("TERM") == "dumb":
         return False
     if any(env.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):

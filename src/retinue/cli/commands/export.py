@@ -27,6 +27,9 @@ def command(door: CommandContext, run: str, form: str, output: str) -> None:
     html to share."""
     from retinue.view import export_formats as exporting
 
+    folder = os.path.dirname(os.path.expanduser(output))
+    if folder and not os.path.isdir(folder):
+        raise click.UsageError(f"The folder {folder} does not exist. Create it, or name another.")
     with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
     with RecordReader(door.places) as book:

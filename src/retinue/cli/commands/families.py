@@ -22,13 +22,21 @@ def command(name: str, as_json: bool) -> None:
     from retinue.tools.families.profiles import FAMILIES, PROFILES, family
 
     if name:
-        found = family(name)
-        settings = msgspec.to_builtins(found.settings)
+        chosen_family = family(name)
+        settings = msgspec.to_builtins(chosen_family.settings)
         if as_json:
-            out(json_line({"family": found.name, "tools": found.tool_names, "settings": settings}))
+            out(
+                json_line(
+                    {
+                        "family": chosen_family.name,
+                        "tools": chosen_family.tool_names,
+                        "settings": settings,
+                    }
+                )
+            )
             return
-        out(f"{name}: {', '.join(found.tool_names)}\n")
-        for tool in found.tools():
+        out(f"{name}: {', '.join(chosen_family.tool_names)}\n")
+        for tool in chosen_family.tools():
             out(f"  {tool.schema.name}: {one_line(tool.schema.description, 100)}")
         out("\nSettings:")
         for key, value in settings.items():

@@ -10,10 +10,12 @@ from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_door
-from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
+from retinue.cli.foreground_run import carry_out, head_of, line_to
+from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
-from retinue.host.listing import RunListing
+from retinue.host.listing import ListedRun, RunListing
+from retinue.host.record import RecordReader
 from retinue.view import format as words
 
 
@@ -52,6 +54,8 @@ def command(
     there."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
+    if at is not None:
+        _check_message(door, line, at)
     text = asking.prompt(prompt)
     wish = RunDisplay(
         format=output_format,
@@ -67,3 +71,14 @@ def command(
             out(words.short_id(id))
             return exits.OK
         return carry_out(door, client, id, wish)
+
+
+def _check_message(door: CommandContext, line: ListedRun, at: int) -> None:
+    with RecordReader(door.places) as book:
+        row = book.row(line.id)
+    n = row.run.length if row is not None else 0
+    if at > n:
+        have = "1 message" if n == 1 else f"{n} messages"
+        raise click.UsageError(
+            f"--at {at}: run {line.short} has {have}. `retinue logs {line.short}` numbers them."
+        )

@@ -38,11 +38,11 @@ def status(door: CommandContext, as_json: bool) -> int:
         out(json_line({"running": False}) if as_json else "No host is running.")
         return exits.FAILED
     with client:
-        found = client.ask(requests.StatusRequest())
+        answer = client.ask(requests.StatusRequest())
     if as_json:
-        out(json_line({"running": True, **found}))
+        out(json_line({"running": True, **answer}))
     else:
-        out(f"Host {found['pid']} is running, {found['open']} open runs. Log: {door.places.log}")
+        out(f"Host {answer['pid']} is running, {answer['open']} open runs. Log: {door.places.log}")
     return exits.OK
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from retinue.cli.context import CommandContext, Duration, common, out, pass_door
 from retinue.cli.run_argument import run_argument
-from retinue.core.messages import Assistant, Message, Result
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
@@ -61,14 +61,14 @@ def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> 
     after, shown = 0, last
     while True:
         ended = _is_over(book, id)
-        found: list[str] = []
+        texts: list[str] = []
         while page := book.entries(after, id, 1_000):
             after = page[-1][0]
             for seq, entry in page:
                 if entry.at >= first:
                     raw = msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode()
-                    found.append(json_text(raw))
-        for text in found[-shown:] if shown else found:
+                    texts.append(json_text(raw))
+        for text in texts[-shown:] if shown else texts:
             out(text)
         shown = 0
         if not follow or ended:
@@ -100,25 +100,23 @@ def _is_over(book: RecordReader, id: str) -> bool:
 
 def tell(n: int, message: Message, calls: bool) -> Iterator[str]:
     """A message for people."""
-    if isinstance(message, Assistant):
+    if isinstance(message, AssistantMessage):
         if message.text:
             yield f"{n:>4} assistant: {_indented(message.text)}"
         for call in message.calls:
             yield f"{n:>4} calls {one_line(call.name)}" + (
                 f" {_indented(call.args)}" if calls else ""
             )
-    elif isinstance(message, Result):
-        state = "denied" if message.denied else "failed" if message.error else "done"
+    elif isinstance(message, ToolMessage):
+        state = "failed" if message.error else "done"
+        if message.denied:
+            state = "denied"
         text = _indented(message.text) if calls else one_line(message.text, 100)
         yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
-        who = (
-            words.short_id(message.sender)
-            if message.sender
-            else "user"
-            if message.kind == "task"
-            else message.kind
-        )
+        who: str = "user" if message.kind == "task" else message.kind
+        if message.sender:
+            who = words.short_id(message.sender)
         yield f"{n:>4} {who}: {_indented(message.text)}"
 
 

@@ -90,37 +90,37 @@ def approve(
 ) -> int:
     """Approve the tools that a server offers now, or only TOOL. `retinue mcp list` shows them."""
     servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
-    found = next(s for s in servers if s["name"] == server)
+    entry = next(s for s in servers if s["name"] == server)
     what = one_line(f"{server}{' ' + tool if tool else ''}")
-    door.say(f"Approved {what}, which offers {len(found['tools'])} tools.")
+    door.say(f"Approved {what}, which offers {len(entry['tools'])} tools.")
     return exits.OK
 
 
 def _ask(
-    door: CommandContext, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
+    door: CommandContext, files: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
 ) -> list[dict[str, Any]]:
     value = settings.load(door.project, strict=False).value
-    found = find_servers(
+    sources = find_servers(
         door.project,
-        (*given, *value.mcp.files),
+        (*files, *value.mcp.files),
         strict=strict or value.mcp.strict,
         trusted=door.project.trust.is_trusted,
         more=value.mcp_servers,
         disabled=value.mcp.disabled,
     )
-    if approve and approve not in found.names:
-        left = next((s for s in found.left_out if s["name"] == approve), None)
+    if approve and approve not in sources.names:
+        omission = next((s for s in sources.left_out if s["name"] == approve), None)
         raise NotFound(
-            f"MCP server {approve!r} is not used here: {left['error']}"
-            if left is not None
+            f"MCP server {approve!r} is not used here: {omission['error']}"
+            if omission is not None
             else f"Unknown MCP server {approve!r}. Run `retinue mcp list` to list them."
         )
-    if not found.sources:
-        return found.left_out
-    servers, env = found.told(door.environ)
+    if not sources.sources:
+        return sources.left_out
+    servers, env = sources.told(door.environ)
     plan = Plan(servers=servers, root=door.places.root)
     with line_to(door) as client:
-        told: list[dict[str, Any]] = client.ask(
+        statuses: list[dict[str, Any]] = client.ask(
             requests.ServersRequest(plan=plan, env=env, approve=approve, tool=tool)
         )["mcp"]
-    return [*told, *found.left_out]
+    return [*statuses, *sources.left_out]

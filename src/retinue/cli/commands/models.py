@@ -29,13 +29,9 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
     rows = []
     for p in PROVIDERS.values():
         is_set = next((key for key in p.keys if door.environ.get(key, "").strip()), "")
-        state = (
-            f"{is_set} is set"
-            if is_set
-            else f"needs {' or '.join(p.keys)}"
-            if p.keys
-            else "needs no key"
-        )
+        state = f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
+        if is_set:
+            state = f"{is_set} is set"
         default = defaults().get(p.name, "")
         if as_json:
             is_ready = bool(is_set) or not p.keys

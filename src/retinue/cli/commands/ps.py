@@ -11,6 +11,7 @@ import click
 
 from retinue.cli.context import CommandContext, Duration, common, out, pass_door
 from retinue.formats.safe_text import json_text, one_line
+from retinue.host.held_lookup import with_held
 from retinue.host.listing import ListedRun, RunListing
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -56,32 +57,39 @@ def command(
 ) -> None:
     """List the runs of this project: open runs, and those that ended within the last hour."""
     states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
-    seen = None
+    last = None
     while True:
         with RunListing(door.places) as shelf:
             lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
-            waiting = {line.root: line for line in reversed(shelf.open_runs()) if line.waits_for}
-        asked = {line.limit_of for line in waiting.values()}
+            open_runs = with_held(shelf.open_runs(), door.places)
+        waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
+        waiting_lines = {line.id: line for line in open_runs if line.provider_wait is not None}
+        lines = [waiting_lines.get(line.id, line) for line in lines]
+        accounts = {line.limit_of for line in waiting.values()}
         lines = [
             line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line
             for line in lines
         ]
         lines = [
-            line._replace(state=_asking(line.state)) if line.id in asked else line for line in lines
+            line._replace(state=_asking(line.state)) if line.id in accounts else line
+            for line in lines
         ]
         if since is not None:
             first = time.time() * 1000 - since * 1000
             lines = [line for line in lines if line.created_at >= first]
         if states:
             lines = [line for line in lines if words.is_wanted(line.state, states)]
-        text = _as_json(lines, form) if form else _table(lines, tree) + _waits(lines, waiting)
-        if text != seen:
+        asking = _asking_roots(open_runs)
+        text = _as_json(lines, form) if form else _table(lines, tree, asking)
+        if not form and lines:
+            text += _waits(lines, waiting) + _needs_you(lines, asking)
+        if text != last:
             _print(text, clear=watch and not form and sys.stdout.isatty())
             if not text and not form and not watch:
                 door.say(_nothing(door, everything))
         if not watch:
             return
-        seen = text
+        last = text
         time.sleep(0.5)
 
 
@@ -126,7 +134,7 @@ def _asking(state: str) -> str:
 
 
 def _as_json(lines: Sequence[ListedRun], form: str) -> str:
-    rows = [json_text(json.dumps(line._asdict(), ensure_ascii=False)) for line in lines]
+    rows = [json_text(json.dumps(line.as_json(), ensure_ascii=False)) for line in lines]
     return "\n".join(rows) if form == "jsonl" else f"[{', '.join(rows)}]"
 
 
@@ -134,29 +142,60 @@ def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
     """For each run that waits for its provider, or has somebody who does: what for, and what to do
     next."""
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
-    told = []
+    sentences = []
     for root, line in ((r, waiting[r]) for r in roots):
         about, verb = words.short_id(line.limit_of or root), "asks" if line.limit_of else "waits"
-        told.append(
-            f"{about} {verb}: "
-            f"{parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)}"
-        )
-    return "\n" + "\n".join(one_line(text, 400) for text in told) if told else ""
+        advice = parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)
+        if (wait := line.provider_wait) is not None:
+            now = int(time.time() * 1000)
+            advice = parked.provider_advice(wait, line.waits_for, line.model, about, now)
+        sentences.append(f"{about} {verb}: {advice}")
+    return "\n" + "\n".join(one_line(text, 400) for text in sentences) if sentences else ""
 
 
-def _table(lines: Sequence[ListedRun], tree: bool) -> str:
+def _asking_roots(open_runs: Sequence[ListedRun]) -> frozenset[str]:
+    """The runs in whose tree somebody needs a person."""
+    return frozenset(line.root for line in open_runs if line.state == "needs_input")
+
+
+def _needs_you(lines: Sequence[ListedRun], asking: frozenset[str]) -> str:
+    """`1 run needs you: retinue approve 7f3a`."""
+    roots = [line for line in lines if line.id in asking and line.state != "paused"]
+    if not roots:
+        return ""
+    names = f" {roots[0].short}" if len(roots) == 1 else ""
+    verb = "run needs" if len(roots) == 1 else "runs need"
+    return f"\n{len(roots)} {verb} you: retinue approve{names}"
+
+
+def _shown(line: ListedRun, asking: frozenset[str] = frozenset()) -> str:
+    """What screens tell apart beyond the state of a run: of a tree that is listed by its first run
+    alone, that somebody in it needs a person."""
+    if line.id in asking and line.state not in ("paused", *words.ENDS):
+        return "needs_input"
+    is_waiting = line.state == "waiting" and line.provider_wait is not None
+    return line.provider_wait.state if is_waiting and line.provider_wait else line.state
+
+
+def _table(lines: Sequence[ListedRun], tree: bool, asking: frozenset[str]) -> str:
     if not lines:
         return ""
     now = time.time() * 1000
     rows = [HEADINGS]
+    if not tree:  # open runs first, the oldest at the top; then those that have ended
+        lines = [
+            *(line for line in reversed(lines) if line.ended_at is None),
+            *(line for line in lines if line.ended_at is not None),
+        ]
     for line in lines:
+        state = _shown(line, frozenset() if tree else asking)
         lasted = (line.ended_at or now) - line.created_at
         lead = "  " * line.depth if tree else ""
         rows.append(
             (
                 line.short,
                 (lead + one_line(line.label, 24))[:24],
-                f"{words.glyph(line.state)} {words.state_text(line.state)}",
+                f"{words.glyph(state)} {words.state_text(state)}",
                 one_line(f"{line.group}: {line.task}" if line.group else line.task, 40),
                 one_line(line.model, 28),
                 words.span(lasted),

@@ -13,7 +13,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
-from retinue.steps import Row
+from retinue.steps import RunRecord
 from retinue.view import format as words
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
@@ -46,22 +46,22 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
                 if speed > 0 and last:
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
                 last = item.entry.at
-            told = list(teller.tell(item))
+            lines = list(teller.tell(item))
             if output_format == "stream-json":
-                for line in told:
+                for line in lines:
                     out(json_line(line))
             elif isinstance(item, MessageAdded):
                 for text in tell(item.n + 1, item.message, False):
                     out(text)
             elif isinstance(item, RunChanged):
-                out(describe(item.row))
+                out(describe(item.row.record))
         if output_format == "stream-json":
             out(json_line(teller.result(final)))
 
 
-def describe(row: Row) -> str:
+def describe(row: RunRecord) -> str:
     """One line about how a run stands."""
-    order, state, end = row.spec.order, word(row), ending(row)
+    order, state, end = row.spec.request, word(row), ending(row)
     label = one_line(words.agent_label(order.label or order.agent), 60)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth

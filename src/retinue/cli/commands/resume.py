@@ -9,8 +9,10 @@ import click
 from retinue.cli import exit_codes as exits
 from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_door
-from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
+from retinue.cli.foreground_run import carry_out, head_of, line_to
+from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
+from retinue.core.values import Budget
 from retinue.errors import Refused
 from retinue.host import requests
 from retinue.host.client import HostClient
@@ -35,6 +37,12 @@ from retinue.view import totals as facts
     is_flag=True,
     help="Run in the background and print the run's id.",
 )
+@click.option(
+    "--max-budget-usd",
+    type=float,
+    metavar="USD",
+    help="Maximum cost from here on, for a run that has ended.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True)
 @common
@@ -45,6 +53,7 @@ def command(
     instruction: tuple[str, ...],
     from_failed: bool,
     background: bool,
+    max_budget_usd: float | None,
     output_format: str,
     quiet: bool,
 ) -> int:
@@ -55,6 +64,8 @@ def command(
         line = shelf.resolve(run)
     text = " ".join(instruction)
     is_open = line.state not in words.ENDS
+    if is_open and max_budget_usd is not None:
+        raise click.UsageError(f"{line.short} is still open. Use `retinue budget {line.short}`.")
     wish = RunDisplay(
         format=output_format,
         is_headless=output_format != "text",
@@ -66,7 +77,9 @@ def command(
             text = _retry(door, client, line, text)
         if is_open and text:
             client.ask(requests.SendRequest(run=line.id, text=text))
-        terms = requests.RunTerms(questions="ask" if wish.can_answer else "")
+        terms = requests.RunTerms(
+            questions="ask" if wish.can_answer else "", budget=Budget(usd=max_budget_usd)
+        )
         id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
         door.say(
             f"Run {words.short_id(id)} continues"
@@ -89,7 +102,7 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
     if not failed:
         raise Refused("failed", f"No sub-agent of {line.short} failed. Remove --from-failed.")
     labels = {
-        r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed
+        r.spec.id: words.agent_label(r.spec.request.label or r.spec.request.agent) for r in failed
     }
     again = {
         id: client.ask(requests.ResumeRequest(run=id, task="Your last attempt failed. Try again."))[
@@ -105,7 +118,7 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
         for id, label in labels.items():
             row = book.row(again[id])
             end = facts.ending(row) if row is not None else None
-            said = "It did not end." if end is None else end.text or end.error
-            reports.append(f"{label} ({end.state if end is not None else 'open'}): {said}")
+            result = "It did not end." if end is None else end.text or end.error
+            reports.append(f"{label} ({end.state if end is not None else 'open'}): {result}")
     head = "These sub-agents had failed and were retried. Their reports:\n\n"
     return head + "\n\n".join(reports) + f"\n\n{text or 'Finish the task with these reports.'}"

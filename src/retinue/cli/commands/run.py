@@ -12,14 +12,19 @@ from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.command_help import GroupedCommand
 from retinue.cli.context import CommandContext, common, out, pass_door
-from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to, start
+from retinue.cli.foreground_run import carry_out, head_of, line_to, start
+from retinue.cli.handover import RunDisplay
 from retinue.cli.run_flags import EXAMPLES, NOTES, run_options
 from retinue.errors import ConfigError
 from retinue.host import answer_file, requests
+from retinue.host.model_choice import OFFLINE
 from retinue.host.planner import PlannedRun, make_plan
 from retinue.host.run_setup import RunSetup, permission_mode
 from retinue.view import format as words
 from retinue.view.format import json_line
+
+ASK = ('Ask it:       retinue run "where is it decided what happens next?"',)
+ADD_MODEL = "Add a model:  export ANTHROPIC_API_KEY=...  (check it: retinue doctor)"
 
 
 @click.command("run", cls=GroupedCommand, examples=EXAMPLES, notes=NOTES)
@@ -50,9 +55,13 @@ def command(door: CommandContext, /, **flags: Any) -> int:
             "--on-limit ask needs a stored run or a terminal, so that someone can answer."
         )
     planned, terms = make_plan(door.project, setup, value), _terms(door, setup, wish)
+    if planned.choice.model == OFFLINE:
+        # What else could be used is said at the end, where it is read.
+        wish.next_lines = (*(ASK if asks_map(flags) else ()), ADD_MODEL, *planned.choice.hints)
+        planned = replace(planned, choice=planned.choice._replace(hints=()))
     if flags["input_format"] == "stream-json":
         return _converse(door, planned, terms, wish)
-    text = asking.prompt(flags["prompt"]) + (f"\n\njob: {flags['job']}" if flags["job"] else "")
+    text = asking.prompt(flags["prompt"]) + _for_explorer(flags)
     with line_to(door, wish) as client:
         run = start(door, client, planned, text, terms, wish)
         return (
@@ -62,11 +71,22 @@ def command(door: CommandContext, /, **flags: Any) -> int:
         )
 
 
+def _for_explorer(flags: dict[str, Any]) -> str:
+    """Lines of the task that the explorer reads."""
+    job = f"\n\njob: {flags['job']}" if flags["job"] else ""
+    return job + ("\n\ndetail: full" if flags["full"] else "")
+
+
+def asks_map(flags: dict[str, Any]) -> bool:
+    """Whether somebody gets to know a project: then a question comes next."""
+    return flags["job"] == "map" or (" ".join(flags["prompt"]).lower().startswith("map "))
+
+
 def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
     """Flags that the configuration does not fill in: other words have said it, or a run goes on
     with its own."""
-    kept = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
-    return kept | ({"agent"} if is_again else set())
+    names = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
+    return names | ({"agent"} if is_again else set())
 
 
 def _check(flags: dict[str, Any], is_again: bool) -> None:
@@ -101,6 +121,7 @@ def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
         fail_on=flags["fail_on"] or "",
         files=tuple(answer_file.settled(f, door.places.cwd) for f in flags["output"]),
         is_memory=flags["no_session_persistence"],
+        is_raw=flags["raw"],
     )
 
 
@@ -150,10 +171,7 @@ def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: R
 def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
     id = words.short_id(run)
     out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
-    door.say(
-        f"Running in the background. Next: retinue attach {id} | logs {id} | send {id} | "
-        f"cancel {id}"
-    )
+    door.say(f"Run {id} is running in the background. Watch: retinue attach {id}")
     return exits.OK
 
 

@@ -13,7 +13,7 @@ from retinue.core.values import Usage
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import Row, TreeRecord
+from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
@@ -55,45 +55,48 @@ def command(door: CommandContext, run: str, as_json: bool) -> None:
     )
 
 
-def _agent(row: Row, final: TreeRecord) -> dict[str, object]:
+def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
     end = facts.ending(row)
     return {
         "id": row.spec.id,
         "parent": row.spec.parent,
-        "label": words.agent_label(row.spec.order.label or row.spec.order.agent),
-        "agent": words.agent_label(row.spec.order.agent),
+        "label": words.agent_label(row.spec.request.label or row.spec.request.agent),
+        "agent": words.agent_label(row.spec.request.agent),
         "state": facts.word(row),
         "stop": end.stop if end is not None else "",
         "missing": facts.missing(row),
         "waits_for": facts.waits_for(row),
+        "provider_wait": wait._asdict() if (wait := facts.provider_wait(row)) else None,
         "limit_of": facts.limit_of(row),
-        "task": row.spec.order.task,
+        "task": row.spec.request.task,
         "model": row.run.model_used or row.spec.model,
         "turns": row.run.turn,
         "usage": facts.usage_json(row.run.usage),
         "cost_usd": row.run.usage.usd,
         "cost_is_known": row.run.usage.cost_is_known and (final.priced or row.run.usage.nanos > 0),
+        "is_offline": facts.is_offline(row),
         "price_tag": facts.tag_json(row.spec),
         "cache": facts.cache_use(row.run.cache),
-        "files_loaded": facts.plain(row.spec.order.loaded),
+        "files_loaded": facts.plain(row.spec.request.instruction_files),
     }
 
 
 def _header(final: TreeRecord, state: str) -> list[str]:
     top = final.rows[0]
-    order, (tokens, usd) = top.spec.order, facts.spent(final).words
+    order, spent = top.spec.request, ", ".join(facts.spent(final).words)
     end = facts.ending(top)
+    shown = _shown(top, state)
     lines = [
         f"run      {top.spec.id} ({words.short_id(top.spec.id)})",
         f"task     {one_line(order.task, 200)}",
-        f"state    {words.glyph(state)} {words.state_text(state)}"
+        f"state    {words.glyph(shown)} {words.state_text(shown)}"
         + (f" ({end.stop})" if end is not None else ""),
         f"agent    {one_line(words.agent_label(order.agent))}, "
         f"{one_line(top.run.model_used or top.spec.model)}",
         f"where    {one_line(order.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, "
         f"{words.span(facts.elapsed(top, int(time.time() * 1000)))}",
-        f"spent    {tokens}, {usd}, {top.run.turn} own turns",
+        f"spent    {spent}, {top.run.turn} own turns",
     ]
     if lacking := facts.missing(top):
         lines.append(f"missing  {one_line(lacking)}")
@@ -107,8 +110,11 @@ def _header(final: TreeRecord, state: str) -> list[str]:
                 facts.more_of(row),
                 words.short_id(about or top.spec.id),
             )
-            told = parked.advice(kind, why, row.spec.model, who, more)
-            lines.append(f"{'asks ' if about else 'waits'}    {one_line(told, 400)}")
+            advice = parked.advice(kind, why, row.spec.model, who, more)
+            if (wait := facts.provider_wait(row)) is not None:
+                now = int(time.time() * 1000)
+                advice = parked.provider_advice(wait, why, row.spec.model, who, now)
+            lines.append(f"{'asks ' if about else 'waits'}    {one_line(advice, 400)}")
             break
     if (limits := _limits(final)) is not None:
         lines.append(limits)
@@ -118,10 +124,16 @@ def _header(final: TreeRecord, state: str) -> list[str]:
     return lines
 
 
+def _shown(row: RunRecord, state: str) -> str:
+    """What screens tell apart beyond the state of a run."""
+    wait = facts.provider_wait(row)
+    return wait.state if wait is not None and state == "waiting" else state
+
+
 def _loaded(final: TreeRecord) -> list[str]:
     """The files that are part of somebody's instructions, each once, and what they cost in every
     turn."""
-    files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.order.loaded}
+    files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.request.instruction_files}
     if not files:
         return []
     each = [
@@ -155,7 +167,7 @@ def _limits(final: TreeRecord) -> str | None:
 
 
 def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
-    below: dict[str, list[Row]] = {}
+    below: dict[str, list[RunRecord]] = {}
     for row in final.rows[1:]:
         below.setdefault(row.spec.parent, []).append(row)
     totals: dict[str, Usage] = {}
@@ -168,8 +180,9 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
     todo = [(final.rows[0], "", "")]
     while todo:
         row, lead, branch = todo.pop()
-        state = "paused" if is_paused and facts.ending(row) is None else facts.word(row)
-        label = one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 24)
+        is_held = is_paused and facts.ending(row) is None
+        state = "paused" if is_held else _shown(row, facts.word(row))
+        label = one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 24)
         out_lines.append(
             f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  "
             f"{words.state_text(state)}  "
@@ -179,7 +192,8 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
             + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
         )
         children = below.get(row.spec.id, [])
-        inner = lead + ("" if not branch else "   " if branch.startswith("└") else "│  ")
+        margin = "   " if branch.startswith("└") else "│  "
+        inner = lead + (margin if branch else "")
         for n, child in reversed(list(enumerate(children))):
             todo.append((child, inner, "└─ " if n == len(children) - 1 else "├─ "))
     return out_lines
@@ -189,7 +203,7 @@ def _tokens(usage: Usage) -> str:
     return words.tokens(usage.tokens, is_bound=bool(usage.estimated), is_short=True)
 
 
-def _cached(row: Row) -> str:
+def _cached(row: RunRecord) -> str:
     """What its prompts were to find in the provider's cache, and found."""
     cached = row.run.cache
     return (

@@ -77,17 +77,17 @@ def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
 def _list(name: str, as_json: bool) -> None:
     from retinue.host.tool_list import builtin_tools
 
-    found = [tool for tool in builtin_tools() if name in ("", tool.schema.name)]
-    if not found:
+    tools = [tool for tool in builtin_tools() if name in ("", tool.schema.name)]
+    if not tools:
         raise NotFound(f"Unknown tool {name!r}. Run `retinue tools list` to list them.")
     if as_json:
         rows = [
             {**msgspec.to_builtins(tool.schema), "risk": _risk(tool), "restart": tool.restart}
-            for tool in found
+            for tool in tools
         ]
         out(json_line(rows))
         return
-    for tool in found:
+    for tool in tools:
         if name:
             out(f"{name}  ({_risk(tool)}, {tool.restart})\n\n{tool.schema.description}\n")
             out(msgspec.json.format(msgspec.json.encode(tool.schema.parameters), indent=2).decode())

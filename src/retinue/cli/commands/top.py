@@ -8,6 +8,8 @@ import click
 
 from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal.colors import Palette
+from retinue.cli.terminal.terminal_style import manners
 from retinue.errors import ConfigError
 
 MISSING = (
@@ -35,15 +37,17 @@ def command(door: CommandContext, run: str) -> None:
     opened = top = ""
     if run:
         with RunListing(door.places) as shelf:
-            found = shelf.resolve(run)
-        opened, top = found.id, found.root
+            line = shelf.resolve(run)
+        opened, top = line.id, line.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
             "`retinue ps --json`."
         )
     board = ProjectRuns(door.places, carried(door.environ), top)
+    how = manners(door.environ, sys.stdout, door.color)
+    palette = Palette(how.theme, how.color)
     try:
-        TopApp(board, opened).run()
+        TopApp(board, opened, palette=palette, home=door.environ.get("HOME", "")).run()
     finally:
         board.close()

@@ -56,77 +56,81 @@ def command(
     if door.project.trust.is_home:
         raise ConfigError(f"{root} is not a project. Change to a project directory, or name one.")
     if revoke:
-        done = trust.revoke(root)
-        note(f"{root} is no longer trusted." if done else f"{root} was not trusted.")
+        is_revoked = trust.revoke(root)
+        note(f"{root} is no longer trusted." if is_revoked else f"{root} was not trusted.")
         return exits.OK
-    seen = trust.survey(root)
+    review = trust.survey(root)
     if check:
-        return _check(seen)
-    if seen.state in ("empty", "trusted"):
-        why = "nothing to trust" if seen.state == "empty" else "trusted; nothing has changed"
+        return _check(review)
+    if review.state in ("empty", "trusted"):
+        why = "nothing to trust" if review.state == "empty" else "trusted; nothing has changed"
         note(f"{root}: {why}")
         return exits.OK
-    if not seen.files and not seen.removed:
-        _refused(seen)
+    if not review.files and not review.removed:
+        _refused(review)
         raise ConfigError("None of these files can be trusted. Nothing was changed.")
-    for line in preview(door, seen):
+    for line in preview(door, review):
         note(line)
     if not yes and not _agreed():
         return exits.FAILED if sys.stdin is not None and sys.stdin.isatty() else exits.NEEDS_INPUT
-    trust.grant(seen)
+    trust.grant(review)
     note(f"trusted: {root}")
     return exits.OK
 
 
-def _check(seen: ProjectTrust) -> int:
-    if seen.state in ("trusted", "empty"):
-        out("trusted" if seen.is_trusted else "nothing to trust")
+def _check(review: ProjectTrust) -> int:
+    if review.state in ("trusted", "empty"):
+        out("trusted" if review.is_trusted else "nothing to trust")
         return exits.OK
-    out(seen.why())
+    out(review.why())
     return exits.FAILED
 
 
 def _list(projects: dict[str, Any]) -> int:
     for root, record in sorted(projects.items()):
-        gone = "" if os.path.isdir(root) else "  (gone)"
+        note_text = "" if os.path.isdir(root) else "  (gone)"
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.at / 1000))
-        out(f"{one_line(root)}  {len(record.files)} files  since {day}{gone}")
+        out(f"{one_line(root)}  {len(record.files)} files  since {day}{note_text}")
     if not projects:
         note("No project is trusted.")
     return exits.OK
 
 
 def _agreed() -> bool:
-    said = line_after("Trust these files? [y/N] ")
+    answer = line_after("Trust these files? [y/N] ")
     if not sys.stdin or not sys.stdin.isatty():
         sys.stderr.write("\n")
-    if said is not None and said.lower() in ("y", "yes"):
+    if answer is not None and answer.lower() in ("y", "yes"):
         return True
-    note("Nothing was trusted." + (" Answer yes, or pass --yes." if said is None else ""))
+    note("Nothing was trusted." + (" Answer yes, or pass --yes." if answer is None else ""))
     return False
 
 
-def _refused(seen: ProjectTrust) -> None:
-    for name, why in sorted(seen.refused.items()):
+def _refused(review: ProjectTrust) -> None:
+    for name, why in sorted(review.refused.items()):
         note(f"  {one_line(name)}: {why}; it is ignored")
 
 
-def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
+def preview(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
     """What trusting would make active, in words in which nothing can hide."""
-    yield f"project: {_name(seen.root)}"
-    for word, names in (("changed", seen.changed), ("new", seen.added), ("gone", seen.removed)):
-        if seen.state == "changed" and names:
+    yield f"project: {_name(review.root)}"
+    for word, names in (
+        ("changed", review.changed),
+        ("new", review.added),
+        ("gone", review.removed),
+    ):
+        if review.state == "changed" and names:
             yield f"{word} since you trusted it: {', '.join(map(_name, names))}"
     sections = (
-        ("settings", _settings(seen)),
-        ("MCP servers that would be started", _servers(seen)),
-        ("agents that would run more calls without asking", _agents(door, seen)),
-        ("instructions that would be added to prompts", _advice(seen)),
-        ("never run", _hooks(seen)),
-        ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(seen.refused.items()))),
+        ("settings", _settings(review)),
+        ("MCP servers that would be started", _servers(review)),
+        ("agents that would run more calls without asking", _agents(door, review)),
+        ("instructions that would be added to prompts", _advice(review)),
+        ("never run", _hooks(review)),
+        ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(review.refused.items()))),
         (
             "all files",
-            (f"{_name(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items())),
+            (f"{_name(n)}  sha256 {digest[:16]}" for n, digest in sorted(review.files.items())),
         ),
     )
     for title, lines in sections:
@@ -136,42 +140,41 @@ def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
             yield from (f"  {line}" for line in listed)
 
 
-def _text(seen: ProjectTrust, name: str) -> str | None:
-    return project_text(os.path.join(seen.root, name))
+def _text(review: ProjectTrust, name: str) -> str | None:
+    return project_text(os.path.join(review.root, name))
 
 
-def _settings(seen: ProjectTrust) -> Iterator[str]:
+def _settings(review: ProjectTrust) -> Iterator[str]:
     from retinue.config.layer_reader import read_layer
     from retinue.config.toml_edit import literal
     from retinue.formats.toml_positions import dotted
 
-    for name in sorted(seen.files):
+    for name in sorted(review.files):
         if os.path.basename(os.path.dirname(name)) != ".retinue" or not os.path.basename(
             name
         ).startswith("config."):
             continue
-        layer = read_layer(os.path.join(seen.root, name), "project")
-        for key, found in layer.found.items():
+        layer = read_layer(os.path.join(review.root, name), "project")
+        for key, setting in layer.found.items():
             if key[0] == "mcp_servers":
-                yield f"{_one(dotted(key), 200)}: {_command(found.value)}  ({_name(name)})"
+                yield f"{_one(dotted(key), 200)}: {_command(setting.value)}  ({_name(name)})"
             else:
-                yield (
-                    f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({_name(name)})"
-                )
+                value = _one(literal(setting.value), 400)
+                yield f"{_one(dotted(key), 200)} = {value}  ({_name(name)})"
         for problem in layer.problems:
             yield f"invalid, so not used: {_name(str(problem))}"
 
 
-def _servers(seen: ProjectTrust) -> Iterator[str]:
+def _servers(review: ProjectTrust) -> Iterator[str]:
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries, parse
     from retinue.tools.mcp_client.server_config import ServerConfigSource
 
-    for name in sorted(seen.files):
+    for name in sorted(review.files):
         is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
-        text = _text(seen, name) if os.path.basename(name) in SERVERS and not is_ours else None
+        text = _text(review, name) if os.path.basename(name) in SERVERS and not is_ours else None
         if text is None:
             continue
-        path = Path(seen.root, name)
+        path = Path(review.root, name)
         try:
             tree = parse(text, is_toml=path.suffix == ".toml")
         except ValueError as error:
@@ -179,8 +182,10 @@ def _servers(seen: ProjectTrust) -> Iterator[str]:
             continue
         if not isinstance(tree, dict):
             continue
-        found, _ = entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))
-        for server, fields in found.items():
+        servers, _ = entries(
+            tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path))
+        )
+        for server, fields in servers.items():
             yield f"{_one(server, 100)}: {_command(fields)}  ({_name(name)})"
 
 
@@ -201,8 +206,8 @@ def _command(fields: Any) -> str:
     )
     more = [f"in {_name(str(fields['cwd']))}"] if fields.get("cwd") else []
     for key in ("env", "env_vars", "headers", "http_headers", "env_http_headers"):
-        if given := fields.get(key):
-            more.append(f"{key}: {', '.join(_name(str(name)) for name in given)}")
+        if names := fields.get(key):
+            more.append(f"{key}: {', '.join(_name(str(name)) for name in names)}")
     if token := fields.get("bearer_token_env_var"):
         more.append(f"with the token in {_name(str(token))}")
     if fields.get("trust"):
@@ -210,54 +215,54 @@ def _command(fields: Any) -> str:
     return _cut("; ".join([what, *more]), 2_000)
 
 
-def _agents(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
+def _agents(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
     from retinue.agent_files.agent_spec import WIDENING
     from retinue.agent_files.discovery import find_agents
     from retinue.config.trusted_files import home_of
     from retinue.host.project_paths import config_home
 
-    said: set[str] = set()
-    for folder in sorted({home_of(name) for name in seen.files}):
-        here = os.path.join(seen.root, folder)
+    lines: set[str] = set()
+    for folder in sorted({home_of(name) for name in review.files}):
+        here = os.path.join(review.root, folder)
         if not os.path.isdir(here):
             continue
-        found = find_agents(
+        files = find_agents(
             here,
             None,
-            seen.root,
+            review.root,
             trusted=True,
             config_home=os.path.dirname(config_home(door.environ)),
         )
-        for spec in (*found.agents.values(), *(s.spec for s in found.shadowed)):
+        for spec in (*files.agents.values(), *(s.spec for s in files.shadowed)):
             more = [f"mode {spec.permission_mode}"] if spec.permission_mode in WIDENING else []
             more += [_name(rule) for rule in spec.rules if rule.startswith("allow")]
             more += [
                 f"server {_name(name)}: {_command(fields)}"
                 for name, fields in spec.mcp_servers.items()
             ]
-            where = os.path.relpath(spec.source.path, seen.root)
+            where = os.path.relpath(spec.source.path, review.root)
             line = f"{_one(spec.name, 100)} ({_name(where)}): {_cut('; '.join(more), 2_000)}"
-            if more and line not in said:
-                said.add(line)
+            if more and line not in lines:
+                lines.add(line)
                 yield line
 
 
-def _advice(seen: ProjectTrust) -> Iterator[str]:
-    for name in sorted(seen.files):
+def _advice(review: ProjectTrust) -> Iterator[str]:
+    for name in sorted(review.files):
         base = os.path.basename(name)
         if base in ADVICE or base == "SKILL.md":
             size = (
-                os.stat(os.path.join(seen.root, name)).st_size
-                if os.path.exists(os.path.join(seen.root, name))
+                os.stat(os.path.join(review.root, name)).st_size
+                if os.path.exists(os.path.join(review.root, name))
                 else 0
             )
             yield f"{_name(name)}, {size} bytes"
 
 
-def _hooks(seen: ProjectTrust) -> Iterator[str]:
-    for name in sorted(seen.files):
+def _hooks(review: ProjectTrust) -> Iterator[str]:
+    for name in sorted(review.files):
         if os.path.basename(name) in ("settings.json", "settings.local.json"):
-            text = _text(seen, name) or ""
+            text = _text(review, name) or ""
             if '"hooks"' in text:
                 yield f"hooks in {_name(name)}"
 

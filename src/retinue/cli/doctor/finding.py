@@ -59,8 +59,8 @@ def examine(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         try:
             yield from check(door)
         except Exception as error:
-            said = " ".join(str(error).split()) or type(error).__name__
-            yield Finding(name=name, state="broken", text=f"could not be checked: {said}")
+            problem = " ".join(str(error).split()) or type(error).__name__
+            yield Finding(name=name, state="broken", text=f"could not be checked: {problem}")
 
 
 def line(finding: Finding, *, color: bool, plain: bool) -> str:
@@ -86,15 +86,15 @@ class Came(NamedTuple):
 def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str, Came | None]:
     """What each came to; None for those that took too long. They are left behind: a name that is
     looked up cannot be given up on in any other way."""
-    done: dict[str, Came | None] = dict.fromkeys(works)
+    results: dict[str, Came | None] = dict.fromkeys(works)
     threads = []
     for name, work in works.items():
 
         def carry(name: str = name, work: Callable[[], str] = work) -> None:
             try:
-                done[name] = Came(work())
+                results[name] = Came(work())
             except Exception as error:
-                done[name] = Came(
+                results[name] = Came(
                     " ".join(str(error).split())[:200] or type(error).__name__, is_good=False
                 )
 
@@ -106,4 +106,4 @@ def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str
     until = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return dict(done)
+    return dict(results)

@@ -7,22 +7,19 @@ import importlib.util
 import locale
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 
 from retinue.cli.context import CommandContext
-from retinue.cli.doctor.finding import Finding
+from retinue.cli.doctor.finding import Finding, State
 
 EXTRAS = {
-    "http": (("aiohttp", "genai_prices"), "model prices, webhooks, fetch and MCP over HTTP"),
     "local": (("xllamacpp",), "models from GGUF files"),
-    "tui": (("textual", "prompt_toolkit"), "retinue top, attach, and chat with history"),
-    "json5": (("pyjson5",), "JSON5 configuration files"),
-    "schema": (("jsonschema",), "results with a JSON Schema"),
+    "tui": (("textual", "prompt_toolkit"), "retinue top, and a history in retinue chat"),
 }
-LIBRARIES = ("apsw", "click", "msgspec", "PyYAML", "rich", "starlette", "uvicorn")
 SQLITE = (3, 51, 3)
 """The first with the fix for the reset of the log (docs/decisions/0003)."""
 LANDLOCK_CREATE_RULESET = 444
@@ -41,28 +38,43 @@ def python(door: CommandContext) -> Iterator[Finding]:
 
 
 def libraries(door: CommandContext) -> Iterator[Finding]:
-    import apsw
-
-    found, missing = [], []
-    for name in LIBRARIES:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    sqlite = apsw.sqlite_lib_version()
+    versions = {name: _installed(name) for name in required()}
+    missing = [name for name, version in versions.items() if not version]
     if missing:
-        fix = "reinstall it: pip install --force-reinstall retinue"
         yield Finding(
-            name="libraries", state="broken", text=f"missing: {', '.join(missing)}", fix=fix
+            name="libraries",
+            state="broken",
+            text=f"missing: {', '.join(missing)}",
+            fix="install retinue again, the way you installed it (pip, pipx or uv)",
         )
         return
+    import apsw
+
+    grammars = [name for name in versions if name.startswith("tree-sitter-")]
+    present = [f"{name} {version}" for name, version in versions.items() if name not in grammars]
+    present += [f"{len(grammars)} grammars of tree-sitter"] if grammars else []
+    sqlite = apsw.sqlite_lib_version()
     is_new = tuple(int(n) for n in sqlite.split(".")[:3]) >= SQLITE
     yield Finding(
         name="libraries",
         state="ok" if is_new else "broken",
-        text=f"{', '.join(found)}; SQLite {sqlite}",
+        text=f"{', '.join(present)}; SQLite {sqlite}",
         fix="" if is_new else "this SQLite can lose commits: pip install --upgrade apsw",
     )
+
+
+def required() -> list[str]:
+    """The packages without which Retinue is not whole, by what its own package says."""
+    requirements = importlib.metadata.requires("retinue") or []
+    names = (re.split(r"[\s<>=!~;\[]", line)[0] for line in requirements if "extra ==" not in line)
+    return sorted(names, key=str.lower)
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def extras(door: CommandContext) -> Iterator[Finding]:
@@ -77,9 +89,7 @@ def extras(door: CommandContext) -> Iterator[Finding]:
         return
     lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
     fix = f"to install them: pip install 'retinue[{','.join(missing)}]'"
-    # Without prices a limit in dollars refuses a hosted model; all else is a matter of taste.
-    state = "degraded" if "http" in missing else "ok"
-    yield Finding(name="extras", state=state, text=f"{have}; not installed: {lost}", fix=fix)  # type: ignore[arg-type]
+    yield Finding(name="extras", state="ok", text=f"{have}; not installed: {lost}", fix=fix)
 
 
 def sandbox(door: CommandContext) -> Iterator[Finding]:
@@ -87,13 +97,13 @@ def sandbox(door: CommandContext) -> Iterator[Finding]:
 
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
-    found = look_at_sandbox(door.environ, door.places.root)
-    if found.problem:
-        text = f"{found.problem}. The shell and git tools are disabled; {'; '.join(more)}"
-        yield Finding(name="sandbox", state="degraded", text=text, fix=found.fix)
+    health = look_at_sandbox(door.environ, door.places.root)
+    if health.problem:
+        text = f"{health.problem}. The shell and git tools are disabled; {'; '.join(more)}"
+        yield Finding(name="sandbox", state="degraded", text=text, fix=health.fix)
         return
-    text = "; ".join([_version(found.program), *(g.text for g in found.guarantees), *more])
-    if any(g.is_weak for g in found.guarantees):
+    text = "; ".join([_version(health.program), *(g.text for g in health.guarantees), *more])
+    if any(g.is_weak for g in health.guarantees):
         fix = (
             "run as a non-root user, or where cgroups are available, so that limits cover whole "
             "commands"
@@ -125,12 +135,12 @@ def _landlock() -> str:
 
 def _version(program: str) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=5, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"does not start ({error})"
-    return " ".join((done.stdout or done.stderr).splitlines()[:1]) or "of unknown version"
+    return " ".join((process.stdout or process.stderr).splitlines()[:1]) or "of unknown version"
 
 
 def programs(door: CommandContext) -> Iterator[Finding]:
@@ -140,12 +150,29 @@ def programs(door: CommandContext) -> Iterator[Finding]:
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
         ("git", "git", "no git tool and no worktrees", "install the package git"),
     ):
-        found, refused = find_program(program, door.environ, door.places.root)
-        if found:
-            yield Finding(name=name, state="ok", text=_version(found))
+        path, refused = find_program(program, door.environ, door.places.root)
+        if path:
+            text = _version(path)
+            old = _old_git(text) if name == "git" else ""
+            fix = "install a newer git" if old else ""
+            state: State = "degraded" if old else "ok"
+            yield Finding(name=name, state=state, text=f"{text}{old}", fix=fix)
         else:
             why = refused.rstrip(".") or f"{program} is not on PATH"
             yield Finding(name=name, state="degraded", text=f"{why}: {without}", fix=fix)
+
+
+def _old_git(text: str) -> str:
+    """What a git of this version cannot do, or ""."""
+    from retinue.host.health import oldest_git
+
+    needed = oldest_git()
+    if tuple(int(n) for n in re.findall(r"\d+", text)[:2]) >= needed:
+        return ""
+    return (
+        f", older than {'.'.join(map(str, needed))}: sub-agents that change files take turns, and "
+        "branches are not merged"
+    )
 
 
 def terminal(door: CommandContext) -> Iterator[Finding]:
@@ -154,15 +181,11 @@ def terminal(door: CommandContext) -> Iterator[Finding]:
     encoding = (getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False)).lower()
     is_utf = encoding.replace("-", "") == "utf8"
     deep = env.get("COLORTERM", "") in ("truecolor", "24bit")
-    colors = (
-        "off (NO_COLOR)"
-        if env.get("NO_COLOR")
-        else "24-bit"
-        if deep
-        else "plain"
-        if is_tty
-        else "off"
-    )
+    colors = "plain" if is_tty else "off"
+    if env.get("NO_COLOR"):
+        colors = "off (NO_COLOR)"
+    elif deep:
+        colors = "24-bit"
     if env.get("TERM") in ("dumb", None, "") and is_tty:
         colors = "off (TERM is dumb or not set)"
     size = shutil.get_terminal_size()

@@ -41,11 +41,11 @@ def unknown_variables(door: CommandContext) -> Iterator[tuple[str, str]]:
     """Variables that look like ours and are not, with what was probably meant."""
     from retinue.formats.suggestion import did_you_mean
 
-    given = [name for name in door.environ if name.startswith("RETINUE_")]
-    if not given:
+    names = [name for name in door.environ if name.startswith("RETINUE_")]
+    if not names:
         return
     known = known_variables()
-    for name in sorted(given):
+    for name in sorted(names):
         if name not in known:
             yield name, did_you_mean(name, known)
 
@@ -60,7 +60,7 @@ def known_variables() -> set[str]:
     from retinue.cli.command_list import COMMANDS, cli
     from retinue.config.setting_list import every_setting
 
-    known = {s.variable for s in every_setting() if s.variable} | set(OTHERS)
+    known = {name for s in every_setting() for name in s.variables} | set(OTHERS)
     context = click.Context(cli)
     todo = [c for name in COMMANDS if (c := cli.get_command(context, name)) is not None]
     while todo:
@@ -121,8 +121,8 @@ def agents(door: CommandContext) -> Iterator[Finding]:
     count = Counter(c.severity for c in lint(library))
     n_errors, n_warnings = count["error"], count["warning"]
     text = (
-        f"{len(library.agents)} usable, {len(library.broken)} broken; {n_errors} errors, "
-        f"{n_warnings} warnings"
+        f"{len(library.agents)} usable in files, {len(library.broken)} broken; {n_errors} errors, "
+        f"{n_warnings} warnings; the default agent needs no file"
     )
     state = "degraded" if library.broken or n_errors or n_warnings else "ok"
     fix = "retinue agents lint" if state != "ok" else ""

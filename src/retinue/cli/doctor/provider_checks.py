@@ -18,8 +18,8 @@ SECONDS = 2.0
 
 def _environment(
     door: CommandContext,
-) -> tuple[str, str, dict[str, str], Mapping[str, tuple[str, ...]]]:
-    """The configured model, where that is said, the environment with what is configured, and what
+) -> tuple[tuple[str, str], tuple[dict[str, str], Mapping[str, tuple[str, ...]]]]:
+    """The configured model and where it is set; the environment with what is configured, and what
     is allowed."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host.project_config import load
@@ -27,12 +27,9 @@ def _environment(
     settings = load(door.project, strict=False)
     models = settings.value.models
     name = models.default
-    return (
-        resolved(name, models) if name else "",
-        str(settings.origin("models.default")),
-        model_environment(models, door.environ),
-        models.allow,
-    )
+    model_name = resolved(name, models) if name else ""
+    environ = model_environment(models, door.environ)
+    return (model_name, str(settings.origin("models.default"))), (environ, models.allow)
 
 
 def model(door: CommandContext) -> Iterator[Finding]:
@@ -40,7 +37,7 @@ def model(door: CommandContext) -> Iterator[Finding]:
 
     from retinue.host import model_choice as provider
 
-    name, where, environ, allow = _environment(door)
+    (name, where), (environ, allow) = _environment(door)
     calm = {**environ, "RETINUE_PROBE": "0"}
     calm.pop("RETINUE_MODEL", None)
     try:
@@ -77,9 +74,9 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
     """Whether the providers that have a key, and the configured one, answer at all."""
     from retinue.models.providers import PROVIDERS
 
-    name, _, environ, _ = _environment(door)
+    (name, _), (environ, _) = _environment(door)
     used = {part.strip().partition(":")[0] for part in name.split("|")}
-    wanted: dict[str, list[tuple[str, str]]] = {}
+    urls: dict[str, list[tuple[str, str]]] = {}
     for p in PROVIDERS.values():
         key = next((k for k in p.keys if environ.get(k, "").strip()), "")
         try:
@@ -89,14 +86,14 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
             yield Finding(name="providers", state="broken", text=text, fix=error.fix)
             continue
         if (key or p.name in used) and (url := p.base_url(environ)):
-            wanted.setdefault(url, []).append((p.name, key))
-    if not wanted:
+            urls.setdefault(url, []).append((p.name, key))
+    if not urls:
         yield Finding(
             name="providers", state="ok", text="no API key is set, so no provider was checked"
         )
         return
-    told = {} if offline else in_parallel({u: _knock(u, environ) for u in wanted}, SECONDS + 0.5)
-    for url, named in wanted.items():
+    answers = {} if offline else in_parallel({u: _knock(u, environ) for u in urls}, SECONDS + 0.5)
+    for url, named in urls.items():
         names = ", ".join(n for n, _ in named)
         keys = ", ".join(sorted({f"{k} is set" for _, k in named if k})) or "needs no key"
         if offline:
@@ -104,19 +101,19 @@ def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
                 name="providers", state="ok", text=f"{names}: {keys}; not checked (--offline)"
             )
             continue
-        said = told[url] or Came(f"no answer within {SECONDS:g} s", is_good=False)
+        answer = answers[url] or Came(f"no answer within {SECONDS:g} s", is_good=False)
         host = urlsplit(url).netloc.rpartition("@")[2]
         fix = (
             ""
-            if said.is_good
+            if answer.is_good
             else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's base URL"
         )
         text = (
             f"{names}: {keys}; {host} "
-            f"{said.text if said.is_good else f'does not respond ({said.text})'}"
+            f"{answer.text if answer.is_good else f'does not respond ({answer.text})'}"
         )
         yield Finding(
-            name="providers", state="ok" if said.is_good else "degraded", text=text, fix=fix
+            name="providers", state="ok" if answer.is_good else "degraded", text=text, fix=fix
         )
 
 
@@ -158,8 +155,8 @@ def _proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
         for name in exempt
     ):
         return {}
-    found = environ.get(f"{parts.scheme}_proxy") or environ.get(f"{parts.scheme.upper()}_PROXY")
-    return {parts.scheme: found} if found else {}
+    proxy = environ.get(f"{parts.scheme}_proxy") or environ.get(f"{parts.scheme.upper()}_PROXY")
+    return {parts.scheme: proxy} if proxy else {}
 
 
 def local(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
@@ -169,9 +166,9 @@ def local(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
     if offline:
         yield Finding(name="local servers", state="ok", text=f"not checked (--offline): {ports}")
         return
-    found = provider.local_servers({**door.environ})
-    if found:
-        text = f"running: {', '.join(found)}; use one with --model {found[0]}:MODEL"
+    servers = provider.local_servers({**door.environ})
+    if servers:
+        text = f"running: {', '.join(servers)}; use one with --model {servers[0]}:MODEL"
     else:
         text = f"none found ({ports})"
     yield Finding(name="local servers", state="ok", text=text)

@@ -40,35 +40,35 @@ def store(door: CommandContext) -> Iterator[Finding]:
         return
     size = sum(os.path.getsize(path + tail) for tail in ("", "-wal") if os.path.exists(path + tail))
     try:
-        found = look_at_store(path)
+        health = look_at_store(path)
     except apsw.Error as error:
         fix = "use a backup: `retinue --store BACKUP ...`. The damaged file was not changed"
         yield Finding(
             name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix
         )
         return
-    if found.kind != "ours":
-        yield _other(path, found)
+    if health.kind != "ours":
+        yield _other(path, health)
         return
-    for sentence in found.wrong[:10]:
+    for sentence in health.wrong[:10]:
         fix = "stop using it and restore a backup (made with `retinue backup`)"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
-    if len(found.wrong) > 10:
+    if len(health.wrong) > 10:
         yield Finding(
-            name="store", state="broken", text=f"and {len(found.wrong) - 10} more like these"
+            name="store", state="broken", text=f"and {len(health.wrong) - 10} more like these"
         )
-    if not found.wrong:
+    if not health.wrong:
         old = (
-            f", will be upgraded to {found.known} at the next start"
-            if found.version < found.known
+            f", will be upgraded to {health.known} at the next start"
+            if health.version < health.known
             else ""
         )
         whole = (
-            f"schema {found.version}{old}, hash chain and structure OK, {found.n_open} open runs"
+            f"schema {health.version}{old}, hash chain and structure OK, {health.n_open} open runs"
         )
         text = f"{path}: {_size(size)}, {whole}"
         yield Finding(name="store", state="ok", text=text)
-    for why, n in Counter(found.waits).items():
+    for why, n in Counter(health.waits).items():
         fix = (
             "set another key or top up the account, then: retinue resume (retinue ps "
             "lists the runs)"
@@ -79,19 +79,19 @@ def store(door: CommandContext) -> Iterator[Finding]:
             text=f"{n} {'waits' if n == 1 else 'wait'}: {why}",
             fix=fix,
         )
-    if found.n_dead:
-        text = f"{found.n_dead} announcements could not be delivered"
+    if health.n_dead:
+        text = f"{health.n_dead} announcements could not be delivered"
         yield Finding(name="store", state="degraded", text=text, fix="retinue deliveries")
 
 
-def _other(path: str, found: StoreHealth) -> Finding:
+def _other(path: str, health: StoreHealth) -> Finding:
     """A file that is no store of this version."""
-    if found.kind == "empty":
+    if health.kind == "empty":
         return Finding(name="store", state="ok", text=f"{path} is empty")
-    if found.kind == "foreign":
+    if health.kind == "foreign":
         text, fix = f"{path} belongs to another program", "use another file with --store"
         return Finding(name="store", state="broken", text=text, fix=fix)
-    text = f"{path} has schema {found.version}; this version supports up to {found.known}"
+    text = f"{path} has schema {health.version}; this version supports up to {health.known}"
     return Finding(name="store", state="broken", text=text, fix="upgrade Retinue")
 
 
@@ -107,15 +107,15 @@ def host(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.listing import is_attended
 
     places = door.places
-    held = is_attended(places.store)
-    if not held and not os.path.exists(places.socket):
+    is_held = is_attended(places.store)
+    if not is_held and not os.path.exists(places.socket):
         yield Finding(
             name="host", state="ok", text="no host is running; a command starts one when needed"
         )
         return
     pid = store_holder(places.store)
-    said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
-    if said is None:
+    answer = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
+    if answer is None:
         fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue host stop"
         yield Finding(
             name="host",
@@ -123,13 +123,13 @@ def host(door: CommandContext) -> Iterator[Finding]:
             text=f"process {pid or '?'} holds the store but does not respond",
             fix=fix,
         )
-    elif not said.is_good:
+    elif not answer.is_good:
         yield Finding(
-            name="host", state="broken", text=said.text, fix="retinue host stop, then try again"
+            name="host", state="broken", text=answer.text, fix="retinue host stop, then try again"
         )
-    elif said.text:
-        yield Finding(name="host", state="ok", text=said.text)
-    elif held:
+    elif answer.text:
+        yield Finding(name="host", state="ok", text=answer.text)
+    elif is_held:
         text = f"the store is locked by another program: process {pid} ({_command(pid)})"
         yield Finding(
             name="host",
@@ -153,8 +153,8 @@ def _greet(door: CommandContext) -> str:
     if client is None:
         return ""
     with client:
-        told = client.ask(requests.StatusRequest())
-    return f"process {told['pid']} holds the store, {told['open']} open runs"
+        status = client.ask(requests.StatusRequest())
+    return f"process {status['pid']} holds the store, {status['open']} open runs"
 
 
 def _command(pid: int) -> str:
@@ -207,35 +207,35 @@ def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
 
 def _loose(path: str, forbidden: int) -> Iterator[tuple[str, int, int]]:
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return
-    mode = stat.S_IMODE(found.st_mode)
-    if not stat.S_ISLNK(found.st_mode) and mode & forbidden:
+    mode = stat.S_IMODE(info.st_mode)
+    if not stat.S_ISLNK(info.st_mode) and mode & forbidden:
         yield path, mode, mode & ~forbidden
 
 
 def rights(door: CommandContext) -> Iterator[Finding]:
-    found = list(loose(door))
-    for path, mode, wanted in found:
+    files = list(loose(door))
+    for path, mode, right_mode in files:
         text = (
-            f"{path} has mode {mode:04o}; it should be {wanted:04o} so that other users "
+            f"{path} has mode {mode:04o}; it should be {right_mode:04o} so that other users "
             "cannot access it"
         )
         yield Finding(name="rights", state="broken", text=text, fix="retinue doctor --fix")
-    if not found:
+    if not files:
         yield Finding(name="rights", state="ok", text="Retinue's files are private to you")
 
 
 def tighten(door: CommandContext) -> Iterator[str]:
     """Take away what others may do with our files; one sentence for each."""
-    for path, mode, wanted in list(loose(door)):
+    for path, mode, right_mode in list(loose(door)):
         try:
-            os.chmod(path, wanted, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+            os.chmod(path, right_mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         except OSError as error:
             yield f"{path} could not be changed ({error.strerror}): another user owns it"
         else:
-            yield f"{path}: {mode:04o} -> {wanted:04o}"
+            yield f"{path}: {mode:04o} -> {right_mode:04o}"
 
 
 def disk(door: CommandContext) -> Iterator[Finding]:
@@ -243,7 +243,9 @@ def disk(door: CommandContext) -> Iterator[Finding]:
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder or "/").free
-    state = "broken" if free < SCARCE else "degraded" if free < LOW else "ok"
+    state = "degraded" if free < LOW else "ok"
+    if free < SCARCE:
+        state = "broken"
     fix = (
         ""
         if state == "ok"

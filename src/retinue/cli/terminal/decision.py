@@ -1,72 +1,67 @@
 """A decision of a person: what it is about is shown whole, a choice is marked, and only Enter on it
 decides.
 
-What was typed before the person could have read the question never counts, and neither does what is
+What was typed before the person could have read the request never counts, and neither does what is
 pasted. The live view and `top` show the same panel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from rich.cells import cell_len
 from rich.text import Text
 
+from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.keyboard import Editor
-from retinue.cli.terminal.screen import fits, wrap
 from retinue.cli.terminal.typed_answer import MARK_SECONDS, QUIET_SECONDS
+from retinue.view.cells import Cells, Line, crop, fits, wrap, wrap_line
+from retinue.view.diff_lines import is_change
+from retinue.view.request_panel import LABEL, PanelChoice, RequestPanel, panel_lines, title_text
 
 LATER = "later"
+OPEN = "open"
+"""Everything is to be opened in a pager."""
 NARROWEST = 20
+PROMPT = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 TOO_SMALL = (
-    "? The terminal is too small for this question: make it larger. Nothing is decided.   esc later"
+    "◆ The terminal is too small for this request: make it larger. Nothing is decided.   esc later"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionChoice:
-    """`key` marks it, `does` says what Enter then does. `whole`: only who has seen everything can
-    mean it."""
-
-    key: str
-    label: str
-    does: str
-    whole: bool = False
-
-
-PERMISSION = (
-    DecisionChoice("y", "Allow this call once", "to allow it once", whole=True),
-    DecisionChoice(
-        "A",
-        "Always allow this call in this run and its sub-agents",
-        "to allow it from now on",
-        whole=True,
-    ),
-    DecisionChoice("n", "Deny", "to deny it"),
-    DecisionChoice("t", "Deny with a reason", "to give the reason"),
-)
-
-
-def yes_or_no(yes: str, does: str, no: str = "Keep it as it is") -> tuple[DecisionChoice, ...]:
-    return DecisionChoice("y", yes, does), DecisionChoice("n", no, "to keep it as it is")
+def yes_or_no(title: str, yes: str, does: str) -> RequestPanel:
+    """A question about what a key has asked for."""
+    keep = PanelChoice("n", "Keep it as it is", "keeps it as it is")
+    return RequestPanel(title=title, choices=(PanelChoice("y", yes, does), keep))
 
 
 class Decision:
-    """One question on a screen. `choices` to mark, or none when the answer is a text. `go` gets the
-    key of the choice, or the text; whoever leaves it decides nothing."""
+    """One request on a screen. `go` gets the key of the choice and the text that was written behind
+    it; whoever leaves it decides nothing."""
 
     def __init__(
-        self, title: str, body: str, choices: Sequence[DecisionChoice], go: Callable[[str], None]
+        self,
+        panel: RequestPanel,
+        go: Callable[[str, str], None],
+        palette: Palette | None = None,
     ) -> None:
-        self.title, self.body, self.choices, self.go = title, body, tuple(choices), go
-        self.editor = None if choices else Editor()
+        self.panel, self.go, self._palette = panel, go, palette or Palette()
         self.marked: int | None = None
-        self._hint = ""
-        self._top = self._seen = self._n_lines = self._room = 0
-        self._shape = (0, 0)
+        self.text = ""
+        self.editor: Editor | None = None if panel.choices else Editor()
+        self.over = ""
+        """How it was decided elsewhere: then it only stays to be read."""
         self.is_too_small = False
-        """Whether the last frame had no room for the question."""
+        """Whether the last frame had no room for the request."""
+        self._hint = ""
+        self._top = self._seen = self._room = 0
+        self._lines: list[Line] = []
+        self._shape = (0, 0)
         self._quiet_since: float | None = None
         self._marked_at = 0.0
+
+    @property
+    def choices(self) -> tuple[PanelChoice, ...]:
+        return self.panel.choices
 
     def drawn(self, now: float) -> None:
         """It is on the screen: from now on a person can read it."""
@@ -76,10 +71,25 @@ class Decision:
     def is_ready(self, now: float) -> bool:
         return self._quiet_since is not None and now - self._quiet_since >= QUIET_SECONDS
 
+    def renew(self, panel: RequestPanel) -> None:
+        """What it is about has changed: nothing that was marked or seen holds for it."""
+        self.panel = panel
+        self.marked = None
+        self._seen = 0
+        self._top = 0
+        self.editor = None if panel.choices else self.editor
+        self._quiet_since = None
+
+    def read_whole(self) -> None:
+        """Everything was shown in a pager."""
+        self._seen = len(self._lines)
+
+    # keys
+
     def press(self, key: str, now: float) -> str | None:
         """Take a key that came at `now`. What was decided, `LATER` when it was left, None while it
         is open."""
-        if key == "esc":
+        if key == "esc" or self.over:
             return LATER
         if not self.is_ready(now):
             if self._quiet_since is not None:  # somebody types on: wait until they have stopped
@@ -90,50 +100,72 @@ class Decision:
             return None
         if key in ("pgup", "pgdn"):
             self._top += max(1, self._room - 1) * (1 if key == "pgdn" else -1)
-        elif self.editor is not None:
-            return self._write(key)
+        elif self.editor is not None and not self.choices:
+            return self._write(self.editor, key)
         elif key == "enter":
-            is_meant = self.marked is not None and now - self._marked_at >= MARK_SECONDS
-            return self.choices[self.marked].key if self.marked is not None and is_meant else None
+            return self._enter(now)
+        elif self.editor is not None and key not in ("up", "down"):
+            self._reason(self.editor, key, now)
+        elif key == "o":
+            return OPEN
         elif not key.startswith("paste:"):
             self._mark(key, now)
         return None
 
-    def _write(self, key: str) -> str | None:
-        assert self.editor is not None
+    def _write(self, editor: Editor, key: str) -> str | None:
+        """An answer in words."""
         if key == "enter":
-            return self.editor.text.strip() or None
+            self.text = editor.text.strip()
+            return self.text or None
         if key != "eof":
-            self.editor.press(key)
+            editor.press(key)
         return None
 
+    def _enter(self, now: float) -> str | None:
+        if self.marked is None or now - self._marked_at < MARK_SECONDS:
+            return None
+        choice = self.choices[self.marked]
+        self.text = self.editor.text.strip() if self.editor is not None else ""
+        return None if choice.key == "0" and not self.text else choice.key
+
+    def _reason(self, editor: Editor, key: str, now: float) -> None:
+        """Text behind a marked choice. Letters that follow the mark at once belong to a word that
+        was meant for somebody else."""
+        is_letter = len(key) == 1
+        if is_letter and not editor.is_touched and now - self._marked_at < QUIET_SECONDS:
+            self._unmark(now)
+        elif key != "eof":
+            editor.press(key)
+
+    def _unmark(self, now: float) -> None:
+        self.marked, self.editor, self._quiet_since = None, None, now
+
     def _mark(self, key: str, now: float) -> None:
-        n = len(self.choices)
-        at = next(
-            (i for i, choice in enumerate(self.choices) if key in (choice.key, str(i + 1))), None
-        )
+        n, at = len(self.choices), self._named(key)
         if key in ("down", "up"):
             step = 1 if key == "down" else -1
-            at = (
-                (0 if step > 0 else n - 1)
-                if self.marked is None
-                else max(0, min(n - 1, self.marked + step))
-            )
-        if at is None or (
-            len(key) == 1
-            and self.marked not in (None, at)
-            and now - self._marked_at < QUIET_SECONDS
-        ):
+            at = 0 if step > 0 else n - 1
+            if self.marked is not None:
+                at = max(0, min(n - 1, self.marked + step))
+        is_word = self.marked not in (None, at) and now - self._marked_at < QUIET_SECONDS
+        if at is None or (len(key) == 1 and is_word):
             if len(key) == 1:  # somebody writes a sentence: wait until they have stopped
-                self.marked, self._quiet_since = None, now
+                self._unmark(now)
             return
-        if self.choices[at].whole and self._seen < self._n_lines:
-            self._hint = f"Read to the end first: PgDn, {self._n_lines - self._seen} more lines."
-            if key in ("down", "up") and self.marked is None:
-                at = next(i for i, choice in enumerate(self.choices) if not choice.whole)
-            else:
+        if self.choices[at].needs_all and self._seen < len(self._lines):
+            n_more = len(self._lines) - self._seen
+            self._hint = f"Read to the end first: PgDn, {n_more} more lines."
+            if key not in ("down", "up") or self.marked is not None:
                 return
+            at = next(i for i, choice in enumerate(self.choices) if not choice.needs_all)
+        text = self.choices[at].text
         self.marked, self._marked_at = at, now
+        self.editor = Editor(text) if text is not None else None
+
+    def _named(self, key: str) -> int | None:
+        return next((i for i, choice in enumerate(self.choices) if key == choice.key), None)
+
+    # the frame
 
     def frame(self, width: int, height: int, now: float) -> list[Text]:
         """At most `height` lines of at most `width` cells, all of which are drawn: what is in them
@@ -141,64 +173,118 @@ class Decision:
         room nothing can be decided."""
         if self._shape not in ((0, 0), (width, height)):
             self.marked, self._seen = None, 0
+            self.editor = None if self.choices else self.editor
         self._shape = (width, height)
-        parts = self.body.split("\n") if self.body else []
-        body = [piece for part in parts for piece in wrap(part.expandtabs(4), width - 5)]
-        title, foot = wrap(self.title, width - 3), self._foot(width, now)
-        room = height - len(title) - len(foot)
-        room -= len(body) > room  # the line that says how much there is
-        self.is_too_small = width < NARROWEST or room < min(1, len(body))
-        if self.is_too_small:
-            self.marked, self._seen = None, 0
-            told = wrap(TOO_SMALL, max(1, width))[: max(1, height)]
-            return [Text(fits(piece, width), style="bold yellow") for piece in told]
-        self._room, self._n_lines = room, len(body)
-        self._top = max(0, min(self._top, len(body) - room))
-        self._seen = max(self._seen, self._top + room) if self._top <= self._seen else self._seen
-        out = [
-            Text(f" {'?' if n == 0 else ' '} {piece}", style="bold yellow")
-            for n, piece in enumerate(title)
+        lines = [
+            piece for line in panel_lines(self.panel) for piece in wrap_line(line, width - 4, LABEL)
         ]
-        out += [Text(f"    {piece}") for piece in body[self._top : self._top + room]]
-        if len(body) > room:
-            last = min(len(body), self._top + room)
-            out.append(
-                Text(f"    lines {self._top + 1} to {last} of {len(body)}: PgUp PgDn", style="dim")
+        self._lines = lines
+        title, n_read = self._title(width), self._seen
+        foot = self._foot(width, now)
+        for _ in range(3):  # what was not seen is told in the foot, which may need a line more
+            is_loose = height - len(title) - len(foot) >= len(lines) + 2
+            room = height - len(title) - len(foot) - 2 * is_loose
+            room -= len(lines) > room  # the line that says how much there is
+            self.is_too_small = width < NARROWEST or room < min(1, len(lines))
+            if self.is_too_small:
+                return self._too_small(width, height)
+            self._room = room
+            self._top = max(0, min(self._top, len(lines) - room))
+            is_next = self._top <= n_read
+            self._seen = max(n_read, min(len(lines), self._top + room)) if is_next else n_read
+            before, foot = foot, self._foot(width, now)
+            if len(foot) <= len(before):
+                break
+        shown = [[Cells("   "), *line] for line in lines[self._top : self._top + room]]
+        gap: list[Line] = [[]] if is_loose and lines else []
+        out = [*title, *gap, *shown]
+        if len(lines) > room:
+            out.append([Cells(fits(f"   {self._more()}", width), "quiet")])
+        return [self._palette.text(crop(line, width + 1)) for line in [*out, *gap, *foot]]
+
+    def _too_small(self, width: int, height: int) -> list[Text]:
+        self.marked, self._seen = None, 0
+        lines = wrap(TOO_SMALL, max(1, width))[: max(1, height)]
+        return [self._palette.said(fits(piece, width), "title") for piece in lines]
+
+    def _title(self, width: int) -> list[Line]:
+        parts = wrap(title_text(self.panel), width - 3)
+        first: Line = [Cells(" "), Cells("◆", "you"), Cells(f" {parts[0]}", "title")]
+        rest: list[Line] = [[Cells(f"   {part}", "title")] for part in parts[1:]]
+        news: list[Line] = [[Cells(f"   {self.panel.news}", "held")]] if self.panel.news else []
+        return [first, *rest, *news]
+
+    def _more(self) -> str:
+        rest = self._lines[min(len(self._lines), self._top + self._room) :]
+        if self.panel.is_diff and rest:
+            n = sum(is_change(line) for line in rest)
+            what = (
+                f"{n} more changed lines" if n else f"{len(rest)} more lines, none of them changed"
             )
-        out += foot
+            return f"{what}: PgDn, or o opens the full diff"
+        last = min(len(self._lines), self._top + self._room)
+        return f"lines {self._top + 1} to {last} of {len(self._lines)}: PgUp PgDn"
+
+    def _foot(self, width: int, now: float) -> list[Line]:
+        if self.over:
+            return [[Cells(fits(f" {self.over}", width))], [Cells("   esc close", "quiet")]]
+        if not self.choices:
+            assert self.editor is not None
+            hint = "↵ sends   esc later" if self.is_ready(now) else ""
+            return [typed(self.editor, width), [Cells(f"   {hint}", "quiet")]]
+        out: list[Line] = []
+        for n, choice in enumerate(self.choices):
+            out += self._choice(choice, n == self.marked, width)
+        last = "esc  Later"
+        opens = "o  Open the full diff        " if self.panel.is_diff else ""
         return [
-            Text.assemble((fits(line.plain, width), line.style)) if line.cell_len > width else line
-            for line in out
+            *out,
+            [Cells(f"   {opens}{last}")],
+            *([Cells(f"   {part}", "quiet")] for part in wrap(self._next(now), width - 4)),
         ]
 
-    def _foot(self, width: int, now: float) -> list[Text]:
-        if self.editor is not None:
-            hint = "↵ send   esc later" if self.is_ready(now) else ""
-            return [typed(self.editor, width), Text(f"   {hint}", style="dim")]
-        out = []
-        for n, choice in enumerate(self.choices):
-            is_marked = n == self.marked
-            for m, piece in enumerate(wrap(choice.label, width - 5)):
-                lead = f" {'▸' if is_marked else ' '} {choice.key} " if m == 0 else "     "
-                out.append(Text(lead + piece, style="bold" if is_marked else ""))
-        return [*out, Text(f"   {self._hint or self._next(now)}", style="dim")]
+    def _choice(self, choice: PanelChoice, is_marked: bool, width: int) -> list[Line]:
+        lead, tone = f" {'▸' if is_marked else ' '} {choice.key}  ", "title" if is_marked else ""
+        if is_marked and self.editor is not None:
+            label = lead + ("Deny: " if choice.key == "n" else f"{choice.label}: ")
+            written = typed(self.editor, width - cell_len(label) + 3)[1:]
+            return [[Cells(label, tone), *written]]
+        label = choice.label
+        if choice.counts_unseen and (unseen := self._unseen()):
+            label += f" ({unseen} of {self._changes()} lines not seen yet)"
+        elif choice.text:
+            label += f": {choice.text}"
+        parts = wrap(label, width - 6)
+        return [[Cells(lead + parts[0], tone)], *([Cells(f"      {p}", tone)] for p in parts[1:])]
+
+    def _changes(self) -> int:
+        return sum(is_change(line) for line in self._lines)
+
+    def _unseen(self) -> int:
+        return sum(is_change(line) for line in self._lines[self._seen :])
 
     def _next(self, now: float) -> str:
+        if self._hint:
+            return self._hint
         if not self.is_ready(now):
             return ""
         if self.marked is None:
-            return "Choose, then press ↵. Nothing is decided yet.   esc later"
+            return f"Choose, then press ↵. {self.panel.untouched}"
         if now - self._marked_at < MARK_SECONDS:
             return ""
-        return f"Press ↵ {self.choices[self.marked].does}.   esc later"
+        does = self.choices[self.marked].does
+        if self.editor is not None and self.choices[self.marked].key == "n":
+            does += " with this reason" if self.editor.text.strip() else ". Write why, if you like"
+        return f"↵ {does}. {self.panel.untouched}"
 
 
-def typed(editor: Editor, width: int) -> Text:
+def typed(editor: Editor, width: int) -> Line:
     """The line that is being written, with its cursor; of a long one the part around it."""
     before, after = editor.text[: editor.at], editor.text[editor.at :] + " "
     room = max(4, width - 5)
-    out = Text(" > ", style="bold")
-    out.append(before[-(room - min(len(after), room // 3)) :])
-    out.append(after[0], style="reverse")
-    out.append(after[1 : room // 3])
-    return out
+    return [
+        Cells(PROMPT, "title"),
+        Cells(before[-(room - min(len(after), room // 3)) :]),
+        Cells(after[0], "cursor"),
+        Cells(after[1 : room // 3]),
+    ]

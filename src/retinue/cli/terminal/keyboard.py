@@ -121,8 +121,8 @@ def _sequence(text: str, start: int) -> tuple[str | None, int]:
     if text[start] in "\r\n":
         return text[start], start + 1
     if text[start] in "]P^_X":
-        found = STRING_END.search(text, start)
-        return (None, start) if found is None else (text[start : found.start()], found.end())
+        match = STRING_END.search(text, start)
+        return (None, start) if match is None else (text[start : match.start()], match.end())
     return "", start
 
 
@@ -131,9 +131,9 @@ class Keys:
 
     def __init__(self, fd: int | None = None, out: int | None = None) -> None:
         self._fd, self._owned = (fd, False) if fd is not None else _terminal()
-        self._out = (
-            out if out is not None else (sys.stderr.fileno() if sys.stderr is not None else -1)
-        )
+        if out is None:
+            out = sys.stderr.fileno() if sys.stderr is not None else -1
+        self._out = out
         self._saved: list[Any] | None = None
         self._before: dict[int, Any] = {}
         self._decoder = KeyDecoder()
@@ -249,11 +249,12 @@ class Editor:
     """One line that is being written."""
 
     def __init__(self, text: str = "") -> None:
-        self.text, self.at = text, len(text)
+        self.text, self.at, self.is_touched = text, len(text), False
 
     def press(self, key: str) -> None:
         """Take a key; those that do not edit are ignored."""
         text, at = self.text, self.at
+        self.is_touched = True
         if key.startswith("paste:"):
             self._insert(" ".join(key.removeprefix("paste:").split("\n")))
         elif len(key) == 1:

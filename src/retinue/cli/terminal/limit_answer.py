@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from retinue.cli.terminal.decision import DecisionChoice
 from retinue.host import requests
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -24,17 +23,6 @@ def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
     return parked.raise_it(
         words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
-    )
-
-
-def choices(q: dict[str, Any]) -> tuple[DecisionChoice, ...]:
-    return (
-        DecisionChoice(
-            "y", f"Add {suggested(q)} to the limit", "to add it and continue", whole=True
-        ),
-        DecisionChoice("t", "Add another amount", "to enter the amount"),
-        DecisionChoice("n", "Finish with one last turn", "to let it finish"),
-        DecisionChoice("e", "Cancel the run and its sub-agents", "to cancel it"),
     )
 
 

@@ -9,32 +9,39 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from rich.text import Text
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, now_ms
-from retinue.cli.terminal import limit_answer as raising
-from retinue.cli.terminal import plain
-from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, typed, yes_or_no
+from retinue.cli.terminal import plain, request_answer
+from retinue.cli.terminal.colors import Palette
+from retinue.cli.terminal.decision import LATER, OPEN, Decision, typed, yes_or_no
 from retinue.cli.terminal.keyboard import Editor, Keys
+from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
-from retinue.cli.terminal.screen import Focus, Screen, fits, wrap
+from retinue.cli.terminal.screen import Focus, Screen
 from retinue.cli.terminal.terminal_style import TerminalStyle, manners, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
-from retinue.formats.safe_text import one_line, several_lines
+from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.steps import TreeRecord
-from retinue.view import format as words
 from retinue.view.call_summary import describe
+from retinue.view.cells import Line, crop, fits, wrap
+from retinue.view.done_changes import DoneChanges
+from retinue.view.request_panel import RequestPanel, request_panel
 from retinue.view.rows import TreeView
-from retinue.view.run_node import OVER, is_asked
+from retinue.view.run_node import is_asked, walk
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import conclude, feed
 
 FRAME_SECONDS = 0.125
+FIRST_SECONDS = 0.4
+"""A run that ends before shows no view at all, unless it starts others."""
+LOOK_SECONDS = 1.5
+"""So often it is looked whether an open request is still about the same thing."""
+NEWS = "This has changed since it was asked. This is how it is now."
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
 
@@ -47,28 +54,38 @@ def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = Fals
         return plain.watch(watching, door, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:
-        return LiveView(watching, how, keys, can_answer=can_answer).run()
+        home = door.environ.get("HOME", "")
+        return LiveView(watching, how, keys, can_answer=can_answer, home=home).run()
 
 
 class LiveView:
     """One run on one terminal."""
 
     def __init__(
-        self, watching: WatchedRun, how: TerminalStyle, keys: Keys, *, can_answer: bool
+        self,
+        watching: WatchedRun,
+        how: TerminalStyle,
+        keys: Keys,
+        *,
+        can_answer: bool,
+        home: str = "",
     ) -> None:
         self._watching, self._keys, self._can_answer = watching, keys, can_answer
         self._view = TreeView(describe)
         self._said = Transcripts(describe)
-        self._screen = Screen(self._view)
+        self._screen = Screen(self._view, Palette(how.theme, how.color))
         self._painter = Painter(sys.stderr, color=how.color)
         self._focus = Focus()
         self._ask: Callable[[str], None] | None = None
         self._editor: Editor | None = None
-        self._title = Text()
+        self._title = ""
         self._decision: Decision | None = None
-        self._about = ("", "")
+        self._question: dict[str, Any] | None = None
+        self._looked_at = 0.0
+        self._changes = DoneChanges()
+        self._home = home
+        self._began, self._is_begun = time.monotonic(), False
         self._painted = 0.0
-        self._n_asking = 0
 
     def run(self) -> TreeRecord:
         try:
@@ -80,13 +97,16 @@ class LiveView:
                 if isinstance(thing, TreeRecord):
                     conclude(self._view, thing)
                     columns, lines = size(sys.stderr)
-                    self._painter.leave(self._screen.last(now_ms(), columns, lines), columns)
+                    last = self._screen.last(now_ms(), columns, lines) if self._is_begun else ()
+                    self._painter.leave(last, columns)
                     return thing
                 if isinstance(thing, Notice):
                     self._focus.cancelled.clear()  # what was asked for may have been refused
                     self._note(thing.text)
                 elif thing is not None:
                     feed(self._view, thing, now_ms(), self._said)
+                    if (change := self._changes.take(thing)) is not None:
+                        self._show_change(change)
                 if thing is None or time.monotonic() - self._painted >= FRAME_SECONDS:
                     self._attend()
         except BaseException:
@@ -110,34 +130,35 @@ class LiveView:
         if pressed or time.monotonic() - self._painted >= FRAME_SECONDS:
             self._paint()
 
+    def _show_change(self, lines: list[Line]) -> None:
+        """The diff once more, when the edit that was allowed here is done."""
+        columns, _ = size(sys.stderr)
+        palette = self._screen.palette
+        self._painter.above([palette.text(crop(line, columns)) for line in lines], columns)
+        self._painted = 0.0
+
     def _paint(self) -> None:
         self._painted = time.monotonic()
-        if not self._keys.is_foreground():
+        self._is_begun = self._is_begun or (
+            len(self._view.nodes) > 1 or self._painted - self._began >= FIRST_SECONDS
+        )
+        if not self._is_begun or not self._keys.is_foreground():
             return
         columns, lines = size(sys.stderr)
         focus = self._focus
         if self._decision is not None:
-            self._look_again()
-        if self._decision is not None:
-            focus.prompt = self._decision.frame(
-                columns - 1, lines - (3 if lines > 15 else 1), self._painted
-            )
+            self._look_again(self._decision)
+            focus.panel = self._decision.frame(columns - 1, lines - 3, self._painted)
         elif self._ask is not None and self._editor is not None:
-            title = Text.assemble((fits(self._title.plain, columns - 1), self._title.style))
-            focus.prompt = [title, typed(self._editor, columns - 1)]
-        said = self._said.of(focus.opened) if focus.opened else ()
-        self._painter.paint(self._screen.frame(focus, now_ms(), columns, lines, said), columns)
+            palette = self._screen.palette
+            title = palette.said(fits(self._title, columns - 1), "title")
+            focus.prompt = [title, palette.text(typed(self._editor, columns - 1))]
+        transcript = self._said.of(focus.opened) if focus.opened else ()
+        self._painter.paint(
+            self._screen.frame(focus, now_ms(), columns, lines, transcript), columns
+        )
         if self._decision is not None:
             self._decision.drawn(time.monotonic())
-        self._ring()
-
-    def _ring(self) -> None:
-        """The terminal's bell, when somebody begins to wait for the person."""
-        n = self._view.counts["needs_input"]
-        if n > self._n_asking and self._can_answer:
-            sys.stderr.write("\a")
-            sys.stderr.flush()
-        self._n_asking = n
 
     def _note(self, text: str) -> None:
         columns, _ = size(sys.stderr)
@@ -150,6 +171,7 @@ class LiveView:
     # keys
 
     def _press(self, key: str) -> None:
+        self._focus.said = ""
         if key == "hangup":
             raise WatchLeft(exits.FAILED)
         if key == "redraw":
@@ -181,7 +203,9 @@ class LiveView:
             self._answer(target)
         elif key == "enter":
             focus.opened, focus.scroll = ("" if focus.opened == target else target), 0
-        elif key == "a":
+        elif key in ("z", "left", "right"):
+            self._fold(target, key)
+        elif key in ("a", "tab"):
             self._answer(self._who_asks(target))
         elif key in ("m", "M"):
             self._message(target, steer=key == "M")
@@ -189,16 +213,23 @@ class LiveView:
             self._cancel(target)
         elif key == "r":
             self._retry(target)
+        elif key == "R":
+            self._retry_with_message(target)
+
+    def _fold(self, id: str, key: str) -> None:
+        folded = self._screen.choice.folded
+        if key == "left" or (key == "z" and id not in folded):
+            folded.add(id)
+        else:
+            folded.discard(id)
 
     def _move(self, key: str) -> None:
-        order, focus = self._view.order(), self._focus
+        order, focus = self._screen.choice.order(), self._focus
         if not order:
             return
-        at = (
-            order.index(focus.selected)
-            if focus.selected in order
-            else (-1 if key in ("down", "j") else len(order))
-        )
+        at = -1 if key in ("down", "j") else len(order)
+        if focus.selected in order:
+            at = order.index(focus.selected)
         step = {
             "up": at - 1,
             "k": at - 1,
@@ -222,40 +253,45 @@ class LiveView:
 
     def _cancel(self, id: str) -> None:
         node = self._view.nodes[id]
-        if node.state in OVER:
+        if node.is_over:
             self._note(f"{self._label(id)} has ended.")
             return
-        left = len(node.children) - node.n_over
-        below = f" and {left} sub-agents" if left else ""
+        n = sum(not below.is_over for below in walk(node))
+        title = (
+            f"Stop {self._label(id)}?"
+            if n <= 1
+            else f"Stop {n} agents: {self._label(id)} and those below?"
+        )
 
-        def go(key: str) -> None:
-            if key == "y" and node.state not in OVER:
+        def go(key: str, text: str) -> None:
+            if key == "y" and not node.is_over:
                 self._focus.cancelled.add(id)
                 self._watching.client.begin(
                     requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
                 )
 
-        self._decide(
-            Decision(
-                f"Cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "to cancel it"), go
-            )
-        )
+        self._decide(yes_or_no(title, "Stop; partial results are kept", "stops"), go)
 
-    def _retry(self, id: str) -> None:
+    def _retry(self, id: str, message: str = AGAIN) -> None:
         if self._view.nodes[id].state not in FAILED or id == self._watching.run:
             self._note(f"{self._label(id)} has not failed. Only failed sub-agents can be retried.")
             return
 
-        def go(key: str) -> None:
+        def go(key: str, text: str) -> None:
             if key == "y":
-                self._watching.client.begin(requests.ResumeRequest(run=id, task=AGAIN))
+                self._watching.client.begin(requests.ResumeRequest(run=id, task=message))
                 self._note(f"Retrying {self._label(id)} as a new run. See `retinue ps`.")
 
-        title = f"Retry {self._label(id)} as a new run?"
-        self._decide(Decision(title, "", yes_or_no("Retry", "to retry it"), go))
+        self._decide(yes_or_no(f"Retry {self._label(id)} as a new run?", "Retry", "retries it"), go)
+
+    def _retry_with_message(self, id: str) -> None:
+        def go(text: str) -> None:
+            self._retry(id, text.strip() or AGAIN)
+
+        self._open(f" Retry {self._label(id)} with this message  ↵ next  esc cancel", go)
 
     def _message(self, id: str, *, steer: bool) -> None:
-        if self._view.nodes[id].state in OVER:
+        if self._view.nodes[id].is_over:
             self._note(f"{self._label(id)} has ended and cannot receive messages.")
             return
         how = "interrupts the current turn" if steer else "read at the next turn"
@@ -264,7 +300,7 @@ class LiveView:
             if text.strip():
                 self._watching.send(id, text.strip(), steer=steer)
 
-        self._open(f" Message to {self._label(id)} ({how})  ↵ send  esc cancel", go, "cyan")
+        self._open(f" Message to {self._label(id)} ({how})  ↵ send  esc cancel", go)
 
     def _who_asks(self, target: str) -> str:
         if target in self._view.nodes and self._view.nodes[target].state == "needs_input":
@@ -275,83 +311,103 @@ class LiveView:
 
     def _answer(self, id: str) -> None:
         if not id:
-            self._note("No questions are waiting.")
+            self._focus.said = "Nothing needs you."
             return
         if not self._can_answer:
-            self._note("Questions cannot be answered here. Use `retinue approve`.")
+            self._note("Requests cannot be answered here. Use `retinue approve`.")
             return
         self._watching.ask(
-            requests.QuestionsRequest(run=id), lambda done: self._asked(id, done["questions"])
+            requests.QuestionsRequest(run=id), lambda reply: self._asked(id, reply["questions"])
         )
 
     def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
-        """Open the oldest question of a run; by now somebody else may have answered it."""
+        """Open the oldest request of a run; by now somebody else may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
-            self._note(f"{self._label(id)} no longer has an open question.")
+            self._note(f"{self._label(id)} no longer needs this.")
         elif self._decision is None and self._ask is None:
-            self._decide(self._question(mine[0]), mine[0]["run"], mine[0]["id"])
+            self._request(mine[0])
 
-    def _question(self, q: dict[str, Any]) -> Decision:
-        run, id, who = q["run"], q["id"], one_line(q["label"], 40)
-        if q["kind"] == "budget":
-            title = f"{who} {words.short_id(run)} reached its limit:"
-            return Decision(title, q["text"], raising.choices(q), partial(self._raise, q))
-        if q["kind"] != "permission":
-            go = partial(self._watching.answer, run, question=id)
-            return Decision(
-                f"{who} asks:", several_lines(q["text"]), (), lambda text: go(text=text)
-            )
-
-        def decided(key: str) -> None:
-            if key == "t":
-                deny = partial(self._watching.answer, run, question=id, allow=False)
-                self._open(" Reason?  ↵ send  esc cancel", lambda text: deny(text=text), "yellow")
-            else:
-                self._watching.answer(run, question=id, allow=key in ("y", "A"), always=key == "A")
-
-        title = f"{who} {words.short_id(run)} needs permission for this call{words.asked_price(q)}:"
-        return Decision(title, q["shown"], PERMISSION, decided)
-
-    def _raise(self, q: dict[str, Any], key: str) -> None:
-        if key != "t":
-            self._watching.client.begin(raising.answer(q, key))
-            return
-
-        def go(text: str) -> None:
-            if (want := raising.added(q, text)) is None:
+    def _request(self, q: dict[str, Any]) -> None:
+        def go(key: str, text: str) -> None:
+            want = request_answer.answer(q, key, text)
+            if want is None:
                 self._note(
                     f"{one_line(text, 40)!r} is not an amount above zero. Nothing was added."
                 )
-            else:
-                self._watching.client.begin(want)
+                return
+            self._watching.client.begin(want)
+            if q["kind"] == "permission" and key in ("y", "A"):
+                self._changes.expect(q)
+            n_more = self._view.counts["needs_input"] - 1
+            self._focus.said = request_answer.told(q, key, text, n_more)
 
-        self._open(f" How much more ({q['limit']})?  ↵ add  esc cancel", go, "yellow")
+        self._decide(request_panel(q, self._home), go, q)
 
     # prompts
 
-    def _decide(self, decision: Decision, run: str = "", question: str = "") -> None:
-        self._decision, self._about = decision, (run, question)
+    def _decide(
+        self,
+        panel: RequestPanel,
+        go: Callable[[str, str], None],
+        question: dict[str, Any] | None = None,
+    ) -> None:
+        self._decision = Decision(panel, go, self._screen.palette)
+        self._question, self._looked_at = question, time.monotonic()
 
-    def _look_again(self) -> None:
-        """Close a question that has been answered elsewhere."""
-        run, question = self._about
-        node = self._view.nodes.get(run)
-        if node is not None and not is_asked(node, question):
-            self._decision, self._about, self._focus.prompt = None, ("", ""), ()
-            self._note(f"{self._label(run)} no longer asks this. Nothing was decided here.")
+    def _close(self) -> None:
+        self._decision, self._question, self._focus.panel = None, None, ()
+
+    def _look_again(self, decision: Decision) -> None:
+        """Whether a request is still open, and still about the same thing. News clear what was
+        marked; one that was decided elsewhere stays until a key is pressed."""
+        q = self._question
+        node = self._view.nodes.get(q["run"]) if q is not None else None
+        if q is None or node is None or decision.over:
+            return
+        if not is_asked(node, q["id"]):
+            decision.over = self._changes.outcome(q, self._label(q["run"]))
+        elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._watching.ask(
+                requests.QuestionsRequest(run=q["run"]), lambda reply: self._renewed(q, reply)
+            )
+
+    def _renewed(self, before: dict[str, Any], reply: dict[str, Any]) -> None:
+        after = next((q for q in reply["questions"] if q["id"] == before["id"]), None)
+        decision = self._decision
+        if after is None or decision is None or self._question is not before:
+            return
+        if after.get("preview") == before.get("preview"):
+            return
+        self._question = after
+        panel = request_panel(after, self._home)
+        decision.renew(panel._replace(news=NEWS))
 
     def _deciding(self, decision: Decision, key: str) -> None:
-        made = decision.press(key, time.monotonic())
-        if made is None:
+        choice = decision.press(key, time.monotonic())
+        if choice is None:
             return
-        self._decision, self._about, self._focus.prompt = None, ("", ""), ()
-        if made != LATER:
-            decision.go(made)
+        if choice == OPEN:
+            self._page(decision)
+            return
+        self._close()
+        if choice != LATER:
+            decision.go(choice, decision.text)
 
-    def _open(self, title: str, go: Callable[[str], None], style: str) -> None:
+    def _page(self, decision: Decision) -> None:
+        """Everything in a pager; the terminal is its own meanwhile."""
+        self._painter.leave((), size(sys.stderr)[0])
+        self._keys.give_back()
+        try:
+            if show_all(decision.panel):
+                decision.read_whole()
+        finally:
+            self._keys.take_over()
+
+    def _open(self, title: str, go: Callable[[str], None]) -> None:
         """Ask the person for a line."""
-        self._ask, self._editor, self._title = go, Editor(), Text(title, style=style)
+        self._ask, self._editor, self._title = go, Editor(), title
 
     def _prompted(self, key: str) -> None:
         go, editor = self._ask, self._editor

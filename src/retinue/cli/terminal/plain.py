@@ -4,29 +4,38 @@ Nothing moves."""
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from functools import partial
 from typing import Any
 
 from retinue.cli.context import CommandContext, note, now_ms
 from retinue.cli.terminal import limit_answer as raising
-from retinue.cli.terminal.terminal_style import is_reader, manners
+from retinue.cli.terminal.terminal_style import is_reader
 from retinue.cli.terminal.typed_answer import is_pasted, put
 from retinue.cli.terminal.watched_run import Notice, WatchedRun
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.host.tree_items import RunChanged, Stepped
+from retinue.host.tree_items import (
+    CallsHeld,
+    MessageAdded,
+    RunChanged,
+    RunStarted,
+    Stepped,
+    TreeItem,
+)
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
+from retinue.view.request_panel import panel_text, request_panel
 from retinue.view.rows import TreeView
-from retinue.view.run_node import OVER
 from retinue.view.run_row import RunRow
+from retinue.view.state_marks import mark
 from retinue.view.updates import conclude, feed
 
-RED, YELLOW, GREEN, DIM = 31, 33, 32, 2
-COLORS = {"needs_input": YELLOW, "completed": GREEN, "queued": DIM, "cancelled": DIM}
-CALM = ("running", "waiting", "cancelling", "paused")
+STILL_MS = 60_000
+"""After so long without a line, one says who is still open."""
 
 
 def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
@@ -40,16 +49,18 @@ class PlainView:
     def __init__(self, watching: WatchedRun, door: CommandContext, can_answer: bool) -> None:
         self._watching, self._door = watching, door
         self._view = TreeView(describe)
-        self._told: dict[str, tuple[str, bool]] = {}
+        self._told: dict[str, tuple[object, ...]] = {}
+        self._calls: dict[str, str] = {}
+        self._waits: dict[str, tuple[str, int]] = {}
         self._is_reader = is_reader(door.environ) or door.is_reader
-        self._color = manners(door.environ, sys.stderr, door.color).color and not self._is_reader
         self._can_answer = can_answer and sys.stdin is not None
         self._asked: dict[str, Any] | None = None
         self._is_asking = False
+        self._said_at = now_ms()
 
     def run(self) -> TreeRecord:
         while True:
-            wait = SETTLED_MS / 1000 if self._view.fan_outs.is_open else None
+            wait = SETTLED_MS / 1000 if self._view.fan_outs.is_open else STILL_MS / 1000
             thing = self._watching.next(wait, sys.stdin.fileno if self._asked else None)
             self._tell_fan_outs(0 if isinstance(thing, TreeRecord) else SETTLED_MS)
             if isinstance(thing, TreeRecord):
@@ -59,70 +70,137 @@ class PlainView:
                 return thing
             if isinstance(thing, Notice):
                 note(f"retinue: {one_line(thing.text)}")
-            elif thing is None:
-                if self._asked and _is_readable():
-                    self._hear()
-            else:
+            elif thing is not None:
                 feed(self._view, thing, now_ms())
-                if isinstance(thing, RunChanged):
-                    self._tell(thing.row.spec.id)
-                    if (about := self._view.nodes[thing.row.spec.id].asks_at) in self._view.nodes:
-                        self._tell(about)
-                elif isinstance(thing, Stepped) and thing.entry.run in self._view.nodes:
-                    self._tell(thing.entry.run)
+                self._hear_of(thing)
+            elif self._asked and _is_readable():
+                self._hear()
+            if now_ms() - self._said_at >= STILL_MS:
+                self._tell_open()
+
+    def _hear_of(self, thing: TreeItem) -> None:
+        """What is new with an item."""
+        nodes = self._view.nodes
+        if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
+            task = one_line(thing.spec.request.task, 100)
+            self._say(f"run {words.short_id(thing.spec.id)}: {task}")
+        elif isinstance(thing, RunChanged):
+            self._tell(thing.row.spec.id)
+            if (about := nodes[thing.row.spec.id].asks_at) in nodes:
+                self._tell(about)
+        elif isinstance(thing, CallsHeld):
+            for id in self._view.order():
+                self._tell(id)
+        elif isinstance(thing, Stepped) and thing.entry.run in nodes:
+            self._tell(thing.entry.run)
+        elif isinstance(thing, MessageAdded):
+            self._tell_message(thing.run, thing.message)
+
+    def _tell_message(self, run: str, message: Message) -> None:
+        """Calls of a single agent, and every call that was denied."""
+        if isinstance(message, AssistantMessage):
+            self._calls |= {call.id: describe(call) for call in message.calls}
+        if not isinstance(message, ToolMessage) or run not in self._view.nodes:
+            return
+        what = self._calls.pop(message.call_id, one_line(message.name, 60))
+        row = self._view.row(run, now_ms())
+        if message.denied:
+            why = one_line(message.text, 100).rstrip(".")
+            self._say(f"! {row.label}: denied: {what} ({why})", f"{row.label} was denied: {what}.")
+        elif len(self._view.nodes) == 1 and not self._is_reader:
+            bad = f": {one_line(message.text, 100)}" if message.error else ""
+            self._say(f"· {what}{bad}")
 
     def _tell_fan_outs(self, settled_ms: int) -> None:
         for line in self._view.fan_outs.take(now_ms(), settled_ms):
-            self._door.say(line if self._is_reader else f"{'':>6} {line}")
+            self._say(line, line)
+
+    def _tell_open(self) -> None:
+        """Who is still open, when nothing has been told for a while."""
+        rows = [row for row in self._view.rows(now_ms()) if not row.is_over]
+        counts = Counter(row.word for row in rows)
+        open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+        total = sum(top.tree_nanos for top in self._view.tops) / 1e9
+        spent = f" · {words.money(total)}" if total else ""
+        self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
     def _tell(self, id: str) -> None:
         node = self._view.nodes[id]
         if node.run is None:
             return
-        now = (node.state, bool(node.trouble) and node.state not in OVER)
-        before = self._told.get(id)
-        if now != before and (before is None or now[0] != before[0] or now[1]):
-            self._door.say(self.text(self._view.row(id, now_ms())), styled=self._color)
-        self._told[id] = now
-        if (
-            node.state == "needs_input"
-            and self._can_answer
-            and self._asked is None
-            and not self._is_asking
-        ):
+        row, before = self._view.row(id, now_ms()), self._told.get(id)
+        key: tuple[object, ...] = ("open",)
+        if row.is_over or row.needs_you or row.state == "cancelling":
+            key = (row.state,)
+        elif row.wait is not None:
+            key = ("wait", *row.wait[:3], row.wait.tries)
+        self._back(row, node.tries)
+        if key != before and self._is_news(row, key, before):
+            self._say(self.line(row), self.sentence(row))
+        self._told[id] = key
+        if row.needs_you and self._can_answer and self._asked is None and not self._is_asking:
             self._is_asking = True
             self._watching.ask(
                 requests.QuestionsRequest(run=self._watching.run),
-                lambda done: self._ask(done["questions"]),
+                lambda reply: self._ask(reply["questions"]),
             )
 
-    def text(self, row: RunRow) -> str:
+    def _is_news(self, row: RunRow, key: object, before: object) -> bool:
+        """Whether a change deserves a line. How the run itself ends is said when its answer is
+        handed over."""
+        is_top = row.id == self._watching.run
+        return not is_top and before is None if key == ("open",) else not (is_top and row.is_over)
+
+    def _back(self, row: RunRow, tries: int) -> None:
+        """A provider that answers again, after what was told of it."""
+        if row.wait is not None:
+            self._waits.setdefault(row.id, (row.wait.provider or "the provider", now_ms()))
+        elif not tries and row.id in self._waits:
+            name, since = self._waits.pop(row.id)
+            if not row.is_over or row.state == "completed":
+                again = f"{name} answers again after {words.span_text(now_ms() - since)}."
+                self._say(f"{row.label}: {again}", again)
+
+    def line(self, row: RunRow) -> str:
         """One line about how a run stands."""
-        about = one_line(row.now if row.state != "running" or row.turn else row.task, 160)
-        word = "done" if row.state == "completed" else row.word
-        if self._is_reader:
-            return f"{row.label}, {row.short}: {word}. {about}"
-        code = COLORS.get(row.state, 0 if row.state in CALM else RED)
-        said = (
-            f"\x1b[{code}m{row.glyph} {word}\x1b[0m"
-            if self._color and code
-            else f"{row.glyph} {word}"
-        )
-        return (
-            f"{words.span(row.elapsed_ms):>6} {'  ' * row.depth}{said} {row.label} "
-            f"{row.short}: {about}"
-        )
+        about = one_line(row.now, 160)
+        if row.wait is not None:
+            about = row.wait.sentence(now_ms())
+        if row.is_over:
+            took = words.span_text(row.elapsed_ms)
+            cost = "" if row.model.startswith("offline/") else f", {row.cost}"
+            when = f"in {took}{cost}" if row.state == "completed" else f"after {took}"
+            return f"{row.glyph} {row.label}: {mark(row.state).word} {when}: {about}"
+        word = mark(row.state if row.wait is None else row.wait.state).word
+        if row.needs_you or row.wait is not None:
+            return f"{row.glyph} {row.label}: {word}: {about}"
+        return f"{row.glyph} {row.label}: {word}"
+
+    def sentence(self, row: RunRow) -> str:
+        """The same as a sentence that stands alone; "" for what need not be said aloud."""
+        about = one_line(row.now, 160)
+        if row.wait is not None:
+            return f"{row.label} waits: {row.wait.sentence(now_ms())}."
+        if row.is_over:
+            how = "is done" if row.state == "completed" else mark(row.state).word
+            return f"{row.label} {how} after {words.span_text(row.elapsed_ms)}: {about}"
+        return f"{row.label} needs you. {about}" if row.needs_you else ""
+
+    def _say(self, line: str, sentence: str = "") -> None:
+        self._said_at = now_ms()
+        if not self._is_reader:
+            tops = self._view.tops
+            began = tops[0].spec.created_at if tops else now_ms()
+            self._door.say(f"{_clock(now_ms() - began)} {line}")
+        elif sentence:
+            self._door.say(sentence)
 
     def _ask(self, questions: list[dict[str, Any]]) -> None:
         """Put the oldest open question; the next one comes when this one is over."""
         self._is_asking, self._asked = False, next(iter(questions), None)
         if self._asked is None:
             return
-        who, is_permission = one_line(self._asked["label"], 60), self._asked["kind"] == "permission"
-        price = words.asked_price(self._asked)
-        asks = f"? {who} asks{_about(self._asked)}:"
-        note(f"? {who} needs permission for this call{price}:" if is_permission else asks)
-        note("    " + self._asked["shown" if is_permission else "text"].replace("\n", "\n    "))
+        note("\n".join(panel_text(request_panel(self._asked, self._door.environ.get("HOME", "")))))
         self._prompt()
 
     def _prompt(self) -> None:
@@ -139,11 +217,11 @@ class PlainView:
     def _hear(self) -> None:
         """A line of the person answers the question that was put. A paste answers nothing, and
         neither does Enter."""
-        said = sys.stdin.readline()
-        if not said:
+        line = sys.stdin.readline()
+        if not line:
             self._can_answer, self._asked = False, None
             return
-        question, text = self._asked, said.strip()
+        question, text = self._asked, line.strip()
         assert question is not None
         if is_pasted() or not text:
             self._prompt()
@@ -167,8 +245,12 @@ class PlainView:
             answer(allow=False, text=reason if word in ("n", "no") else text)
 
 
-def _about(q: dict[str, Any]) -> str:
-    return " about its limit" if q["kind"] == "budget" else ""
+def _clock(ms: float) -> str:
+    """Time since the start: `04:12`, `1:04:12`."""
+    seconds = max(0, int(ms / 1000))
+    hours, rest = divmod(seconds, 3_600)
+    minutes = f"{rest // 60:02}:{rest % 60:02}"
+    return f"{hours}:{minutes}" if hours else minutes
 
 
 def _is_readable() -> bool:

@@ -75,17 +75,17 @@ class HistoryPrompt:
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.output import ColorDepth, create_output
 
-        kept: Any = InMemoryHistory()
+        store: Any = InMemoryHistory()
         if history:
             os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-            kept = _history(FileHistory, history, clean)
+            store = _history(FileHistory, history, clean)
         self._look = look
         self._n_pressed = 0
         """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been
         told."""
         self._session: PromptSession[str] = PromptSession(
             MARK,
-            history=kept,
+            history=store,
             completer=_completer(complete),
             complete_while_typing=False,
             key_bindings=_keys(),
@@ -103,13 +103,13 @@ class HistoryPrompt:
 
         try:
             with self._counted(), patch_stdout():
-                said = self._session.prompt(pre_run=self._watch, handle_sigint=False)
+                line = self._session.prompt(pre_run=self._watch, handle_sigint=False)
         except EOFError:
             return None
         if self._n_pressed:
             self._n_pressed = 0
             raise KeyboardInterrupt
-        return said
+        return line
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -12,10 +12,12 @@ OFF = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True)
 class TerminalStyle:
-    """`color`: whether colours are used. `moves`: whether lines may be drawn again in place."""
+    """`color`: whether colours are used. `moves`: whether lines may be drawn again in place.
+    `theme`: whether the ground is `dark`, `light` or `unknown`."""
 
     color: bool
     moves: bool
+    theme: str = "unknown"
 
 
 def is_on(environ: Mapping[str, str], name: str) -> bool:
@@ -36,21 +38,30 @@ def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> 
         is_tty = False
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown", "")
     moves = is_tty and not is_dumb and not is_on(environ, "CI") and not is_reader(environ)
+    ground = theme(environ)
     if color in ("always", "never"):
-        return TerminalStyle(color == "always", moves)
+        return TerminalStyle(color == "always", moves, ground)
     if environ.get("NO_COLOR"):
-        return TerminalStyle(False, moves)
+        return TerminalStyle(False, moves, ground)
     if is_on(environ, "CLICOLOR_FORCE") or is_on(environ, "FORCE_COLOR"):
-        return TerminalStyle(True, moves)
-    return TerminalStyle(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves)
+        return TerminalStyle(True, moves, ground)
+    return TerminalStyle(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves, ground)
+
+
+def theme(environ: Mapping[str, str]) -> str:
+    """What a terminal says of its ground in COLORFGBG: `15;0` is light on dark."""
+    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not ground.isdigit():
+        return "unknown"
+    return "light" if int(ground) in (7, 15) else "dark"
 
 
 def size(stream: TextIO) -> tuple[int, int]:
     """Columns and lines of the terminal behind a stream, as they are now."""
     try:
-        found = os.get_terminal_size(stream.fileno())
-        if found.columns > 0 and found.lines > 0:
-            return found.columns, found.lines
+        dimensions = os.get_terminal_size(stream.fileno())
+        if dimensions.columns > 0 and dimensions.lines > 0:
+            return dimensions.columns, dimensions.lines
     except (OSError, ValueError):
         pass
     return 80, 24

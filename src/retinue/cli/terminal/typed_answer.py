@@ -19,10 +19,10 @@ def line_after(prompt: str) -> str | None:
     """The line that is typed after a prompt. None at the end of the input; "" for Enter alone, and
     for a paste."""
     put(prompt)
-    said = sys.stdin.readline() if sys.stdin is not None else ""
-    if not said:
+    line = sys.stdin.readline() if sys.stdin is not None else ""
+    if not line:
         return None
-    return "" if is_pasted() else said.strip()
+    return "" if is_pasted() else line.strip()
 
 
 def put(prompt: str) -> None:

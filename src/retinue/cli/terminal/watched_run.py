@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
@@ -20,14 +21,15 @@ from retinue.cli import exit_codes as exits
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.problem_documents import error_of
-from retinue.host.tree_items import RunChanged, RunStarted, Stepped, TreeItem
-from retinue.steps import Row, TreeRecord
+from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Stepped, TreeItem
+from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
-from retinue.view.totals import limit_of, more_of, refused_account, waits_for, waits_kind
+from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind
 
-LOOK_SECONDS = 2.0
-"""After so long without news the host is asked whether something is wrong."""
+LOOK_SECONDS = 1.0
+"""So often the host is asked whether something keeps everybody, or a provider some of them: neither
+is a step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,12 @@ class Notice:
 
 
 class WatchLeft(Exception):
-    """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing.
-    `code` is the exit code."""
+    """Nobody waits any longer: the person does not want to, or it would be for nothing, which
+    `lines` say. `code` is the exit code."""
 
-    def __init__(self, code: int, why: str = "") -> None:
+    def __init__(self, code: int, *lines: str) -> None:
         super().__init__(code)
-        self.code, self.why = code, why
+        self.code, self.lines = code, lines
 
 
 class Signals:
@@ -107,8 +109,10 @@ class WatchedRun:
     _replies: dict[int, Callable[[Any], None]] = field(default_factory=dict)
     _number: int = 0
     _looking: int = 0
+    _looked_at: float = field(default_factory=time.monotonic)
     _trouble: str = ""
-    _rows: dict[str, Row] = field(default_factory=dict)
+    _has_held: bool = False
+    _rows: dict[str, RunRecord] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
     _is_news: bool = False
 
@@ -122,6 +126,7 @@ class WatchedRun:
                 requests.WatchRequest(run=self.run, after=self.after, deltas=self.deltas)
             )
         while True:
+            self._look()
             if not self.client.has_news():
                 self._leave_parked()
                 files: list[Any] = [
@@ -135,36 +140,34 @@ class WatchedRun:
                 if self.signals in ready:
                     return self._signalled()
                 if not ready and timeout_seconds is None:
-                    self._look()
                     continue
                 if self.client not in ready:
                     return None
                 self.client.read_ready()
                 if not self.client.has_news():
                     continue  # a sign of life, or a part of what is to come
-            told = self.client.next_news()
-            if self._looking and told.id == self._looking and told.error is None:
+            news = self.client.next_news()
+            if self._looking and news.id == self._looking and news.error is None:
                 self._looking = 0
-                if (trouble := told.done.get("trouble", "")) != self._trouble:
-                    self._trouble = trouble
-                    return Notice(trouble or "The problem is resolved; the run continues.")
+                if (notice := self._seen(news.done)) is not None:
+                    return notice
                 continue
-            if told.error is not None:
-                if told.id in (self._number, 0):
-                    raise error_of(told.error)
-                self._replies.pop(told.id, None)
-                return Notice(told.error.detail)
-            if told.id in self._replies:
-                self._replies.pop(told.id)(told.done)
+            if news.error is not None:
+                if news.id in (self._number, 0):
+                    raise error_of(news.error)
+                self._replies.pop(news.id, None)
+                return Notice(news.error.detail)
+            if news.id in self._replies:
+                self._replies.pop(news.id)(news.done)
                 return None
-            if told.id != self._number:
+            if news.id != self._number:
                 continue
-            if told.is_last:
-                self.final = msgspec.convert(told.done, TreeRecord)
+            if news.is_last:
+                self.final = msgspec.convert(news.done, TreeRecord)
                 return self.final
-            if told.item is not None:
-                self._note(told.item)
-                return told.item
+            if news.item is not None:
+                self._note(news.item)
+                return news.item
 
     def _note(self, item: TreeItem) -> None:
         if self.listen is not None:
@@ -174,7 +177,7 @@ class WatchedRun:
         if isinstance(item, RunStarted):
             self._begun.add(item.spec.id)
         if isinstance(item, RunChanged):
-            self._rows[item.row.spec.id] = item.row
+            self._rows[item.row.spec.id] = item.row.record
             self._is_news = True
 
     def _leave_parked(self) -> None:
@@ -184,23 +187,38 @@ class WatchedRun:
             return
         self._is_news, rows = False, self._rows.values()
         if (row := parked.refused(rows)) is not None:
-            kind, told = refused_account(row), waits_for(row)
+            wait = provider_wait(row)
+            assert wait is not None
             raise WatchLeft(
                 exits.NO_PROVIDER,
-                parked.advice(kind, told, row.spec.model, words.short_id(self.run)),
+                *parked.refusal_lines(wait, words.short_id(self.run), exits.NO_PROVIDER),
             )
         if self.waits or self._begun - self._rows.keys():
             return
         if (row := parked.at_limit(rows)) is not None:
             about = words.short_id(limit_of(row))
-            told = parked.advice(
+            advice = parked.advice(
                 waits_kind(row), waits_for(row), row.spec.model, about, more_of(row)
             )
-            raise WatchLeft(exits.NEEDS_INPUT, f"{told}")
+            raise WatchLeft(exits.NEEDS_INPUT, f"◆ needs you: {advice}")
 
     def _look(self) -> None:
-        if not self._looking:
+        if not self._looking and time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = time.monotonic()
             self._looking = self.client.begin(requests.StatusRequest())
+
+    def _seen(self, status: dict[str, Any]) -> Notice | CallsHeld | None:
+        """What is new in the state of the host."""
+        if (trouble := status.get("trouble", "")) != self._trouble:
+            self._trouble = trouble
+            return Notice(trouble or "The problem is resolved; the run continues.")
+        calls_held = CallsHeld.in_status(status)
+        if not calls_held.calls and not self._has_held:
+            return None
+        self._has_held = bool(calls_held.calls)
+        if self.listen is not None:
+            self.listen(calls_held)
+        return calls_held
 
     def _signalled(self) -> Thing | None:
         notice: Notice | None = None
@@ -212,7 +230,7 @@ class WatchedRun:
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
-            notice = Notice("Cancelling; partial results are kept. Press Ctrl-C again to exit now.")
+            notice = Notice("Stopping; partial results are kept. Ctrl-C again exits now.")
         return notice
 
     def cancel(self, reason: str = "") -> None:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, note, out
-from retinue.cli.foreground_run import RunDisplay, start
+from retinue.cli.foreground_run import start
+from retinue.cli.handover import RunDisplay
 from retinue.cli.terminal.prompt import MessagePrompt
 from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
 from retinue.errors import HostGone, RetinueError
@@ -28,6 +29,7 @@ from retinue.host.record import RecordReader
 from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
 from retinue.view import format as words
+from retinue.view import summary
 from retinue.view import totals as facts
 from retinue.view.states import ending
 
@@ -61,7 +63,10 @@ class ChatLoop:
         families: Sequence[Family] = (),
     ) -> None:
         self._families, self._on = tuple(families), dict[str, bool]()
-        self._door, self._plan, self._terms, self.run = door, plan, terms, run
+        self._door = door
+        self._plan = plan
+        self._terms = terms
+        self.run = run
         self._can_answer = can_answer
         self._client: HostClient | None = None
         self._is_open = False
@@ -87,7 +92,7 @@ class ChatLoop:
             try:
                 for text in self.ended():
                     prompt.say(text)
-                said = prompt.ask()
+                message_text = prompt.ask()
             except KeyboardInterrupt:
                 if is_leaving:
                     return exits.INTERRUPTED
@@ -95,14 +100,20 @@ class ChatLoop:
                 prompt.say("Press Ctrl-C again, Ctrl-D or /quit to exit.")
                 continue
             is_leaving = False
-            if said is None or said.strip() in ("/quit", "/exit", "/q", "/qu", "/qui"):
+            if message_text is None or message_text.strip() in (
+                "/quit",
+                "/exit",
+                "/q",
+                "/qu",
+                "/qui",
+            ):
                 return self.code
             try:
-                self._hear(said.strip(), prompt.say)
-            except WatchLeft as left:
-                if left.why:
-                    prompt.say(f"retinue: {one_line(left.why)}")
-                return left.code
+                self._hear(message_text.strip(), prompt.say)
+            except WatchLeft as departure:
+                for line in departure.lines:
+                    prompt.say(one_line(line))
+                return departure.code
             except HostGone as error:
                 self._client = None
                 prompt.say(f"retinue: {error} Your next message continues the conversation.")
@@ -110,23 +121,23 @@ class ChatLoop:
                 self.code = exits.of_error(error)
                 prompt.say(f"retinue: {exits.sentence(error)}")
 
-    def _hear(self, said: str, say: Callable[[str], None]) -> None:
+    def _hear(self, line: str, say: Callable[[str], None]) -> None:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
-        head, _, rest = said.partition(" ")
+        head, _, rest = line.partition(" ")
         meant = [name for name in COMMANDS if name == head] or [
             name for name in COMMANDS if len(head) > 1 and name.startswith(head)
         ]
         if len(meant) == 1:
             self._command(meant[0], rest.strip(), say)
-        elif meant or (said.startswith("/") and not rest and said.count("/") == 1):
+        elif meant or (line.startswith("/") and not rest and line.count("/") == 1):
             say(
                 f"{head} matches {' and '.join(meant)}"
                 if meant
                 else f"Unknown command {head}. /help lists them."
             )
-        elif said:
-            self.message(said)
+        elif line:
+            self.message(line)
 
     # messages
 
@@ -151,8 +162,8 @@ class ChatLoop:
             )
             try:
                 final = self._watch(watching)
-            except WatchLeft as left:
-                if left.code != exits.OK:
+            except WatchLeft as departure:
+                if departure.code != exits.OK:
                     raise
                 self._after = watching.after
                 note(
@@ -167,10 +178,10 @@ class ChatLoop:
         """A family that is off in chats is turned on by a message that asks for it, and stays
         on."""
         for family in self._families:
-            said = family.in_chat(text)
-            if said is not None and not self._on.get(family.name):
-                self._on.setdefault(family.name, said)
-                self._on[family.name] |= said
+            switch = family.in_chat(text)
+            if switch is not None and not self._on.get(family.name):
+                self._on.setdefault(family.name, switch)
+                self._on[family.name] |= switch
         return replace(self._terms, families=dict(self._on)) if self._on else self._terms
 
     def _switch(self, rest: str, say: Callable[[str], None]) -> None:
@@ -179,7 +190,7 @@ class ChatLoop:
             self._on.get(f.name, f.in_chat("") is not False and f.settings.enabled)
             for f in self._families
         )
-        wanted = {
+        switch = {
             "on": True,
             "enable": True,
             "off": False,
@@ -187,7 +198,7 @@ class ChatLoop:
             "toggle": not is_on,
             "": is_on,
         }.get(rest)
-        if wanted is None or not self._families:
+        if switch is None or not self._families:
             say(
                 "Use /subagents on, off or toggle."
                 if self._families
@@ -195,8 +206,8 @@ class ChatLoop:
             )
             return
         if rest:
-            self._on = {f.name: wanted for f in self._families}
-        say(f"Sub-agents are {'on' if wanted else 'off'}.")
+            self._on = {f.name: switch for f in self._families}
+        say(f"Sub-agents are {'on' if switch else 'off'}.")
 
     def _send(self, text: str) -> bool:
         """A message to the run that was left; False when it has ended meanwhile."""
@@ -237,22 +248,20 @@ class ChatLoop:
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
         self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
-        self._door.say(facts.footer(final))
+        self._door.say(summary.end_lines(final)[0])
 
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
             with RunListing(self._door.places) as shelf:
                 now = {run.id for run in shelf.open_runs()}
-            gone = self._background - now
+            ids = self._background - now
             # A run that was left belongs to the background until it is over.
-            gone -= {self.run} if not self._is_open else set()
+            ids -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                book = stack.enter_context(RecordReader(self._door.places)) if gone else None
-                rows = [
-                    row for id in gone if book is not None and (row := book.row(id)) is not None
-                ]
+                book = stack.enter_context(RecordReader(self._door.places)) if ids else None
+                rows = [row for id in ids if book is not None and (row := book.row(id)) is not None]
         except (RetinueError, OSError):
             return []
         lines = []
@@ -260,12 +269,12 @@ class ChatLoop:
             end, state = facts.ending(row), facts.word(row)
             if end is not None:
                 label = one_line(
-                    words.agent_label(row.spec.order.label or row.spec.order.agent), 60
+                    words.agent_label(row.spec.request.label or row.spec.request.agent), 60
                 )
-                said = one_line(ending(end, row.run.started_at), 160)
-                word = "done" if state == "completed" else words.state_text(state)
+                text = one_line(ending(end, row.run.started_at), 160)
+                word = words.state_text(state)
                 lines.append(
-                    f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {said}"
+                    f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {text}"
                 )
         return lines
 
@@ -323,8 +332,8 @@ class ChatLoop:
             return below[-1].id if below else shelf.resolve(address).id
 
     def _root(self, shelf: RunListing) -> str:
-        found = shelf.line(self.run)
-        return found.root if found is not None else self.run
+        line = shelf.line(self.run)
+        return line.root if line is not None else self.run
 
     def _agents(self, say: Callable[[str], None]) -> None:
         if not self.run:

@@ -18,6 +18,7 @@ import msgspec
 
 from retinue.cli.context import now_ms
 from retinue.errors import HostGone, RetinueError
+from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.client import HostClient, connect_to_host
 from retinue.host.http_exchange import HostNews
@@ -25,6 +26,7 @@ from retinue.host.launch import reach
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.record import RecordReader
+from retinue.host.tree_items import CallsHeld
 from retinue.view.call_summary import describe
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow
@@ -40,7 +42,8 @@ class ProjectRuns:
     """The runs of one project as rows. `only` shows one tree."""
 
     def __init__(self, places: ProjectPaths, env: Mapping[str, str], only: str = "") -> None:
-        self._places, self._env, self._only = places, dict(env), only
+        self._places, self._env, self.only = places, dict(env), only
+        self.name = one_line(places.root.rstrip("/").rpartition("/")[2], 40)
         self.view = TreeView(describe)
         self.said = Transcripts(describe)
         self.client: HostClient | None = None
@@ -48,6 +51,7 @@ class ProjectRuns:
         self.spent_today = self.estimated_today = 0.0
         self.has_unpriced = False
         self.n_runs = 0
+        self._is_looking = False
         self._heard: queue.SimpleQueue[tuple[HostClient, HostNews | None]] = queue.SimpleQueue()
         self._watched: dict[int, str] = {}
         self._asked: dict[int, Callable[[Any], None] | None] = {}
@@ -63,6 +67,7 @@ class ProjectRuns:
     def refresh(self) -> None:
         """Take in what has happened since the last time."""
         self._connect()
+        self._look()
         self.listen()
         with RunListing(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
@@ -70,10 +75,20 @@ class ProjectRuns:
         self.n_runs = sum(line.ended_at is None for line in lines)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
-            if not self._only or line.id == self._only:
+            if not self.only or line.id == self.only:
                 self._follow(line)
         self.listen()
         self._measure()
+
+    def _look(self) -> None:
+        """Ask which calls are held because their provider is left alone: that is no step."""
+        if self.client is not None and not self._is_looking:
+            self._is_looking = True
+            self.ask(requests.StatusRequest(), self._seen)
+
+    def _seen(self, status: dict[str, Any]) -> None:
+        self._is_looking = False
+        feed(self.view, CallsHeld.in_status(status), now_ms())
 
     def rows(self) -> list[RunRow]:
         return [self._row(id) for id in self.view.order()]
@@ -81,20 +96,15 @@ class ProjectRuns:
     def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
-            return msgspec.structs.replace(
-                row,
-                state="paused",
-                word="paused",
-                glyph="‖",
-                now="host not running: retinue resume",
-            )
+            now = f"host gone: resume {row.short}"
+            return msgspec.structs.replace(row, state="paused", mark="paused", now=now)
         return row
 
     def _connect(self) -> None:
         if self.client is None:
-            found = connect_to_host(self._places, self._env)
-            if found is not None:
-                self._attend(found)
+            client = connect_to_host(self._places, self._env)
+            if client is not None:
+                self._attend(client)
 
     def _attend(self, client: HostClient) -> None:
         self.client = client
@@ -111,23 +121,23 @@ class ProjectRuns:
     def listen(self) -> None:
         """Take in what the host has told; nothing is waited for."""
         while not self._heard.empty():
-            client, told = self._heard.get()
+            client, news = self._heard.get()
             if client is not self.client:
                 continue
-            if told is None:
-                self.client = None
+            if news is None:
+                self.client, self._is_looking = None, False
                 self._loaded.clear()
                 continue
-            if told.error is not None:
-                self._watched.pop(told.id, None)
-                if told.id in self._asked:
-                    self.notices.append(told.error.detail)
-            elif told.item is not None:
-                feed(self.view, told.item, now_ms(), self.said)
-            if told.is_last or told.error is not None:
-                then = self._asked.pop(told.id, None)
-                if then is not None and told.error is None:
-                    then(told.done)
+            if news.error is not None:
+                self._watched.pop(news.id, None)
+                if news.id in self._asked:
+                    self.notices.append(news.error.detail)
+            elif news.item is not None:
+                feed(self.view, news.item, now_ms(), self.said)
+            if news.is_last or news.error is not None:
+                then = self._asked.pop(news.id, None)
+                if then is not None and news.error is None:
+                    then(news.done)
 
     def _follow(self, line: ListedRun) -> None:
         is_open = line.ended_at is None
@@ -175,9 +185,9 @@ class ProjectRuns:
 
     def transcript(self, id: str) -> list[tuple[str, str]]:
         """What was said in a run; of one that nobody watches, from the file."""
-        said = self.said.of(id)
-        if said or id not in self.view.nodes:
-            return said
+        lines = self.said.of(id)
+        if lines or id not in self.view.nodes:
+            return lines
         with RecordReader(self._places) as book:
             row = book.row(id)
             messages = [] if row is None else book.conversation(row)[-50:]

@@ -16,7 +16,8 @@ Row = list[Any]
 @dataclass
 class Findings:
     """`whole`: nothing was left out on the way, and nothing that was looked for stayed unseen.
-    `calls` is how many tool calls it took; `why` says what went wrong when there are no rows."""
+    `calls` is how many tool calls it took; `why` says what went wrong when there are no rows,
+    `said` in a few words what was found."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -24,6 +25,7 @@ class Findings:
     calls: int = 0
     why: str = ""
     by_child: bool = False
+    said: str = ""
 
     def get(self, tag: str, *types: type) -> Iterator[tuple[Any, ...]]:
         """The rows of one kind, those of another shape left out: a sub-agent's word is data."""
@@ -45,9 +47,9 @@ def dumps(value: object) -> str:
 
 
 def encode(
-    name: str, said: str, rows: Sequence[Row], *, calls: int, whole: bool, room: int = ROOM
+    name: str, heading: str, rows: Sequence[Row], *, calls: int, whole: bool, room: int = ROOM
 ) -> str:
-    lines, used = [], len(said) + len(name) + 80
+    lines, used = [], len(heading) + len(name) + 80
     for row in rows:
         line = dumps(row)
         used += len(line.encode("utf-8", "replace")) + 1
@@ -56,7 +58,7 @@ def encode(
             break
         lines.append(line)
     last = dumps(["end", name, len(lines), calls, whole])
-    return "\n".join([said, "", OPEN, *lines, last, CLOSE])
+    return "\n".join([heading, "", OPEN, *lines, last, CLOSE])
 
 
 def decode(name: str, text: str) -> Findings:

@@ -14,7 +14,7 @@ from retinue.models.explorer.child_report import Findings, decode, dumps
 from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers, is_cut
 
 MARK = "explorer: "
-LOOKING = ("list", "search", "find", "read", "git")
+LOOKING = ("list", "search", "find", "symbols", "read", "git")
 TOKENS = 4_000_000
 WIDE = 60_000
 """Bytes that a sub-agent may hand in where a result that is too long can be read in pages."""
@@ -42,11 +42,11 @@ class AreaTask:
 
 def order_in(task: str) -> dict[str, Any] | None:
     """The order in the task of a sub-agent; None for the task of a person."""
-    found = re.search(rf"^.*?{re.escape(MARK)}(\{{.*\}})\s*$", task, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^.*?{re.escape(MARK)}(\{{.*\}})\s*$", task, re.MULTILINE)
+    if match is None:
         return None
     try:
-        order = json.loads(found[1])
+        order = json.loads(match[1])
     except ValueError:
         return None
     return order if isinstance(order, dict) and isinstance(order.get("part"), str) else None
@@ -56,7 +56,7 @@ Answers = dict[str, Findings]
 """By the name of the part. One that is missing here was not taken by anybody."""
 
 
-def hand_out(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False) -> Answers:
+def hand_out(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not
     all been heard."""
     if not parts:
@@ -65,22 +65,22 @@ def hand_out(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = Fals
         if book.can(tool) or book.used(tool):
             if tool != "sessions_spawn":  # its results come by mail, which is short
                 parts = [replace(p, order={**p.order, "room": WIDE}) for p in parts]
-            return dialect(book, parts, fork)
+            return dialect(book, parts)
     return {}
 
 
-def _json(got: CallAnswer | None) -> Any:
-    if got is None:
+def _json(answer: CallAnswer | None) -> Any:
+    if answer is None:
         return None
     try:
-        return json.loads(got.text)
+        return json.loads(answer.text)
     except ValueError:
         return None
 
 
-def _sheet(book: KnownAnswers, got: CallAnswer | None) -> Any:
+def _sheet(book: KnownAnswers, answer: CallAnswer | None) -> Any:
     """An answer in JSON. Where there was no room for all rows, it says where the whole is."""
-    data = _json(got)
+    data = _json(answer)
     left_out = data.get("cut") if isinstance(data, dict) else None
     where = re.fullmatch(r"artifact (\w+)", _text(left_out, "whole"))
     if where is None or not book.can("artifact"):
@@ -90,8 +90,8 @@ def _sheet(book: KnownAnswers, got: CallAnswer | None) -> Any:
 
 def _whole(book: KnownAnswers, text: str) -> str:
     """One result of several: when it is cut, the whole of it is kept by itself."""
-    found = book.whole(CallAnswer(text, cut=is_cut(text)))
-    return text if found is None else found.text
+    answer = book.whole(CallAnswer(text, cut=is_cut(text)))
+    return text if answer is None else answer.text
 
 
 def _failed(name: str, why: str) -> Findings:
@@ -110,13 +110,13 @@ def _lent(book: KnownAnswers) -> list[str]:
 # the dialects
 
 
-def _fanout(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _fanout(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "spawn_agents", parts):
-        got = book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
-        if got is None or got.error:
+        answer = book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
+        if answer is None or answer.error:
             continue
-        data = _sheet(book, got)
+        data = _sheet(book, answer)
         results = data.get("sub_agent_results") if isinstance(data, dict) else None
         by_task = {p.task: p for p in chunk}
         for item in results if isinstance(results, list) else ():
@@ -134,14 +134,14 @@ def _fanout(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answer
     return out
 
 
-def _delegate(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _delegate(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "delegate_tasks", parts):
         tasks = [{"task_id": p.name[:190], "prompt": p.task, "tools": _lent(book)} for p in chunk]
-        got = book.ask("delegate_tasks", mode="parallel", tasks=tasks)
-        if got is None or got.error:
+        answer = book.ask("delegate_tasks", mode="parallel", tasks=tasks)
+        if answer is None or answer.error:
             continue
-        rest = got.text
+        rest = answer.text
         for part, after in zip(chunk, [*chunk[1:], None], strict=True):
             head = re.search(rf"^### {re.escape(part.name[:190])} \((\w+)\)\n", rest, re.MULTILINE)
             if head is None:
@@ -160,13 +160,13 @@ def _delegate(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answ
     return out
 
 
-def _batch(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _batch(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     tasks = [{"label": p.name, "task_prompt": p.task} for p in parts]
-    got = book.ask("parallel_subagent", tasks=tasks)
-    if got is None or got.error:
+    answer = book.ask("parallel_subagent", tasks=tasks)
+    if answer is None or answer.error:
         return out
-    data = _sheet(book, got)
+    data = _sheet(book, answer)
     results = data.get("results") if isinstance(data, dict) else None
     for n, part in enumerate(parts):
         item = results[n] if isinstance(results, list) and n < len(results) else None
@@ -174,12 +174,12 @@ def _batch(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers
     return out
 
 
-def _single(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _single(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     for part in parts:
-        got = book.ask("subagent", label=part.name, task_prompt=part.task)
-        if got is not None and not got.error:
-            out[part.name] = _summary(book, part.name, _json(got))
+        answer = book.ask("subagent", label=part.name, task_prompt=part.task)
+        if answer is not None and not answer.error:
+            out[part.name] = _summary(book, part.name, _json(answer))
     return out
 
 
@@ -193,7 +193,7 @@ def _summary(book: KnownAnswers, name: str, item: Any) -> Findings:
     return _partial(name, f"{_text(item, 'error')}\n{text}")
 
 
-def _agents(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _agents(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     """Start as many as may run at once, wait, and start the others."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
@@ -202,11 +202,11 @@ def _agents(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answer
         ids: dict[str, str] = {}
         later = []
         for part in todo:
-            got = _spawn_agent(book, part, tries, fork)
-            id = _text(_json(got), "agent_id")
+            answer = _spawn_agent(book, part, tries)
+            id = _text(_json(answer), "agent_id")
             if id:
                 ids[part.name] = id
-            elif got is not None and FULL.search(got.text):
+            elif answer is not None and FULL.search(answer.text):
                 later.append(part)
         if book.pending:
             return {}
@@ -218,29 +218,23 @@ def _agents(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answer
     return out
 
 
-def _spawn_agent(
-    book: KnownAnswers, part: AreaTask, tries: dict[str, int], fork: bool
-) -> CallAnswer | None:
-    """The next try for a part: a fork where one is wanted, with tokens enough, or else with what it
-    is given."""
-    ladder: list[tuple[str, dict[str, Any]]] = []
-    if fork and book.can("agent_fork"):
-        ladder.append(("agent_fork", {"prompt": part.task}))
-    ladder += [
+def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int]) -> CallAnswer | None:
+    """The next try for a part: with tokens enough, or else with what it is given."""
+    ladder: list[tuple[str, dict[str, Any]]] = [
         ("agent_spawn", {"prompt": part.task, "budget": {"max_tokens": TOKENS}}),
         ("agent_spawn", {"prompt": part.task}),
     ]
-    got = None
+    answer = None
     n = tries[part.name]
     for name, args in ladder:
-        got = book.ask(name, n, **args)
-        if got is None or not got.error:
+        answer = book.ask(name, n, **args)
+        if answer is None or not answer.error:
             break
-        if FULL.search(got.text):
+        if FULL.search(answer.text):
             tries[part.name] = n + 1
             break
         n = 0
-    return got
+    return answer
 
 
 def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
@@ -249,16 +243,16 @@ def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
     states: dict[str, dict[str, Any]] = {}
     if book.can("agent_wait") or not book.can("agent_status"):
         for n in range(WAITS):
-            got = book.ask(
+            answer = book.ask(
                 "agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS
             )
-            if got is None:
+            if answer is None:
                 break
-            data = _sheet(book, got)
+            data = _sheet(book, answer)
             agents = data.get("agents") if isinstance(data, dict) else None
             for item in agents if isinstance(agents, list) else ():
                 states[_text(item, "agent_id")] = item
-            if got.cut or (isinstance(data, dict) and data.get("status") == "complete"):
+            if answer.cut or (isinstance(data, dict) and data.get("status") == "complete"):
                 break
     elif (
         not all(id in book.news for id in ids.values())
@@ -290,7 +284,7 @@ def _ended(book: KnownAnswers, name: str, item: dict[str, Any]) -> Findings:
     return _partial(name, _text(item, "error") or _text(item, "state"))
 
 
-def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
+def _sessions(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     """Each call waits for its reply, or is accepted and announced later; then yielding brings the
     news."""
     out: Answers = {}
@@ -305,18 +299,18 @@ def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answ
                 "label": part.name,
                 "timeoutSeconds": WAIT_SECONDS,
             }
-            got = book.ask("sessions_spawn", tries[part.name], **args)
-            data = _json(got)
+            answer = book.ask("sessions_spawn", tries[part.name], **args)
+            data = _json(answer)
             state = _text(data, "status")
-            if got is not None and got.error:
-                if FULL.search(got.text):
+            if answer is not None and answer.error:
+                if FULL.search(answer.text):
                     tries[part.name] += 1
                     later.append(part)
             elif state == "ok":
                 out[part.name] = decode(part.name, _whole(book, _text(data, "reply")))
             elif state in ("accepted", "timeout"):
                 accepted[part.name] = _text(data, "runId")
-            elif got is not None:
+            elif answer is not None:
                 out[part.name] = _partial(
                     part.name, f"{_text(data, 'error')}\n{_text(data, 'partial')}"
                 )
@@ -350,12 +344,12 @@ def _announced(book: KnownAnswers, name: str, news: str) -> Findings:
 
 def _partial(name: str, text: str) -> Findings:
     """One that failed may have said something before."""
-    found = decode(name, text)
-    found.whole = False
-    if not found.rows:
+    findings = decode(name, text)
+    findings.whole = False
+    if not findings.rows:
         why = re.split(r"\n|Text so far", text.strip(), maxsplit=1)[0]
         return _failed(name, why)
-    return found
+    return findings
 
 
 def _text(item: Any, key: str) -> str:
@@ -372,7 +366,7 @@ def _chunks(book: KnownAnswers, tool: str, parts: Sequence[AreaTask]) -> list[Se
     return [parts[i : i + size] for i in range(0, len(parts), size)]
 
 
-Dialect = Callable[[KnownAnswers, Sequence[AreaTask], bool], Answers]
+Dialect = Callable[[KnownAnswers, Sequence[AreaTask]], Answers]
 _DIALECTS: tuple[tuple[str, Dialect], ...] = (
     ("spawn_agents", _fanout),
     ("delegate_tasks", _delegate),

@@ -1,5 +1,5 @@
-"""Which of the four jobs a task asks for: an explicit line `job: find`, or the words that it is
-written in."""
+"""Which of the three jobs a task asks for, and how much of it: explicit lines (`job: find`,
+`detail: full`), or the words that it is written in."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from retinue.models.explorer.synonyms import STOP
-
-Job = Literal["map", "find", "review", "compare"]
-JOBS: tuple[Job, ...] = ("map", "find", "review", "compare")
+Job = Literal["map", "find", "review"]
+JOBS: tuple[Job, ...] = ("map", "find", "review")
 _LINE = re.compile(r"^\s*(?:--job[ =]|job\s*[:=])\s*([a-zA-Z]+)\s*$", re.MULTILINE)
 _WORDS: tuple[tuple[Job, re.Pattern[str]], ...] = (
-    (
-        "compare",
-        re.compile(
-            r"\bcompar(?:e|ing|ison)\b|\bdifferences? between\b|\bside by side\b", re.IGNORECASE
-        ),
-    ),
     (
         "review",
         re.compile(
@@ -50,80 +42,66 @@ _WORDS: tuple[tuple[Job, re.Pattern[str]], ...] = (
         ),
     ),
 )
+_FULL_LINE = re.compile(r"^\s*detail\s*[:=]\s*full\s*$", re.MULTILINE | re.IGNORECASE)
+_FULL_FLAG = re.compile(r"(?:^|\s)--full(?=\s|$)")
+_FULL = re.compile(r"\bin full\b|\bfull (?:map|report|review|overview)\b", re.IGNORECASE)
 _REVISION = re.compile(
     r"(?<![\w/.-])((?:HEAD|[0-9a-f]{7,40})(?:[~^]\d*)*(?:\.{2,3}(?:HEAD|[\w./-]+)(?:[~^]\d*)*)?|"
-    r"[\w][\w/-]*\.{2,3}[\w][\w./~^-]*)(?![\w/-])"
+    r"[\w][\w./-]*?\.{2,3}[\w][\w./~^-]*)(?![\w/-])"
 )
 _AGAINST = re.compile(
     r"\b(?:against|since|versus|vs\.?|from branch|on branch|relative to)\s+([\w][\w./~^-]*)",
     re.IGNORECASE,
 )
+_NO_NAME = frozenset(("a", "an", "it", "its", "my", "our", "that", "the", "these", "this", "those"))
 _LAST = re.compile(r"\blast (?:(\d+) )?commits?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`sure`: the job was named or its words were found; otherwise it is the default."""
+    """`sure`: the job was named or its words were found; otherwise it is the default. `full`: more
+    than a page is wanted."""
 
     job: Job
     text: str
     sure: bool = True
     unknown: str = ""
+    full: bool = False
 
 
 def read_intent(task: str) -> Intent:
-    found = _LINE.search(task)
-    text = _LINE.sub("", task).strip()
-    if found:
-        name = found[1].lower()
+    match = _LINE.search(task)
+    full = any(pattern.search(task) for pattern in (_FULL_LINE, _FULL_FLAG, _FULL))
+    text = _FULL_FLAG.sub("", _FULL_LINE.sub("", _LINE.sub("", task))).strip()
+    if match:
+        name = match[1].lower()
         for job in JOBS:
             if job == name:
-                return Intent(job, text)
-        return Intent(_by_words(text) or "map", text, unknown=found[1])
+                return Intent(job, text, full=full)
+        return Intent(_by_words(text) or "map", text, unknown=match[1], full=full)
     job_ = _by_words(text)
-    return Intent(job_ or "map", text, sure=job_ is not None)
+    return Intent(job_ or "map", text, sure=job_ is not None, full=full)
 
 
 def _by_words(text: str) -> Job | None:
     """The job whose word stands first; of two at the same place, the one that is more
     particular."""
     best: tuple[int, int] | None = None
-    for n, (job, pattern) in enumerate(_WORDS):
-        found = pattern.search(text)
-        if found is None or (job == "compare" and len(paths_in(text)) < 2):
-            continue
-        if best is None or found.start() < best[0]:
-            best = (found.start(), n)
+    for n, (_, pattern) in enumerate(_WORDS):
+        match = pattern.search(text)
+        if match and (best is None or match.start() < best[0]):
+            best = (match.start(), n)
     return _WORDS[best[1]][0] if best else None
 
 
 def revision(text: str) -> str:
     """The revision that a review is asked against, "" for what is not committed yet. It can never
     be an option."""
-    if found := _LAST.search(text):
-        return f"HEAD~{min(int(found[1] or 1), 999)}..HEAD"
-    if found := _REVISION.search(text):
-        return found[1]
-    if found := _AGAINST.search(text):
-        word = found[1].rstrip(".")
-        return "" if word.lower() in STOP else word
+    if match := _LAST.search(text):
+        return f"HEAD~{min(int(match[1] or 1), 999)}..HEAD"
+    if match := _REVISION.search(text):
+        return match[1].rstrip(".")
+    if match := _AGAINST.search(text):
+        word = match[1].rstrip(".")
+        return "" if word.lower() in _NO_NAME else word
     return ""
-
-
-_PATH = re.compile(
-    r"""[`"']([^`"'\n]+)[`"']|(?<![\w/.-])(\.{0,2}/?(?:[\w@.+-]+/)+[\w@.+-]*|[\w@.+-]+\.\w{1,5})(?![\w/])"""
-)
-
-
-def paths_in(text: str) -> list[str]:
-    """What looks like two paths: quoted, with a slash, or the words around `and`, `with`, `to`."""
-    out = [(a or b).strip().rstrip("/") or "." for a, b in _PATH.findall(text)]
-    if len(out) < 2:
-        found = re.search(
-            r"\bcompar\w+\s+(?:the\s+)?([\w@./+-]+)\s+(?:and|with|to|against|vs\.?)\s+(?:the\s+)?([\w@./+-]+)",
-            text,
-            re.I,
-        )
-        found = found or re.search(r"\bbetween\s+([\w@./+-]+)\s+and\s+([\w@./+-]+)", text, re.I)
-        out = [found[1].rstrip("/."), found[2].rstrip("/.")] if found else out
-    return [p.removeprefix("./") for p in dict.fromkeys(out)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retinue.core.arguments import is_deep
-from retinue.core.messages import Assistant, Message, Result, User
+from retinue.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from retinue.core.values import ToolSchema
 
 # Each pattern also reads the older form of its note: stored conversations have it.
@@ -54,7 +54,7 @@ def canonical(args: dict[str, Any]) -> str:
     return json.dumps(args, sort_keys=True, separators=(",", ":"))
 
 
-def read_result(result: Result) -> CallAnswer:
+def read_result(result: ToolMessage) -> CallAnswer:
     return CallAnswer(result.text, error=result.error, cut=is_cut(result.text))
 
 
@@ -92,14 +92,18 @@ def assignment(messages: Sequence[Message]) -> Assignment:
     stop = False
     unread: list[str] = []
     for n, message in enumerate(messages):
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             idle = not message.calls
-        elif isinstance(message, User):
+        elif isinstance(message, UserMessage):
             fresh = message.kind == "task" or (
                 message.kind == "mail" and not message.sender and idle and n > 0
             )
             if fresh:
-                start, task, idle, stop, unread = n + 1, message.text, False, False, []
+                start = n + 1
+                task = message.text
+                idle = False
+                stop = False
+                unread = []
             elif message.kind == "summary":
                 start, summary = n + 1, message.text
             elif message.kind == "mail" and not message.sender:
@@ -142,13 +146,13 @@ class KnownAnswers:
     def _read(self, messages: Sequence[Message]) -> None:
         calls: dict[str, tuple[str, str]] = {}
         for message in messages:
-            if isinstance(message, Assistant):
+            if isinstance(message, AssistantMessage):
                 if message.text and not message.calls:
                     self.said.append(message.text)
                 for call in message.calls:
                     calls[call.id] = (call.name, _normal(call.args))
                 self.n_calls += len(message.calls)
-            elif isinstance(message, Result):
+            elif isinstance(message, ToolMessage):
                 key = calls.pop(message.call_id, None)
                 if key is not None:
                     self._answers.setdefault(key, []).append(read_result(message))
@@ -185,23 +189,23 @@ class KnownAnswers:
         failed."""
         failed = None
         for name, args in ladder:
-            got = self.ask(name, **args)
-            if got is not None and not got.error:
-                return got
-            if got is None and (name, args) in self.pending:
+            answer = self.ask(name, **args)
+            if answer is not None and not answer.error:
+                return answer
+            if answer is None and (name, args) in self.pending:
                 return None
-            failed = got or failed
+            failed = answer or failed
         return failed
 
-    def whole(self, got: CallAnswer | None) -> CallAnswer | None:
+    def whole(self, answer: CallAnswer | None) -> CallAnswer | None:
         """A cut answer put together again from its artifact, where there is one and it can be
         read."""
-        if got is None or got.error or not got.cut:
-            return got
-        mark = CUT.search(got.text[-500:]) or CUT_SHORT.search(got.text[-500:])
+        if answer is None or answer.error or not answer.cut:
+            return answer
+        mark = CUT.search(answer.text[-500:]) or CUT_SHORT.search(answer.text[-500:])
         if mark is None or mark[2] is None or not self.can("artifact"):
-            return got
-        return self.pages(mark[2], int(mark[1])) or got
+            return answer
+        return self.pages(mark[2], int(mark[1])) or answer
 
     def pages(self, artifact: str, size: int) -> CallAnswer | None:
         """The text of an artifact, its pages asked for together: a page is as long as the first one
@@ -223,9 +227,9 @@ class KnownAnswers:
         for page in answers:
             if page is None or page.error:
                 break
-            found = PAGE_NOTE.search(page.text)
+            match = PAGE_NOTE.search(page.text)
             bodies.append(PAGE_NOTE.sub("", page.text))
-            ended = found is None or "end" in found[3]
+            ended = match is None or "end" in match[3]
             if ended:
                 break
         text = "".join(bodies)

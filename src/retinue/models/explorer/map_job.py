@@ -1,197 +1,161 @@
-"""The job `map`: survey the ground, hand out one part an area and one each for tests and history,
-add up, report."""
+"""The job `map`: the tree as areas is asked for first; then what each area is, and the history, by
+sub-agents where there are any, and else by the lead itself."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from posixpath import basename, dirname, join, normpath
+from typing import Any, TypeVar
 
-from retinue.models.explorer import areas as work
-from retinue.models.explorer.child_report import Findings
+import msgspec
+
+from retinue.models.explorer.child_report import Findings, Row
 from retinue.models.explorer.delegation import AreaTask, hand_out
-from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.languages import language_of
-from retinue.models.explorer.map_facts import MapFacts, add_up
-from retinue.models.explorer.map_report import EntryPoint, write_map
-from retinue.models.explorer.matches import Hit, read_hits, read_paths, search
-from retinue.models.explorer.report import Report, footer
-from retinue.models.explorer.survey import Survey, area_part, history_part, survey, tests_part
+from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers
+from retinue.models.explorer.map_report import write_map
+from retinue.models.explorer.report import Report, empty_report, gaps
+from retinue.models.explorer.report_text import plural
+from retinue.syntax.changes.change_set import CommitHistory
+from retinue.syntax.overview.map_facts import AreaRow, MapFacts
+from retinue.syntax.overview.survey import FILES
 
-WORK = {"area": work.area, "tests": work.tests, "history": work.history}
-MOST_NAMED = 6
-ASIDE = {
-    "bench",
-    "benchmarks",
-    "docs",
-    "doc",
-    "examples",
-    "example",
-    "scripts",
-    "tools",
-    "hack",
-    "contrib",
-    "misc",
-}
+TOOL = "symbols"
+HISTORY = "history"
+T = TypeVar("T")
 
 
-def map_job(book: KnownAnswers, note: str = "") -> Report | None:
+def map_job(book: KnownAnswers, note: str = "", *, full: bool = False) -> Report | None:
     """The report, or None while something is still to be asked."""
-    ground = survey(book)
+    answer = book.whole(book.ask(TOOL, question="map", **_more(full)))
     if book.pending:
         return None
-    if ground is None:
-        return _nothing(book, "The files could not be listed, so there is nothing to report.")
-    tree = ground.tree
-    if not tree.files:
-        return _nothing(book, "This directory is empty: there is nothing to map.")
-    areas = tree.areas
-    order = [area_part(ground, a) for a in areas]
-    tests = tests_part(ground)
-    parts = [*order, *([tests] if tests else []), *([history_part()] if tree.source else [])]
+    facts = read_answer(answer, MapFacts)
+    if facts is None:
+        return empty_report("Map", why_not(answer), gaps(book, []))
+    if not facts.roles:
+        return empty_report("Map", "This directory is empty: there is nothing to map.", [])
+    parts = parts_of(facts, full)
     answers = gather(book, parts)
     if answers is None:
         return None
-    facts = add_up(
-        ground,
-        [(a, answers[p.name]) for a, p in zip(areas, order, strict=True)],
-        answers.get("tests"),
-        answers.get("history") or Findings("history", whole=False),
+    findings = list(answers.values())
+    details = {row.name: row for one in findings for row in area_rows(one)}
+    return write_map(
+        facts,
+        details,
+        history_of(answers.get(HISTORY)),
+        full=full,
+        note=note,
+        gaps=gaps(book, findings),
     )
-    entries = entry_points(book, ground)
-    name_types(book, facts)
-    if book.pending:
+
+
+def _more(full: bool) -> dict[str, Any]:
+    return {"full": True} if full else {}
+
+
+def read_answer(answer: CallAnswer | None, kind: type[T]) -> T | None:
+    """An answer as a value of this kind; None for what is none."""
+    if answer is None or answer.error:
         return None
-    return write_map(book, facts, entries, parts, answers, note)
+    try:
+        return msgspec.json.decode(answer.text.encode(), type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
-def gather(
-    book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False
-) -> dict[str, Findings] | None:
+def why_not(answer: CallAnswer | None) -> str:
+    if answer is None:
+        return "The files could not be looked at, so nothing is reported."
+    if answer.error:
+        first = " ".join(answer.text.split())[:200]
+        return f"The files could not be looked at, so nothing is reported: {first}"
+    return "What the tool `symbols` answered could not be read, so nothing is reported."
+
+
+def parts_of(facts: MapFacts, full: bool) -> list[AreaTask]:
+    if facts.is_files:
+        n_files = sum(area.n_files for area in facts.areas)
+        areas = [(FILES, f"Explore {plural(n_files, 'file')} of this tree, one by one.")]
+    else:
+        areas = [
+            (
+                area.name,
+                f"Explore the area {area.name} ({plural(area.n_files, 'file')}, "
+                f"{plural(area.n_lines, 'line')}).",
+            )
+            for area in facts.areas
+        ]
+    parts = [
+        AreaTask(name, say, {"part": "area", "name": name, **_more(full)})
+        for name, say in (areas if facts.areas else [])
+    ]
+    if facts.areas:
+        say = "Read the history: which files change most."
+        parts.append(AreaTask(HISTORY, say, {"part": HISTORY, "name": HISTORY}))
+    return parts
+
+
+def gather(book: KnownAnswers, parts: list[AreaTask]) -> dict[str, Findings] | None:
     """The findings of all parts, by sub-agents or by our own hand; None while they are not all
     there."""
-    answers = hand_out(book, parts, fork=fork)
+    answers = hand_out(book, parts)
     if book.pending or book.resting:
         return None
     for part in parts:
         if part.name not in answers:
             answers[part.name] = WORK[part.order["part"]](book, part.order)
-    if book.pending:
-        return None
-    return answers
+    return None if book.pending else answers
 
 
-def _nothing(book: KnownAnswers, why: str) -> Report:
-    report = Report()
-    report.section(f"# Map\n\n{why}")
-    for gap in book.gaps:
-        report.section(f"- {gap}")
-    report.section(footer(book, []))
-    return report
-
-
-def name_types(book: KnownAnswers, facts: MapFacts) -> None:
-    """In how many files the types of the most imported modules are named."""
-    chosen = []
-    for path, _ in facts.most_imported[:12]:
-        chosen += [t for t in facts.types_in(path)[:2] if len(t.name) > 2]
-    for t in chosen[:MOST_NAMED]:
-        language = language_of(t.path)
-        if language is None:
-            continue
-        got = search(book, rf"\b{t.name}\b", "", mode="files", glob=language.glob)
-        if got is not None and not got.error:
-            facts.named_in[f"{t.path}:{t.name}"] = (len(read_paths(got.text)), got.cut)
-
-
-def entry_points(book: KnownAnswers, ground: Survey) -> list[EntryPoint]:
-    """Commands that manifests declare, with the line of what they call; then files that start by
-    themselves."""
-    out: list[EntryPoint] = []
-    wanted: list[tuple[EntryPoint, str, str]] = []
-    for manifest in ground.manifests:
-        for name, target, line in manifest.scripts:
-            entry = EntryPoint(name, target, (manifest.path, line))
-            path, symbol = _target(ground, manifest.folder, target, name, basename(manifest.path))
-            if path:
-                entry.place = (
-                    path,
-                    next((h.line for h in ground.mains if h.path == path and hit_is_main(h)), 1),
-                )
-                if symbol:
-                    wanted.append((entry, path, symbol))
-            out.append(entry)
-    for entry, path, symbol in wanted[:12]:
-        got = search(book, rf"^(?:async )?(?:def|class) {symbol}\b|^{symbol}\b", path)
-        hits = read_hits(got.text) if got is not None and not got.error else []
-        if hits:
-            entry.place, entry.symbol = (path, hits[0].line), symbol
-    known = {e.place[0] for e in out if e.place}
-    for path in ground.tree.source:
-        if basename(path) == "__main__.py" and path not in known:
-            line = next((h.line for h in ground.mains if h.path == path), 1)
-            out.append(
-                EntryPoint(f"python -m {_package(path, ground.tree.files)}", "", None, (path, line))
-            )
-            known.add(path)
-    for hit in sorted(
-        ground.mains, key=lambda h: (_is_aside(h.path), not hit_is_main(h), h.path, h.line)
-    ):
-        if hit.path not in known:
-            known.add(hit.path)
-            out.append(
-                EntryPoint(_main_name(hit.path), "", None, (hit.path, hit.line), hit.text.strip())
-            )
-    return out
-
-
-def hit_is_main(hit: Hit) -> bool:
-    """A function that is called main, and not a line that allows a module to be run as well."""
-    return "main(" in hit.text
-
-
-def _is_aside(path: str) -> bool:
-    return path.split("/")[0] in ASIDE
-
-
-def _package(path: str, files: Mapping[str, int]) -> str:
-    """The package that a file belongs to, as it is imported."""
-    top = folder = dirname(path)
-    while top and f"{top}/__init__.py" in files:
-        top = dirname(top)
-    return folder[len(top) :].strip("/").replace("/", ".") or folder
-
-
-def _main_name(path: str) -> str:
-    parts = path.split("/")
-    if basename(path) in ("main.go", "main.rs", "main.c", "main.cpp") and len(parts) > 1:
-        return parts[-2] if parts[-2] != "src" else (parts[-3] if len(parts) > 2 else "main")
-    return ""
-
-
-def _target(ground: Survey, folder: str, target: str, name: str, manifest: str) -> tuple[str, str]:
-    """The file that a script of a manifest means, and the symbol in it."""
-    files = ground.tree.files
-    if manifest == "Cargo.toml":
-        paths = (
-            [target] if target else [f"src/bin/{name}.rs", f"src/bin/{name}/main.rs", "src/main.rs"]
-        )
-        return next((p for x in paths if (p := join(folder, x)) in files), ""), ""
-    if re.fullmatch(r"[\w.]+:[\w.]+(?:\s*\[.*\])?", target):
-        module, _, symbol = target.partition(":")
-        rest = module.replace(".", "/")
-        for base in ("src", "", "lib", "python"):
-            for end in (".py", "/__init__.py"):
-                path = join(folder, base, rest + end)
-                if path in files:
-                    return path, symbol.split(".")[0].split("[")[0].strip()
-        return "", ""
-    path = normpath(join(folder, target)) if target else ""
-    if path in files:
-        return path, ""
-    guess = re.sub(r"^(?:.*/)?(?:dist|build|lib|out)/", "src/", target)
-    guess = re.sub(r"\.[cm]?js$", "", normpath(guess))
-    found = next(
-        (p for e in (".ts", ".tsx", ".js", ".mts") if (p := join(folder, guess + e)) in files), ""
+def explore_area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
+    """What one area is, for whoever explores it."""
+    name = str(order.get("name", ""))
+    answer = book.whole(
+        book.ask(TOOL, question="area", area=name, **_more(bool(order.get("full"))))
     )
-    return found, ""
+    if book.pending:
+        return Findings(name)
+    rows = read_answer(answer, list[AreaRow])
+    if not rows:
+        return Findings(name, whole=False, why=why_not(answer))
+    n_files, n_keys = sum(row.n_files for row in rows), sum(len(row.keys) for row in rows)
+    summary = f"{plural(n_files, 'file')}, {plural(n_keys, 'key type')}"
+    return Findings(name, [["area", msgspec.to_builtins(row)] for row in rows], said=summary)
+
+
+def read_history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
+    """Which files the last commits changed."""
+    answer = book.whole(book.ask(TOOL, question=HISTORY))
+    if book.pending:
+        return Findings(HISTORY)
+    commits = read_answer(answer, CommitHistory)
+    if commits is None:
+        return Findings(HISTORY, whole=False, why=why_not(answer))
+    row: Row = ["history", msgspec.to_builtins(commits)]
+    summary = (
+        commits.problem
+        or f"{plural(commits.n_commits, 'commit')}, {commits.first} to {commits.last}"
+    )
+    return Findings(HISTORY, [row], said=summary)
+
+
+WORK = {"area": explore_area, HISTORY: read_history}
+
+
+def area_rows(findings: Findings) -> list[AreaRow]:
+    """The areas among findings. A sub-agent's word is data: what has another shape is left out."""
+    rows = []
+    for (value,) in findings.get("area", dict):
+        try:
+            rows.append(msgspec.convert(value, AreaRow))
+        except msgspec.ValidationError:
+            continue
+    return [row for row in rows if findings.name in (row.name, FILES)]
+
+
+def history_of(findings: Findings | None) -> CommitHistory | None:
+    for (value,) in findings.get("history", dict) if findings is not None else ():
+        try:
+            return msgspec.convert(value, CommitHistory)
+        except msgspec.ValidationError:
+            continue
+    return None

@@ -1,322 +1,194 @@
-"""How a map is written: every statement beside the file and line where it stands."""
+"""How a map is written: a page of Markdown in which every statement has its place."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from posixpath import basename, dirname
 
 from retinue.formats.safe_text import one_line
-from retinue.models.explorer.child_report import Findings
-from retinue.models.explorer.delegation import AreaTask
-from retinue.models.explorer.file_tree import titled
-from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.languages import language_of
-from retinue.models.explorer.map_facts import (
-    AreaFacts,
-    MapFacts,
-    hot_spots,
-    reading_order,
-    untested,
+from retinue.models.explorer.map_text import (
+    commands_text,
+    history_text,
+    size_text,
+    tests_text,
+    unseen_text,
 )
-from retinue.models.explorer.report import Report, footer, gaps
-from retinue.models.explorer.report_text import at, cell, kib, plural, some
+from retinue.models.explorer.mermaid import graph
+from retinue.models.explorer.report import OFFLINE, Report
+from retinue.models.explorer.report_text import (
+    WIDTH,
+    bullets,
+    cell,
+    listed,
+    plural,
+    quoted,
+    some,
+    spot,
+    wrapped,
+)
+from retinue.syntax.changes.change_set import CommitHistory
+from retinue.syntax.overview.dependencies import has_cycle
+from retinue.syntax.overview.map_facts import AreaRow, MapFacts
 
-_SAFE = re.compile(r"[^\w/.+,* (){}-]")
-MOST_ENTRIES, MOST_TARGETS, MOST_TYPES, MOST_MODULES, MOST_UNTESTED = 8, 12, 5, 8, 5
-
-
-@dataclass
-class EntryPoint:
-    """`said` is where a manifest declares it, `place` where it begins."""
-
-    name: str
-    target: str
-    said: tuple[str, int] | None = None
-    place: tuple[str, int] | None = None
-    text: str = ""
-    symbol: str = ""
+MADE = "Definitions, imports and tests from syntax trees (tree-sitter)"
+MOST_TWICE = 2
+MOST_IMPORTED = 5
+MOST_ALSO = 8
+MOST_MUTUAL = 4
+PLACE_COLUMN = 80
 
 
 def write_map(
-    book: KnownAnswers,
     facts: MapFacts,
-    entries: Sequence[EntryPoint],
-    parts: Sequence[AreaTask],
-    answers: Mapping[str, Findings],
-    note: str,
+    details: Mapping[str, AreaRow],
+    history: CommitHistory | None,
+    *,
+    full: bool,
+    note: str = "",
+    gaps: Sequence[str] = (),
 ) -> Report:
     report = Report()
-    found = [answers[p.name] for p in parts]
     report.section(_top(facts, note))
-    report.section(_entries(facts, entries), 3, "entry points")
-    report.section(_areas(facts), 1, "areas")
-    report.section(_details(facts), 5, "key types")
-    report.section(_graph(facts), 4, "dependencies")
-    report.section(_imported(facts), 6, "most imported")
-    report.section(_hot(facts), 7, "hot spots")
-    report.section(_untested(facts), 8, "tests")
-    report.section(_order(facts, entries), 2, "reading order")
-    report.section(gaps(book, found))
-    report.section(footer(book, found))
+    report.section(commands_text(facts, full=full), 4, "how to run it")
+    report.section(_areas(facts, details, full=full), 2, "areas")
+    report.section(_reading(facts), 3, "reading order")
+    report.section(tests_text(facts, full=full) if facts.sizes else "", 5, "tests")
+    report.section(history_text(history, full=full), 6, "history")
+    report.section(unseen_text(facts, history, list(gaps)))
+    origin = f"{MADE}, history from git." if history and not history.problem else f"{MADE}."
+    report.section("---\n" + wrapped(f"{OFFLINE} {origin}"))
     return report
 
 
 def _top(facts: MapFacts, note: str) -> str:
-    ground, tree = facts.ground, facts.ground.tree
-    root = next((m for m in ground.manifests if not m.folder), None)
-    named = root.name if root and root.name else ground.title[0] if ground.title else ""
-    described = next(
-        (m.description for m in ground.manifests if not m.folder and m.description), None
-    )
-    described = (
-        described
-        or ground.intro
-        or next((m.description for m in ground.manifests if m.description), None)
-    )
-    lines = [f"# {one_line(named, 80) or 'Map of this directory'}", ""]
+    title = one_line(" ".join(x for x in (facts.name, facts.version) if x), 80)
+    lines = [f"# {title or 'This directory'}", ""]
     if note:
-        lines += [note, ""]
-    if described:
-        lines += [f"{described[0]} ({at(described[1], described[2])})", ""]
+        lines += [wrapped(note), ""]
+    if facts.purpose is None:
+        lines += ["The project says nothing of itself.", ""]
     else:
-        lines += ["No manifest or README says what this is.", ""]
-    source, more = tree.source, "" if tree.is_whole else "at least "
-    total = tree.size(source)
-    if source:
-        shares = [
-            f"{n} {100 * b / total:.0f}%" if total else n
-            for n, _, b in tree.languages
-            if b >= total / 200
-        ]
-        lines.append(
-            f"{more}{plural(len(tree.files), 'file')}; {plural(len(source), 'source file')}, "
-            f"{kib(total)}: {some(shares, 6)}."
-        )
-    else:
-        kinds = sorted({f.rsplit(".", 1)[-1] for f in tree.files if "." in basename(f)})
-        lines.append(
-            f"{more}{plural(len(tree.files), 'file')}, none of them source code"
-            f"{f' (kinds: {some(kinds, 8)})' if kinds else ''}."
-        )
-        lines += [
-            "",
-            "Largest: "
-            + some([f"{at(f, 1)} ({kib(n)})" for f, n in _largest(tree.files)], 5)
-            + ".",
-        ]
-    aside = [
-        plural(len(tree.tests), "test file") if tree.tests else "",
-        plural(len(tree.docs), "document") if tree.docs else "",
-        f"{len(tree.generated)} generated" if tree.generated else "",
-        f"{len(tree.foreign)} vendored" if tree.foreign else "",
-    ]
-    if any(aside):
-        lines.append(f"Besides the source: {', '.join(a for a in aside if a)}.")
-    needs = [(n, m.path, line) for m in ground.manifests for n, line in m.requires]
-    if needs:
-        lines += [
-            "",
-            "Depends on: " + some([f"`{n}` ({at(p, line)})" for n, p, line in needs], 8) + ".",
-        ]
-    return "\n".join(lines)
+        lines += [_with_place(one_line(facts.purpose.text, 400), spot(facts.purpose.place)), ""]
+    return "\n".join([*lines, size_text(facts)])
 
 
-def _largest(files: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(files.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
+def _with_place(text: str, place: str) -> str:
+    """A sentence with its place at the right."""
+    *above, last = wrapped(text).split("\n")
+    column = max(len(last) + 1, min(PLACE_COLUMN, WIDTH - len(place)))
+    if column + len(place) > WIDTH:
+        return "\n".join([*above, last, place.rjust(WIDTH)])
+    return "\n".join([*above, last.ljust(column) + place])
 
 
-def _entries(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
-    named = [e for e in entries if e.name or e.said]
-    lines = [_entry(e) for e in named[:MOST_ENTRIES]]
-    if len(named) > MOST_ENTRIES:
-        lines.append(f"- and {len(named) - MOST_ENTRIES} more")
-    runnable = [at(*e.place) for e in entries if e.place and not (e.name or e.said)]
-    if runnable:
-        lines.append(f"- can be run directly: {some(runnable, MOST_ENTRIES)}")
-    targets = facts.ground.targets
-    if targets:
-        lines.append(
-            "- make: " + some([f"`{n}` ({at(p, line)})" for n, p, line in targets], MOST_TARGETS)
-        )
-    return "## Entry points\n\n" + "\n".join(lines) if lines else ""
-
-
-def _entry(e: EntryPoint) -> str:
-    line = f"- `{e.name}`"
-    if e.target:
-        line += f" -> `{e.target}`"
-    if e.said:
-        line += f" ({at(*e.said)})"
-    if e.place and e.symbol:
-        return f"{line}: `{e.symbol}` {at(*e.place)}"
-    if e.place and e.said:
-        own = e.place[0].endswith(e.target)
-        return f"{line}: {at(*e.place)}" if own else f"{line}, by its name from {at(*e.place)}"
-    return f"{line}: {at(*e.place)}" if e.place else line
-
-
-def _areas(facts: MapFacts) -> str:
+def _areas(facts: MapFacts, details: Mapping[str, AreaRow], *, full: bool) -> str:
     if not facts.areas:
         return ""
-    lines = [
-        "## Areas",
-        "",
-        "| area | files | size | definitions | what it is |",
-        "|---|--:|--:|--:|---|",
+    what = "files" if facts.is_files else "areas"
+    parts = [f"## How the {what} depend on each other" if facts.is_files else "## Areas"]
+    if facts.is_by_words:
+        n_files = sum(size.n_files for size in facts.sizes)
+        parts.append(
+            wrapped(
+                f"{facts.n_flat:,} of {n_files:,} source files lie in one folder, so areas are the "
+                "first word of the file name (three files or more)."
+            )
+        )
+    shown = {area.name for area in facts.areas}
+    edges = [edge for edge in facts.edges if edge.user in shown and edge.used in shown]
+    if len(facts.areas) > 1 and edges:
+        parts += [graph(facts.areas, edges), wrapped(_legend(facts))]
+    elif len(facts.areas) > 1:
+        parts.append(f"No {what[:-1]} imports another.")
+    parts.append(_table(facts, details))
+    parts.append(bullets(_below_table(facts, full=full)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _legend(facts: MapFacts) -> str:
+    if facts.is_by_calls:
+        counted = (
+            "Numbers at arrows are calls whose name is a function defined once in this tree, "
+            "outside the caller's file. Static functions, and those defined more than once, are "
+            "not counted."
+        )
+    else:
+        counted = "Numbers at arrows are import statements."
+    counted += " An arrow points at what is used."
+    pairs = {(edge.user, edge.used): edge.n for edge in facts.edges}
+    mutual = [p for p in pairs if p[0] < p[1] and (p[1], p[0]) in pairs]
+    if not has_cycle(pairs):
+        return f"{counted} There are no cycles."
+    if not mutual:
+        return f"{counted} There is a cycle of three or more of them."
+    mutual.sort(key=lambda p: (-pairs[p] - pairs[p[1], p[0]], p))
+    pair_texts = [f"{a} and {b}" for a, b in mutual]
+    word = "call" if facts.is_by_calls else "import"
+    shown = some(pair_texts, MOST_MUTUAL, "pair")
+    if len(pair_texts) == 1:
+        return f"{counted} {pair_texts[0]} {word} each other."
+    return f"{counted} Pairs that {word} each other: {shown}."
+
+
+def _table(facts: MapFacts, details: Mapping[str, AreaRow]) -> str:
+    last = f"what it says of itself; key types ({facts.references})"
+    if not any(row.keys for row in details.values()):
+        last = "what it says of itself; its longest functions"
+    head = "file" if facts.is_files else "area"
+    columns = ["lines", "types", "functions, methods", last]
+    if not facts.is_files:
+        columns.insert(0, "files")
+    lines = [f"| {head} | {' | '.join(columns)} |", "|---" + "|--:" * (len(columns) - 1) + "|---|"]
+    for area in facts.areas:
+        row = details.get(area.name)
+        numbers = [f"{area.n_lines:,}"]
+        if not facts.is_files:
+            numbers.insert(0, f"{area.n_files:,}")
+        if row is None:
+            numbers += ["?", "?", "not explored"]
+        else:
+            least = "at least " if row.is_least else ""
+            numbers += [f"{least}{row.n_types:,}", f"{least}{row.n_callables:,}", _said(row)]
+        lines.append(f"| {cell(area.name)} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+def _said(row: AreaRow) -> str:
+    parts = [quoted(row.description)] if row.description else []
+    if row.largest:
+        more = row.n_files - len(row.largest)
+        parts.append(f"{', '.join(row.largest)}" + (f" and {more} more" if more else ""))
+    parts.append(", ".join(f"`{t.name}` {spot(t.place)} ({t.n_files:,})" for t in row.keys))
+    longest = [f"`{t.name}` {spot(t.place)} ({plural(t.n_files, 'line')})" for t in row.longest]
+    parts.append(f"longest: {', '.join(longest)}" if longest else "")
+    return cell("; ".join(part for part in parts if part)) or "-"
+
+
+def _below_table(facts: MapFacts, *, full: bool) -> list[str]:
+    lines = []
+    if facts.also:
+        rows = [f"{a.name} ({plural(a.n_files, 'file')})" for a in facts.also]
+        lines.append(f"Also: {some(rows, len(rows) if full else MOST_ALSO)}.")
+    most = len(facts.twice) if full else MOST_TWICE
+    for name, places in facts.twice[:most]:
+        times = "twice" if len(places) == 2 else f"{len(places)} times"
+        spots = [spot(place) for place in places]
+        where = listed(spots) if len(spots) <= 3 else some(spots, 3)
+        lines.append(f"`{name}` is defined {times}, so it is not ranked: {where}.")
+    if facts.most_imported and not facts.is_by_calls and not facts.is_files:
+        rows = [f"{path} ({n:,})" for path, n in facts.most_imported]
+        shown = some(rows, len(rows)) if full else ", ".join(rows[:MOST_IMPORTED])
+        lines.append(f"Most imported (import statements in source files): {shown}.")
+    if facts.is_by_calls:
+        rows = [f"{path} ({n:,})" for path, n in facts.largest]
+        lines.append(f"The largest files (lines): {', '.join(rows)}.")
+    return lines
+
+
+def _reading(facts: MapFacts) -> str:
+    if len(facts.reading) < 2:
+        return ""
+    rows = [
+        wrapped(f"{spot(step.place)}: {step.reason}", f"{n}. ", "   ")
+        for n, step in enumerate(facts.reading, start=1)
     ]
-    for a in facts.areas:
-        what = f"{a.doc[0]} ({at(a.doc[1], a.doc[2])})" if a.doc else _no_word(facts, a)
-        n = "?" if a.is_missing else f"{a.definitions}" if a.exact else f"{a.definitions}+"
-        lines.append(
-            f"| {cell(a.area.title)} | {len(a.area.files)} | {kib(a.area.bytes)} | {n} | "
-            f"{cell(what)} |"
-        )
-    return "\n".join(lines)
-
-
-def _no_word(facts: MapFacts, a: AreaFacts) -> str:
-    if a.is_missing:
-        return "not explored"
-    files = facts.ground.tree.files
-    biggest = max(a.area.files, key=lambda f: (files[f], f))
-    return f"no description; largest file {at(biggest, 1)} ({kib(files[biggest])})"
-
-
-def _details(facts: MapFacts) -> str:
-    blocks = []
-    for a in facts.areas:
-        lines = []
-        if a.types:
-            shown = [f"`{t.name}` {at(t.path, t.line)}" for t in a.types]
-            lines.append(f"- key types: {', '.join(shown[:MOST_TYPES])}")
-        if a.uses:
-            uses = sorted(a.uses.items(), key=lambda kv: (-kv[1], kv[0]))
-            told = [
-                f"{titled(n)} ({plural(k, 'import line')}, e.g. {at(*a.proof[n])})" for n, k in uses
-            ]
-            lines.append(f"- uses: {some(told, 4)}")
-        if lines:
-            blocks.append(f"`{a.area.title}`\n\n" + "\n".join(lines))
-    return "## Key types and what each area uses\n\n" + "\n\n".join(blocks) if blocks else ""
-
-
-def _graph(facts: MapFacts) -> str:
-    edges = [(a.area.name, to, n) for a in facts.areas for to, n in a.uses.items()]
-    if not edges:
-        return ""
-    ids = {a.area.name: f"a{n}" for n, a in enumerate(facts.areas)}
-    used = {x for e in edges for x in e[:2]}
-    lines = ["## How the areas depend on each other", "", "```mermaid", "graph LR"]
-    for name, id in ids.items():
-        if name in used:
-            lines.append(f'  {id}["{_SAFE.sub("", name) or "(root)"}"]')
-    for start, to, n in sorted(edges, key=lambda e: (-e[2], e[0], e[1])):
-        lines.append(f"  {ids[start]} -->|{n}| {ids[to]}")
-    both = sorted({tuple(sorted(e[:2])) for e in edges if (e[1], e[0]) in {x[:2] for x in edges}})
-    lines += ["```", "", "Numbers are import lines."]
-    if both:
-        lines.append(
-            "In both directions: "
-            + some([f"{titled(a)} and {titled(b)}" for a, b in both], 5)
-            + "."
-        )
-    return "\n".join(lines)
-
-
-def _imported(facts: MapFacts) -> str:
-    if not facts.imported:
-        return ""
-    rows = facts.most_imported[:MOST_MODULES]
-    lines = ["## Most imported modules", ""]
-    if not facts.exact_imports:
-        lines[0] += " (at least)"
-    for path, n in rows:
-        types = facts.types_in(path)[:3]
-        place = path if path in facts.ground.tree.files else _some_file(facts, path)
-        line = f"- {at(place, 1)}" + (f" (package {path}/)" if place != path else "")
-        line += f", {plural(n, 'import line')}"
-        told = []
-        for t in types:
-            named = facts.named_in.get(f"{t.path}:{t.name}")
-            more = (
-                f", named in {'at least ' if named[1] else ''}{plural(named[0], 'file')}"
-                if named
-                else ""
-            )
-            told.append(f"`{t.name}` {at(t.path, t.line)}{more}")
-        lines.append(line + (f": {'; '.join(told)}" if told else ""))
-    return "\n".join(lines)
-
-
-def _some_file(facts: MapFacts, folder: str) -> str:
-    if types := facts.types_in(folder):
-        return types[0].path
-    files = [f for f in facts.ground.tree.source if dirname(f) == folder and language_of(f)]
-    return max(files, key=lambda f: (facts.ground.tree.files[f], f)) if files else folder
-
-
-def _hot(facts: MapFacts) -> str:
-    commits = next(facts.history.get("commits", int, str, str, str, str), None)
-    rows = hot_spots(facts)
-    if commits is None or not rows:
-        return ""
-    n, new, new_day, old, old_day = commits
-    days = f", {old_day} to {new_day}" if new_day and old_day else ""
-    lines = [
-        "## Hot spots",
-        "",
-        f"Size times changes, over the last {plural(n, 'commit')} ({old}..{new}{days}):",
-        "",
-    ]
-    lines += [f"- {at(p, 1)}: {kib(size)}, changed in {plural(k, 'commit')}" for p, size, k in rows]
-    return "\n".join(lines)
-
-
-def _untested(facts: MapFacts) -> str:
-    tree, tests = facts.ground.tree, facts.tests
-    inline = sum(a.inline_tests for a in facts.areas)
-    if not tree.source:
-        return ""
-    if not tree.tests and not inline:
-        return "## Tests\n\nNo test file was found." if tree.is_whole else ""
-    lines = ["## Tests", ""]
-    cases = next((n for (n,) in tests.get("cases", int)), 0) if tests else 0
-    if tree.tests:
-        more = "" if tests and tests.whole else "at least "
-        top = [f"{at(p, 1)} ({n})" for p, n in tests.get("case_of", str, int)] if tests else []
-        lines.append(
-            f"{plural(len(tree.tests), 'test file')}, {more}{plural(cases, 'test case')}"
-            + (f"; most in {some(top, 3)}." if top else ".")
-        )
-    if inline:
-        lines.append(f"{plural(inline, 'source file')} with tests inside (`#[cfg(test)]`).")
-    if (tests is None or tests.whole) and not any(a.is_missing for a in facts.areas):
-        bare, files = untested(facts)
-        for a in bare:
-            lines.append(
-                f"- {a.area.title}: no test imports it, is inside it or is named after it "
-                f"({_example(a)})"
-            )
-        if files:
-            shown = [f"{at(f, 1)} ({kib(tree.files[f])})" for f in files]
-            told = ", ".join(shown[:MOST_UNTESTED])
-            lines.append(
-                f"- the largest files that no test imports directly or is named after: {told}"
-            )
-    return "\n".join(lines)
-
-
-def _example(a: AreaFacts) -> str:
-    return f"{plural(len(a.area.files), 'file')}, e.g. {at(a.area.files[0], 1)}"
-
-
-def _order(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
-    places = [e.place for e in entries if e.place and (e.said or e.name)]
-    rows = reading_order(facts, places)
-    if not rows:
-        return ""
-    return "## Reading order\n\n" + "\n".join(
-        f"{n}. {at(p, line)}: {why}" for n, (p, line, why) in enumerate(rows, 1)
-    )
+    return "## Where to start reading\n\n" + "\n".join(rows)

@@ -3,14 +3,15 @@ that is said."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.child_report import Findings
 from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.report_text import plural
+from retinue.models.explorer.report_text import bullets, wrapped
 
-FOOTER = "Offline explorer (no LLM). To use a model: export ANTHROPIC_API_KEY=... or retinue config"
+OFFLINE = "offline, no model."
+"""How the last paragraph of every report begins."""
 
 
 class Report:
@@ -24,52 +25,50 @@ class Report:
             self._sections.append((rank, name, text.strip("\n")))
 
     def text(self, room: int = 1 << 30) -> str:
-        kept = list(self._sections)
-        gone: list[str] = []
-        while _size(kept, gone) > room:
-            least = max(kept, key=lambda s: s[0], default=None)
+        sections = list(self._sections)
+        omissions: list[str] = []
+        while _size(sections, omissions) > room:
+            least = max(sections, key=lambda s: s[0], default=None)
             if least is None or least[0] == 0:
                 break
-            kept.remove(least)
-            gone.append(least[1] or "a section")
-        out = _join(kept, gone)
+            sections.remove(least)
+            omissions.append(least[1] or "a section")
+        out = _join(sections, omissions)
         return out if len(out.encode()) <= room else _cut(out, room)
 
 
-def _join(kept: list[tuple[int, str, str]], gone: list[str]) -> str:
-    texts = [text for _, _, text in kept]
-    if gone:
-        texts.insert(max(0, len(texts) - 1), f"Omitted to save space: {', '.join(reversed(gone))}.")
+def _join(sections: list[tuple[int, str, str]], omissions: list[str]) -> str:
+    texts = [text for _, _, text in sections]
+    if omissions:
+        texts.insert(
+            max(0, len(texts) - 1), f"Omitted to save space: {', '.join(reversed(omissions))}."
+        )
     return "\n\n".join(texts) + "\n"
 
 
-def _size(kept: list[tuple[int, str, str]], gone: list[str]) -> int:
-    return len(_join(kept, gone).encode())
+def _size(sections: list[tuple[int, str, str]], omissions: list[str]) -> int:
+    return len(_join(sections, omissions).encode())
 
 
 def _cut(text: str, room: int) -> str:
     """The last resort: as much as fits, and the footer."""
-    tail = f"\n[truncated to save space]\n\n{FOOTER}\n"
+    tail = f"\n[truncated to save space]\n\n---\n{OFFLINE}\n"
     return text.encode()[: max(0, room - len(tail))].decode("utf-8", "ignore") + tail
 
 
-def footer(book: KnownAnswers, found: Iterable[Findings]) -> str:
-    found = list(found)
-    children = [f for f in found if f.by_child]
-    calls = book.n_calls + sum(f.calls for f in children)
-    agents = 1 + len(children)
-    who = f"{agents} agents" if agents > 1 else "1 agent"
-    counted = (
-        f"{plural(calls, 'tool call')} by {who}; every statement above cites the file it "
-        "comes from."
-    )
-    return f"---\n{FOOTER}\n{counted}"
+def empty_report(title: str, why: str, gaps: Sequence[str]) -> Report:
+    """A report that has nothing to say, and says why."""
+    report = Report()
+    report.section(f"# {title}\n\n{wrapped(why)}")
+    report.section(bullets(gaps))
+    report.section(f"---\n{OFFLINE}")
+    return report
 
 
-def gaps(book: KnownAnswers, found: Iterable[Findings]) -> str:
+def gaps(book: KnownAnswers, findings: Iterable[Findings]) -> list[str]:
     """What the report does not know, in so many words."""
     lines = list(book.gaps)
-    for one in found:
+    for one in findings:
         if one.why:
             lines.append(f"`{one.name}` is missing from this report: {one_line(one.why, 200)}")
         elif not one.whole:
@@ -84,6 +83,4 @@ def gaps(book: KnownAnswers, found: Iterable[Findings]) -> str:
         f"a message arrived and was not used (there is no LLM to read it): {one_line(t, 80)}"
         for t in (() if book.work.stop else book.work.unread)
     ]
-    if not lines:
-        return ""
-    return "## What is missing\n\n" + "\n".join(f"- {line}" for line in dict.fromkeys(lines))
+    return list(dict.fromkeys(lines))

@@ -1,43 +1,80 @@
-"""Texts for people: one line out of many, cells of tables, sizes, lists that say how much they
-leave out."""
+"""Texts for people: numbers, lists that say how much they leave out, lines of a hundred columns in
+which no place is cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from retinue.formats.safe_text import one_line
+from retinue.syntax.project.places import Place, Quote, first_sentence
 
-
-def sentence(text: str, cap: int = 160) -> str:
-    """The first sentence of a text, or its beginning."""
-    flat = one_line(text, 1_000)
-    end = re.search(r"(?<![A-Z])(?<!e\.g)(?<!i\.e)[.!?](?=\s|$)", flat)
-    return one_line(flat[: end.end()] if end and end.end() >= 12 else flat, cap)
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def kib(n: int) -> str:
-    if n < 1024:
-        return f"{n} B"
-    return f"{n / 1024:.0f} KiB" if n < 1 << 20 else f"{n / (1 << 20):.1f} MiB"
-
-
-def some(items: Sequence[str], most: int) -> str:
-    """A list that says how many of it are left out."""
-    shown = ", ".join(items[:most])
-    return f"{shown} and {len(items) - most} more" if len(items) > most else shown
+WIDTH = 100
+_MORE = re.compile(r" (?:of|marked|named test|that)\b|,")
 
 
 def plural(n: int, noun: str) -> str:
-    return (
-        f"{n} {noun}" if n == 1 else f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
+    """`1 file`, `2 copies`, `3 files of packaging`."""
+    if n == 1:
+        return f"1 {noun}"
+    match = _MORE.search(noun)
+    head, rest = (noun[: match.start()], noun[match.start() :]) if match else (noun, "")
+    if head.endswith("y") and head[-2:-1] not in "aeiou":
+        return f"{n:,} {head[:-1]}ies{rest}"
+    return f"{n:,} {head}{'es' if head.endswith('s') else 's'}{rest}"
+
+
+def some(items: Sequence[str], most: int, noun: str = "") -> str:
+    """A list that says how many of it are left out."""
+    if len(items) <= most:
+        return ", ".join(items)
+    n_more = len(items) - most
+    more = plural(n_more, f"more {noun}") if noun else f"{n_more:,} more"
+    return f"{', '.join(items[:most])} and {more}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
+
+
+def wrapped(text: str, first: str = "", rest: str = "") -> str:
+    """A paragraph in lines; words, and so places, stay whole."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+
+
+def bullets(items: Iterable[str]) -> str:
+    return "\n".join(wrapped(item, "- ", "  ") for item in items)
+
+
+def cell(text: str) -> str:
+    """A text as it can stand in a table."""
+    return one_line(text, 2_000).replace("|", "\\|")
+
+
+def quoted(quote: Quote) -> str:
+    """What stands somewhere, and the place."""
+    return f'"{one_line(quote.text, 400)}" {spot(quote.place)}'
+
+
+def spot(place: Place) -> str:
+    """A place on one line, whatever characters its path has."""
+    return at(one_line(place.path, 400), place.line)
 
 
 def at(path: str, line: int) -> str:
     """A place; without a line for what has none, such as a file that is gone."""
     return f"{path}:{line}" if line else path
+
+
+def sentence(text: str, cap: int = 160) -> str:
+    """The first sentence of a text, or its beginning."""
+    return one_line(first_sentence(text), cap)

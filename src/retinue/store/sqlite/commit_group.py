@@ -148,15 +148,15 @@ class CommitGroup:
             act.loop.call_soon_threadsafe(hear, value, failed)
 
     def _tell(self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int) -> None:
-        """One call into each loop that has somebody waiting."""
+        """One call into each loop that has someone waiting."""
         loops: dict[
             asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]
         ] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             loops.setdefault(job.loop, []).append((job.future, outcome))
-        for loop, told in loops.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._hear, told, era)
+        for loop, tickets in loops.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
+                loop.call_soon_threadsafe(self._hear, tickets, era)
 
     def _hear(self, outcomes: list[tuple[asyncio.Future[int], int | StoreError]], era: int) -> None:
         self._era = max(self._era, era)

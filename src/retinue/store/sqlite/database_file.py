@@ -31,7 +31,7 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     if os.path.exists(path) and not os.path.isfile(path):
         raise StoreError(f"{path} is not a regular file. Nothing was changed. Use another file.")
     if read_only and not os.path.exists(path + "-wal"):
-        # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was
+        # No one has it open. A reader would leave an empty -wal behind, by which a copy that was
         # made without its own would look whole to the next who opens it.
         uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

@@ -1,6 +1,6 @@
 """Deleting: a conversation with everything below it, the logs of the trees that are gone with it,
-and the names of the artifacts that nobody has any more. Of each tree one row stays, which says that
-it was there."""
+and the names of the artifacts that no one has. Of each tree one row stays, which says that it was
+there."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ and unhex(value) in (select sha256 from artifact_refs) on conflict do nothing"""
 
 def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], list[str]]:
     """Delete the conversations of runs and everything below them. Returns the trees that are gone,
-    and the artifacts that nothing names any more. A run that leaves its tree (a child that was not
-    to be kept) leaves its place in the chain."""
+    and the artifacts that nothing names. A run that leaves its tree (a child that was not to be
+    kept) leaves its place in the chain."""
     tree = [id for (id,) in db.execute(TREE, (listed(tops),))]
     if not tree:
         return [], []
@@ -49,13 +49,13 @@ def forget(db: apsw.Connection, tops: list[str], at: int) -> tuple[list[str], li
         )
     _part(db, tree)
     ids = listed(id for id, _, _ in runs)
-    gone = [id for id, _, top in runs if id == top and not _stays(db, id, ids)]
+    roots = [id for id, _, top in runs if id == top and not _stays(db, id, ids)]
     owned = f"select seq from events where owner in (select n from runs where id in {LISTED})"
     db.execute(f"delete from bodies where seq in ({owned})", (ids,))
     for table, key in (("mail", "run"), ("outbox", "run")):
         db.execute(f"delete from {table} where {key} in {LISTED}", (ids,))
     db.execute(f"delete from conversations where id in {LISTED}", (listed(tree),))
-    return gone, _drop(db, gone, at)
+    return roots, _drop(db, roots, at)
 
 
 def _stays(db: apsw.Connection, root: str, ids: str) -> bool:
@@ -91,12 +91,12 @@ def _part(db: apsw.Connection, tree: list[str]) -> None:
                 db.execute(_REFER, (listed(sorted(names)), id))
 
 
-def _drop(db: apsw.Connection, gone: list[str], at: int) -> list[str]:
+def _drop(db: apsw.Connection, roots: list[str], at: int) -> list[str]:
     """The logs of these trees, but for one row each."""
-    if not gone:
+    if not roots:
         return []
     trees = f"(select n from trees where root in {LISTED})"
-    args = (listed(gone),)
+    args = (listed(roots),)
     db.execute(
         f"delete from bodies where seq in (select seq from events where tree in {trees})", args
     )
@@ -115,17 +115,17 @@ def _drop(db: apsw.Connection, gone: list[str], at: int) -> list[str]:
     db.execute(f"delete from artifact_refs where tree in {trees}", args)
     db.execute(
         f"update trees set cut = last, cut_chain = chain, forgotten_at = ? where root in {LISTED}",
-        (at, listed(gone)),
+        (at, listed(roots)),
     )
-    left = "select 1 from artifact_refs where sha256 = ? limit 1"
-    return [sha.hex() for sha in named if db.execute(left, (sha,)).get is None]
+    query = "select 1 from artifact_refs where sha256 = ? limit 1"
+    return [sha.hex() for sha in named if db.execute(query, (sha,)).get is None]
 
 
 def thin(db: apsw.Connection, root: str, at: int) -> tuple[bool, list[str]]:
     """Delete a piece of a tree that has ended and is about to be forgotten: some runs at its end,
     or, when few are left, the beginning of its log. Returns whether it may still be too big to be
-    forgotten at once, in a transaction that others have to wait for; and artifacts that nothing
-    names any more."""
+    forgotten in one step, in a transaction that others have to wait for; and artifacts that nothing
+    names."""
     if db.execute(HELD, {"id": root}).fetchone() != (0, 0):
         return False, []
     below = "select id from runs where root = ? and parent <> '' order by n desc limit ?"

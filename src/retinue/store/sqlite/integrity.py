@@ -1,12 +1,12 @@
 """Is the file still what was written? Bit rot inside a value passes SQLite's checks; the hash chain
 of its tree names its row. The rows are read in pages, each from one moment: a check that takes long
-is in nobody's way."""
+is in no one's way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -30,6 +30,24 @@ _REST = _ROWS.format(behind="and e.number > ?", which="=")
 _NEXT = _ROWS.format(behind="", which=">")
 
 
+class _LogRow(NamedTuple):
+    """A row of `_ROWS`: a tree, and one of its events."""
+
+    tree: int
+    root: Any
+    last: int
+    last_chain: Any
+    cut: int
+    cut_chain: Any
+    seq: int | None
+    number: int
+    run: Any
+    at: Any
+    digest: Any
+    chain: Any
+    body: Any
+
+
 def verify(path: str) -> list[str]:
     """One sentence for each thing that is wrong."""
     db = connect(path, read_only=True)
@@ -41,20 +59,20 @@ def verify(path: str) -> list[str]:
 
 def check_chains(db: apsw.Connection) -> list[str]:
     """The numbers and the hash chain of each tree, and whether its end is where it was."""
-    found: list[str] = []
+    problems: list[str] = []
     walk = _Walk()
     try:
         is_old = int(db.pragma("user_version")) < TREES_SCHEMA
         for sentence in _old_chain(db) if is_old else walk.all_trees(db):
-            found.append(sentence)
-            if len(found) >= MOST:
-                found.append("The check of the log stopped here.")
-                return found
+            problems.append(sentence)
+            if len(problems) >= MOST:
+                problems.append("The check of the log stopped here.")
+                return problems
         if not is_old:
-            found += _strays(db)
+            problems += _strays(db)
     except (apsw.Error, UnicodeDecodeError) as error:
-        found.append(f"The log cannot be read after event {walk.seq} ({error}).")
-    return found
+        problems.append(f"The log cannot be read after event {walk.seq} ({error}).")
+    return problems
 
 
 class _Walk:
@@ -71,7 +89,7 @@ class _Walk:
         """Pages until there are no more. A tree is compared with its head in the page that has its
         end."""
         page: list[Any] = []
-        head: Any = None
+        head: _LogRow | None = None
         while True:
             if len(page) == PAGE:
                 page = db.execute(_REST, (self._number, self._tree, PAGE)).fetchall()
@@ -82,8 +100,8 @@ class _Walk:
                 head = None
                 if not page:
                     return
-            for row in page:
-                if head is not None and row[0] != self._tree:
+            for row in map(_LogRow._make, page):
+                if head is not None and row.tree != self._tree:
                     yield from self._end(head)
                     head = None
                 if head is None:
@@ -91,31 +109,33 @@ class _Walk:
                 head = row
                 yield from self._row(row)
 
-    def _begin(self, row: Any) -> None:
-        self._tree, self._root, _, _, cut, cut_chain = row[:6]
-        self._number, self._chain = (cut, cut_chain) if cut else (0, genesis(str(self._root)))
+    def _begin(self, row: _LogRow) -> None:
+        self._tree, self._root = row.tree, row.root
+        self._number, self._chain = 0, genesis(str(self._root))
+        if row.cut:
+            self._number, self._chain = row.cut, row.cut_chain
 
-    def _row(self, row: Any) -> Iterator[str]:
-        cut, cut_chain, seq, number, run, at, digest, chain, body = row[4:]
-        if cut > self._number:  # forgotten while it was being checked
-            self._number, self._chain = cut, cut_chain
-        if seq is None:
+    def _row(self, row: _LogRow) -> Iterator[str]:
+        if row.cut > self._number:  # forgotten while it was being checked
+            self._number, self._chain = row.cut, row.cut_chain
+        if row.seq is None:
             return
-        self.seq = seq
+        self.seq, number, body = row.seq, row.number, row.body
         what = f"Event {number} of {self._named()}"
         if number != self._number + 1:
             yield (
                 f"Events {self._number + 1} to {number - 1} of {self._named()} are missing from "
                 "the log."
             )
-        elif not follows(self._chain, number, run, at, digest, chain):
+        elif not follows(self._chain, number, row.run, row.at, row.digest, row.chain):
             yield f"{what} breaks the hash chain: its row was changed after it was written."
-        if body is not None and not (isinstance(body, bytes) and sha256(body).digest() == digest):
+        is_same = isinstance(body, bytes) and sha256(body).digest() == row.digest
+        if body is not None and not is_same:
             yield f"The body of event {number} of {self._named()} was changed after it was written."
-        self._number, self._chain = number, chain
+        self._number, self._chain = number, row.chain
 
-    def _end(self, head: Any) -> Iterator[str]:
-        last, chain = head[2:4]
+    def _end(self, head: _LogRow) -> Iterator[str]:
+        last, chain = head.last, head.last_chain
         if self._number < last:
             yield (
                 f"Events {self._number + 1} to {last} of {self._named()} are missing from the log."
@@ -157,15 +177,15 @@ def _old_chain(db: apsw.Connection) -> Iterator[str]:
 
 def check_structure(db: apsw.Connection) -> list[str]:
     """What SQLite itself finds."""
-    found: list[str] = []
+    problems: list[str] = []
     try:
         for (text,) in db.execute(f"pragma integrity_check({MOST})"):
             if text != "ok":
-                found.append(f"The structure of the file is damaged: {text}.")
+                problems.append(f"The structure of the file is damaged: {text}.")
         for table, row, parent, _ in db.execute("pragma foreign_key_check"):
-            found.append(
+            problems.append(
                 f"Row {row} of table {table} refers to a row of {parent} that does not exist."
             )
     except apsw.Error as error:
-        found.append(f"The structure of the file cannot be read ({error}).")
-    return found
+        problems.append(f"The structure of the file cannot be read ({error}).")
+    return problems

@@ -14,10 +14,11 @@ import msgspec
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
+from retinue.core.state import RunRecord
 from retinue.core.task_list import Noted
 from retinue.core.values import Delivery
 from retinue.errors import StoreError
-from retinue.store.base import Row, Snapshot, Space, Summary
+from retinue.store.base import RunInfo, Snapshot, Space
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.reader_queries import (
     ABOVE,
@@ -36,6 +37,7 @@ from retinue.store.sqlite.reader_queries import (
     OLD,
     OLD_ACCOUNTS,
     OPEN,
+    ROOTS_NAMING,
     ROW,
     SPAN,
 )
@@ -102,8 +104,8 @@ class SqliteReader:
             self._schema = self._all("pragma user_version")[0][0]
         return self._schema < schema
 
-    def _rows(self, sql: str, args: tuple[Any, ...] = ()) -> list[Row]:
-        return [Row(read_spec(spec), read_run(body)) for spec, body in self._all(sql, args)]
+    def _rows(self, sql: str, args: tuple[Any, ...] = ()) -> list[RunRecord]:
+        return [RunRecord(read_spec(spec), read_run(body)) for spec, body in self._all(sql, args)]
 
     def load(self) -> Snapshot:
         with reading(self.path):
@@ -122,7 +124,7 @@ class SqliteReader:
                 last_seq=self._all(LAST_SEQ)[0][0],
             )
 
-    def row(self, id: str) -> Row | None:
+    def row(self, id: str) -> RunRecord | None:
         with reading(self.path):
             rows = self._rows(f"{ROW} where id = ?", (id,))
         return rows[0] if rows else None
@@ -134,11 +136,11 @@ class SqliteReader:
             rows = self._all(f"{sql} where id = ?", (id,))
             return read_account(rows[0][0]) if rows and rows[0][0] else None
 
-    def children(self, parent: str) -> list[Row]:
+    def children(self, parent: str) -> list[RunRecord]:
         with reading(self.path):
             return self._rows(f"{ROW} where parent = ? order by slot_turn, n", (parent,))
 
-    def started(self, since: int) -> list[Row]:
+    def started(self, since: int) -> list[RunRecord]:
         # Runs are numbered as they come, so the first that is old enough, from the newest down, is
         # where to stop.
         first = "coalesce((select n from runs where created_at < ? order by n desc limit 1), 0)"
@@ -162,7 +164,9 @@ class SqliteReader:
         args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
             is_old = self._is_before(TREES_SCHEMA)
-            sql = OLD if is_old else BY_SEQ if tree is None else BY_NUMBER
+            sql = BY_SEQ if tree is None else BY_NUMBER
+            if is_old:
+                sql = OLD
             return [
                 (n, _of_tree(read_entry(body), root))
                 for n, body, root in self._all(sql % (run and OF_RUN), args)
@@ -189,6 +193,11 @@ class SqliteReader:
         with reading(self.path):
             return {sha.hex() for (sha,) in self._all("select distinct sha256 from artifact_refs")}
 
+    def roots_naming(self, sha256: str) -> list[str]:
+        """The root runs of the trees that name an artifact."""
+        with reading(self.path):
+            return [root for (root,) in self._all(ROOTS_NAMING, (sha256,))]
+
     def expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
         out: list[str] = []
         with reading(self.path):
@@ -201,13 +210,13 @@ class SqliteReader:
                     out.append(id)
         return out
 
-    def listing(self, *, children: bool, limit: int, before: str) -> list[Summary]:
+    def listing(self, *, children: bool, limit: int, before: str) -> list[RunInfo]:
         which = "true" if children else "parent = '' and slot_turn is null"
         page = "and n < (select n from runs where id = ?)" if before else ""
         sql = f"{LISTING} {which} {page} order by n desc limit ?"
         with reading(self.path):
             return [
-                Summary(
+                RunInfo(
                     id=id,
                     root=root,
                     parent=parent,
@@ -224,9 +233,9 @@ class SqliteReader:
             ]
 
     def deliveries(self, states: Iterable[str]) -> list[Delivery]:
-        wanted = list(states)
-        where = "where state in (select value from json_each(?))" if wanted else ""
-        args = (_listed(wanted),) if wanted else ()
+        choice = list(states)
+        where = "where state in (select value from json_each(?))" if choice else ""
+        args = (_listed(choice),) if choice else ()
         with reading(self.path):
             return [
                 read_delivery(body)

@@ -22,6 +22,9 @@ with recursive up (id) as (
     union
     select parent from up join runs using (id) where parent <> ''
 )"""
+ROOTS_NAMING = """
+select root from artifact_refs join trees on trees.n = tree
+where sha256 = unhex(?) and root in (select id from runs) order by root"""
 ROW = "select specs.body, runs.body from runs cross join specs on run = n"
 OPEN = f"{ROW} where open = 1 order by n"
 BACK = f"""
@@ -40,7 +43,7 @@ LISTING = """
 select id, root, parent, specs.body, state, created_at, ended_at
 from runs cross join specs on run = n where"""
 
-# Bodies that are gone (of children that were not to be kept) are left out.
+# Bodies that are gone (of children that were not to be kept) are omitted.
 _ENTRIES = (
     "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
 )

@@ -61,12 +61,12 @@ class RowWriter:
         if batch.events:
             seq = self._append(db, batch, seq, heads)
         for name, tree in REFER.items():
-            if found := getattr(batch, name):
-                named |= self._refer(db, found, tree)
+            if names := getattr(batch, name):
+                named |= self._refer(db, names, tree)
         return seq
 
     def _add(self, db: apsw.Connection, batch: RowBatch) -> None:
-        """New runs; each begins a conversation, or goes on with one that may be there."""
+        """New runs; each begins a conversation, or continues with one that may be there."""
         there = self._conversations.of(db, batch.resumed.values()) if batch.resumed else {}
         conversations: list[Value] = []
         for id, (parent, row) in batch.conversations.items():
@@ -111,8 +111,8 @@ class RowWriter:
         self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead]
     ) -> int:
         """The events, each behind the last of its tree."""
-        wanted = dict.fromkeys([event[0] for event in batch.events])
-        new = [root for root in wanted if root not in heads]
+        roots = dict.fromkeys([event[0] for event in batch.events])
+        new = [root for root in roots if root not in heads]
         if new:
             heads.update(self.heads.of(db, new))
         owners = self._runs.of(db, [event[1] for event in batch.events if event[1]])
@@ -128,17 +128,17 @@ class RowWriter:
         INSERT_EVENTS.write(db, events)
         INSERT_BODIES.write(db, bodies)
         moved: list[Value] = []
-        for root in wanted:
+        for root in roots:
             head = heads[root]
             moved += (head.n, root, head.last, head.chain)
         MOVE_HEADS.write(db, moved)
         return seq
 
-    def _refer(self, db: apsw.Connection, found: list[tuple[str, str]], tree: str) -> set[str]:
+    def _refer(self, db: apsw.Connection, names: list[tuple[str, str]], tree: str) -> set[str]:
         """Remember which trees name an artifact. Most that looks like a name is the hash of
         something else."""
-        there = self._artifacts.present({name for name, _ in found})
-        for name, where in dict.fromkeys(found):
+        there = self._artifacts.present({name for name, _ in names})
+        for name, where in dict.fromkeys(names):
             if name in there:
                 sql = f"select column1, ({tree}) as tree from (values (unhex(?), ?))"
                 db.execute(

@@ -16,11 +16,12 @@ from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
+from retinue.core.state import RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts
-from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store, Summary
+from retinue.store.base import Compacted, Progress, RunInfo, Snapshot, Space, Store
 from retinue.store.sent_calls import SentCalls
 from retinue.store.sqlite.commit_group import CommitGroup
 from retinue.store.sqlite.database_file import connect, copy_database
@@ -100,7 +101,7 @@ class SqliteStore(Store):
             )
         return snapshot
 
-    async def row(self, id: str) -> Row | None:
+    async def row(self, id: str) -> RunRecord | None:
         return self._reader.row(id)
 
     async def known(self, ids: Iterable[str]) -> set[str]:
@@ -109,10 +110,10 @@ class SqliteStore(Store):
     async def account(self, id: str) -> Account | None:
         return self._reader.account(id)
 
-    async def children(self, parent: str) -> list[Row]:
+    async def children(self, parent: str) -> list[RunRecord]:
         return self._reader.children(parent)
 
-    async def started(self, since: int) -> list[Row]:
+    async def started(self, since: int) -> list[RunRecord]:
         return self._reader.started(since)
 
     async def messages(
@@ -127,7 +128,7 @@ class SqliteStore(Store):
 
     async def listing(
         self, *, children: bool = False, limit: int = 100, before: str = ""
-    ) -> list[Summary]:
+    ) -> list[RunInfo]:
         return self._reader.listing(children=children, limit=limit, before=before)
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
@@ -177,20 +178,20 @@ class SqliteStore(Store):
         if is_old and rebuild:
             await self._alone(writer.rebuild)
             is_old = False
-        total = left = before.holes // PAGE_BYTES
-        while left and not is_old:
+        total = holes = before.holes // PAGE_BYTES
+        while holes and not is_old:
             less = await self._alone(lambda: writer.free(STEP_PAGES))
             if progress is not None:
                 progress(total - min(less, total), total)
-            if less >= left:  # others free as fast as we do, or nothing can be moved now
+            if less >= holes:  # others free as fast as we do, or nothing can be moved now
                 break
-            left = less
+            holes = less
         await self._alone(writer.shrink)
         self.sent.trim()
         return Compacted(before, await self.space(), round(time.monotonic() - began, 3), is_old)
 
     def _collect(self) -> None:
-        """Artifacts that a crash has left, which nobody names."""
+        """Artifacts that a crash has left, which no one names."""
         reader = SqliteReader(self.path)
         reader.open()
         try:
@@ -226,8 +227,14 @@ class SqliteStore(Store):
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         return await self._apart(lambda: self._artifacts.get(sha256, offset, limit))
 
+    async def artifact_roots(self, sha256: str) -> list[str]:
+        return self._reader.roots_naming(sha256)
+
     async def close(self) -> None:
-        writer, group, self._writer, self._group = self._writer, self._group, None, None
+        writer = self._writer
+        group = self._group
+        self._writer = None
+        self._group = None
         if writer is None:
             return
         if group is not None:
@@ -239,7 +246,10 @@ class SqliteStore(Store):
     def survivor(self) -> SqliteStore:
         """What a crash leaves: this handle lets go of the file as it is, and another one may open
         it."""
-        writer, group, self._writer, self._group = self._writer, self._group, None, None
+        writer = self._writer
+        group = self._group
+        self._writer = None
+        self._group = None
         if group is not None:
             group.stop()
         self._reader.close()

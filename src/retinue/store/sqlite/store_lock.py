@@ -42,8 +42,8 @@ class Lock:
                         "changed. Remove it, or use another store."
                     )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have removed the file in between: then we hold a lock that
-                # nobody will see.
+                # Another process may have removed the file in between: then we hold a lock that no
+                # one will see.
                 if os.fstat(fd).st_ino == os.stat(name).st_ino:
                     self._fd = fd
             except FileNotFoundError:
@@ -70,10 +70,10 @@ class Lock:
             self._fd = -1
 
 
-def _is_lock(found: os.stat_result) -> bool:
+def _is_lock(info: os.stat_result) -> bool:
     """A number is written into it: another file, or another name of one, must not be lost by
     that."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink < 2 and found.st_size <= LOCK_BYTES
+    return stat.S_ISREG(info.st_mode) and info.st_nlink < 2 and info.st_size <= LOCK_BYTES
 
 
 def _pid(fd: int) -> str:

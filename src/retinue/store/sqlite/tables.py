@@ -1,6 +1,6 @@
-"""What is written where: `encode` turns changes into rows, in the writer's thread, since nobody
-changes them any more. `TABLES` are the statements that write the rows, in the order that foreign
-keys need."""
+"""What is written where: `encode` turns changes into rows, in the writer's thread, since no one
+changes them. `TABLES` are the statements that write the rows, in the order that foreign keys
+need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.events import LogEntry, Requested
 from retinue.core.messages import Message
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Asking,
     Ended,
@@ -39,7 +39,7 @@ dumps = msgspec.json.Encoder().encode
 read_entry = msgspec.json.Decoder(LogEntry).decode
 read_message = msgspec.json.Decoder[Message](Message).decode
 read_run = msgspec.json.Decoder(Run).decode
-read_spec = msgspec.json.Decoder(Spec).decode
+read_spec = msgspec.json.Decoder(RunSpec).decode
 read_account = msgspec.json.Decoder(Account).decode
 read_mail = msgspec.json.Decoder(Mail).decode
 read_delivery = msgspec.json.Decoder(Delivery).decode
@@ -84,14 +84,14 @@ class Many:
         """The values of all rows, one after the other."""
         if not flat:
             return
-        left, start, n_columns = len(flat) // self._n_columns, 0, self._n_columns
+        remaining, start, n_columns = len(flat) // self._n_columns, 0, self._n_columns
         for size, sql in self._sizes:
-            while left >= size:
+            while remaining >= size:
                 stop = start + size * n_columns
-                left -= size
-                db.execute(sql, flat if not left and not start else flat[start:stop])
+                remaining -= size
+                db.execute(sql, flat if not remaining and not start else flat[start:stop])
                 start = stop
-                if not left:
+                if not remaining:
                     return
 
 
@@ -286,10 +286,10 @@ def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:
 
 
 def _add(
-    batch: RowBatch, spec: Spec, run: Run, account: bytes | None, dump: Callable[[Any], bytes]
+    batch: RowBatch, spec: RunSpec, run: Run, account: bytes | None, dump: Callable[[Any], bytes]
 ) -> None:
     """The row of a new run, and of its conversation, which may exist already."""
-    conversation, slot, state = spec.conversation, spec.slot, run.state
+    conversation, slot, state = spec.conversation, spec.parent_call, run.state
     if conversation != spec.id:
         batch.resumed[spec.id] = conversation
     base = spec.base
@@ -297,7 +297,7 @@ def _add(
         source: Values = (None, None, None)
     else:
         source = (base.conversation, base.length, base.start)
-    title = _mended(spec.order.label or spec.order.agent)
+    title = _mended(spec.request.label or spec.request.agent)
     parent = spec.parent or None
     batch.conversations.setdefault(
         conversation, (parent, (parent is None, *source, spec.created_at, title))

@@ -78,13 +78,13 @@ class LogHeads:
                 self._next += 1
         return out
 
-    def keep(self, heads: dict[str, LogHead], done: Iterable[str]) -> None:
+    def keep(self, heads: dict[str, LogHead], ended: Iterable[str]) -> None:
         """After a commit. Trees in `done` will hardly be written to again."""
         known = self._known
         for root, head in heads.items():
             known[root] = head
             known.move_to_end(root)
-        for root in done:
+        for root in ended:
             known.pop(root, None)
         while len(known) > MOST_HEADS:
             known.popitem(last=False)

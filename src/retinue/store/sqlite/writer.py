@@ -64,7 +64,7 @@ class SqliteWriter:
         return self.epoch
 
     def _adopt(self, db: apsw.Connection) -> None:
-        """Go on behind the last event that this connection sees."""
+        """Continue behind the last event that this connection sees."""
         db.set_wal_hook(self._note_pages)
         self._page = db.pragma("page_size")
         self._wal_size = 0
@@ -80,7 +80,7 @@ class SqliteWriter:
     def write(self, batches: list[RowBatch]) -> list[int]:
         """One transaction for all of them. Returns the position of the last event of each."""
         heads: dict[str, LogHead] = {}
-        gone: list[str] = []
+        roots: list[str] = []
         unnamed: list[str] = []
         named: set[str] = set()
         seq = self.seq
@@ -92,10 +92,10 @@ class SqliteWriter:
                     trees, names = forget(
                         db, batch.forgotten, batch.events[-1][2] if batch.events else _now()
                     )
-                    gone += trees
+                    roots += trees
                     unnamed += names
         ended = [id for batch in batches for id in batch.ended]
-        self._rows.heads.keep(heads, (*gone, *(id for id in ended if id in heads)))
+        self._rows.heads.keep(heads, (*roots, *(id for id in ended if id in heads)))
         self._rows.drop(ended)
         if named or unnamed:
             self._artifacts.named(named)
@@ -173,13 +173,13 @@ class SqliteWriter:
         try:
             db = connect(self.path, read_only=True)
             try:
-                wanted = db.pragma("page_count") * db.pragma("page_size")
+                expected = db.pragma("page_count") * db.pragma("page_size")
                 last = db.execute(LAST_SEQ).get
             finally:
                 db.close(True)
         except apsw.Error as error:
             raise cut_off(self.path) from error
-        if size != wanted or last != self.seq:
+        if size != expected or last != self.seq:
             raise cut_off(self.path)
         self._size = size
 
@@ -218,7 +218,7 @@ class SqliteWriter:
             db.close(True)
 
     def tidy(self) -> None:
-        """Move what the WAL holds into the file when there is enough of it. Nobody waits for
+        """Move what the WAL holds into the file when there is enough of it. No one waits for
         this."""
         if self._n_pages >= CHECKPOINT_PAGES:
             self._checkpoint()
@@ -240,7 +240,7 @@ class SqliteWriter:
 
     def _restart(self, db: apsw.Connection, n_pages: int) -> None:
         """Readers that take turns keep a log from ever being begun anew. Now and then they are
-        waited for: those who come meanwhile read the newest state, which is in nobody's way."""
+        waited for: those who come meanwhile read the newest state, which is in no one's way."""
         now = time.monotonic()
         if now - self._restarted < RESTART_SECONDS:
             return
@@ -273,9 +273,9 @@ class SqliteWriter:
         next `shrink`."""
         with self._transaction() as db:
             db.execute(f"pragma incremental_vacuum({n_pages})").fetchall()
-            left: int = db.pragma("freelist_count")
+            n_free: int = db.pragma("freelist_count")
         self.tidy()
-        return left
+        return n_free
 
     def rebuild(self) -> None:
         """Write the whole file anew, without holes, so that from now on it can give pages back."""

@@ -13,14 +13,14 @@ def block_event(kind: Any, index: int, block: Mapping[str, Any]) -> StreamEvent:
     return StreamEvent(kind, "content_block_start", data)
 
 
-def message_body(said: FakeReply) -> dict[str, Any]:
-    usage = said.usage
+def message_body(reply: FakeReply) -> dict[str, Any]:
+    usage = reply.usage
     written = usage.cache_write
     return {
-        "id": said.id,
+        "id": reply.id,
         "type": "message",
         "role": "assistant",
-        "model": said.model,
+        "model": reply.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -38,21 +38,24 @@ def message_body(said: FakeReply) -> dict[str, Any]:
     }
 
 
-def content_blocks(said: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def content_blocks(reply: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each block as it starts, and what it is filled with."""
-    if said.thinking:
-        filled = {"thinking": said.thinking, "signature": seal(said.thinking)}
+    if reply.thinking:
+        filled = {"thinking": reply.thinking, "signature": seal(reply.thinking)}
         yield {"type": "thinking", "thinking": "", "signature": ""}, filled
-    if said.text:
-        yield {"type": "text", "text": ""}, {"text": said.text}
-    for call in said.calls:
+    if reply.text:
+        yield {"type": "text", "text": ""}, {"text": reply.text}
+    for call in reply.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        given = loads(call.args)
-        yield block, {"input": {} if said.stop == "length" and isinstance(given, str) else given}
-    if said.stop == "pause":
+        arguments = loads(call.args)
+        yield (
+            block,
+            {"input": {} if reply.stop == "length" and isinstance(arguments, str) else arguments},
+        )
+    if reply.stop == "pause":
         block = {
             "type": "server_tool_use",
-            "id": f"srvtoolu_{said.id[4:]}",
+            "id": f"srvtoolu_{reply.id[4:]}",
             "name": "web_search",
             "input": {},
         }
@@ -60,7 +63,7 @@ def content_blocks(said: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str, 
 
 
 def block_deltas(
-    said: FakeReply, block: Mapping[str, Any], filled: Mapping[str, Any], n: int, index: int
+    reply: FakeReply, block: Mapping[str, Any], filled: Mapping[str, Any], n: int, index: int
 ) -> Iterator[tuple[Any, Any]]:
     if block["type"] == "text":
         yield from (
@@ -73,9 +76,11 @@ def block_deltas(
         )
         yield "think", {"type": "signature_delta", "signature": filled["signature"]}
     else:
-        first = index - bool(said.thinking) - bool(said.text)
+        first = index - bool(reply.thinking) - bool(reply.text)
         args = (
-            said.calls[first].args if first < len(said.calls) else encode(filled["input"]).decode()
+            reply.calls[first].args
+            if first < len(reply.calls)
+            else encode(filled["input"]).decode()
         )
         for part in ["", *pieces(args, n)]:
             yield "args", {"type": "input_json_delta", "partial_json": part}

@@ -148,24 +148,24 @@ class AnthropicApi:
             error["details"] = trouble.details
         return {"type": "error", "error": error, "request_id": f"req_{n:024d}"}
 
-    def body(self, said: FakeReply) -> dict[str, Any]:
-        whole = message_body(said)
-        whole["content"] = [{**block, **filled} for block, filled in content_blocks(said)]
-        whole["stop_reason"] = STOPS[said.stop]
-        whole["usage"]["output_tokens"] = said.usage.output
+    def body(self, reply: FakeReply) -> dict[str, Any]:
+        whole = message_body(reply)
+        whole["content"] = [{**block, **filled} for block, filled in content_blocks(reply)]
+        whole["stop_reason"] = STOPS[reply.stop]
+        whole["usage"]["output_tokens"] = reply.usage.output
         return whole
 
-    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
-        start = {"type": "message_start", "message": message_body(said)}
+    def events(self, reply: FakeReply, n_deltas: int) -> list[StreamEvent]:
+        start = {"type": "message_start", "message": message_body(reply)}
         events = [
             StreamEvent("start", "message_start", start),
             StreamEvent("start", "ping", {"type": "ping"}),
         ]
-        for index, (block, filled) in enumerate(content_blocks(said)):
+        for index, (block, filled) in enumerate(content_blocks(reply)):
             events.append(
                 block_event("call" if block["type"] == "tool_use" else "start", index, block)
             )
-            for kind, delta in block_deltas(said, block, filled, n_deltas, index):
+            for kind, delta in block_deltas(reply, block, filled, n_deltas, index):
                 data = {"type": "content_block_delta", "index": index, "delta": delta}
                 events.append(StreamEvent(kind, "content_block_delta", data))
             events.append(
@@ -173,8 +173,8 @@ class AnthropicApi:
                     "stop", "content_block_stop", {"type": "content_block_stop", "index": index}
                 )
             )
-        usage = {"output_tokens": said.usage.output}
-        delta = {"stop_reason": STOPS[said.stop], "stop_sequence": None}
+        usage = {"output_tokens": reply.usage.output}
+        delta = {"stop_reason": STOPS[reply.stop], "stop_sequence": None}
         events.append(
             StreamEvent(
                 "stop", "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.core.image_checks import look
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode, seal
 from retinue.testing.fake_llm.strict_checks import NAME, words
 
@@ -86,7 +93,7 @@ class Turns:
 
     def check_thinking(self) -> None:
         """While a round of calls is under way, the thought that led to it must be there."""
-        if isinstance(self.messages[-1], Result) and self._first_kind not in (
+        if isinstance(self.messages[-1], ToolMessage) and self._first_kind not in (
             "thinking",
             "redacted_thinking",
         ):
@@ -155,7 +162,7 @@ class Turns:
     def _assistant(self, blocks: list[dict[str, Any]]) -> None:
         if not self._open:
             self._first_kind = blocks[0]["type"]
-        texts, calls, kept = [], [], []
+        texts, calls, thoughts = [], [], []
         for i, block in enumerate(blocks):
             match block["type"]:
                 case "text":
@@ -165,16 +172,16 @@ class Turns:
                 case "thinking":
                     if block.get("signature") != seal(block.get("thinking", "")):
                         raise refuse(f"{self._at(i)}: Invalid `signature` in `thinking` block")
-                    kept.append(block)
+                    thoughts.append(block)
                 case _:
-                    kept.append(block)
-        opaque = encode(kept).decode() if kept else ""
+                    thoughts.append(block)
+        opaque = encode(thoughts).decode() if thoughts else ""
         text = "".join(texts)
         self._n_chars += len(text) + len(opaque)
-        self.messages.append(Assistant(text=text, calls=tuple(calls), opaque=opaque))
+        self.messages.append(AssistantMessage(text=text, calls=tuple(calls), opaque=opaque))
 
-    def _call(self, i: int, block: Mapping[str, Any]) -> Call:
-        call_id, name, given = block.get("id"), block.get("name"), block.get("input")
+    def _call(self, i: int, block: Mapping[str, Any]) -> ToolCall:
+        call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
         if not isinstance(call_id, str) or not NAME.match(call_id):
             raise refuse(
                 f"{self._at(i)}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
@@ -184,15 +191,15 @@ class Turns:
                 f"{self._at(i)}.tool_use.name: String should match pattern "
                 f"'^[a-zA-Z0-9_-]{{1,128}}$'"
             )
-        if not isinstance(given, dict):
+        if not isinstance(arguments, dict):
             raise refuse(f"{self._at(i)}.tool_use.input: Input should be a valid dictionary")
         if call_id in self._used:
             raise refuse("messages: `tool_use` ids must be unique")
         self._used[call_id] = name
         self._open.append(call_id)
-        args = encode(given).decode()
+        args = encode(arguments).decode()
         self._n_chars += len(name) + len(args)
-        return Call(id=call_id, name=name, args=args)
+        return ToolCall(id=call_id, name=name, args=args)
 
     def _user(self, blocks: list[dict[str, Any]]) -> None:
         texts, images = [], []
@@ -207,9 +214,9 @@ class Turns:
             elif block["type"] == "image":
                 images.append(self._image(f"{self._at(i)}.image", block))
         if texts or images:
-            self.messages.append(User(text="\n\n".join(texts), images=tuple(images)))
+            self.messages.append(UserMessage(text="\n\n".join(texts), images=tuple(images)))
 
-    def _result(self, i: int, block: Mapping[str, Any]) -> Result:
+    def _result(self, i: int, block: Mapping[str, Any]) -> ToolMessage:
         call_id = block.get("tool_use_id")
         if not isinstance(call_id, str):
             raise refuse(f"{self._at(i)}.tool_result.tool_use_id: Field required")
@@ -235,7 +242,7 @@ class Turns:
                 f"{self._at(i)}.tool_result", content, bool(block.get("is_error"))
             )
         name, is_error = self._used[call_id], bool(block.get("is_error"))
-        return Result(call_id=call_id, text=content, name=name, error=is_error, images=images)
+        return ToolMessage(call_id=call_id, text=content, name=name, error=is_error, images=images)
 
     def _parts(self, at: str, parts: Any, is_error: bool) -> tuple[str, tuple[Image, ...]]:
         if not isinstance(parts, list):

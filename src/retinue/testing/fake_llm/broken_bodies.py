@@ -62,12 +62,12 @@ async def short_length(scene: FakeRequest) -> None:
 async def huge(scene: FakeRequest) -> None:
     """One event, or one text, of many mebibytes; it is written as fast as it is read."""
     mark = "@huge@"
-    said = replace(scene.say(), text=mark, calls=(), stop="end")
+    reply = replace(scene.say(), text=mark, calls=(), stop="end")
     if scene.is_stream:
-        frames = b"".join(scene.frames(scene.wire.events(said, 1)))
+        frames = b"".join(scene.frames(scene.wire.events(reply, 1)))
         before, _, after = frames.partition(mark.encode())
     else:
-        before, _, after = encode(scene.wire.body(said)).partition(mark.encode())
+        before, _, after = encode(scene.wire.body(reply)).partition(mark.encode())
     size = scene.settings.huge_bytes
     kind = SSE if scene.is_stream else JSON
     scene.conn.send(
@@ -90,10 +90,10 @@ async def bomb(scene: FakeRequest) -> None:
     kind = SSE if scene.is_stream else JSON
     packed = {"content-type": kind, "content-encoding": "gzip", "transfer-encoding": "chunked"}
     scene.conn.send(head(200, packed) + chunk(first))
-    left = scene.settings.bomb_bytes // MEBIBYTE - 1
-    while left > 0:
-        scene.conn.send(chunk(again * min(left, 64)))
-        left -= 64
+    n_mebibytes = scene.settings.bomb_bytes // MEBIBYTE - 1
+    while n_mebibytes > 0:
+        scene.conn.send(chunk(again * min(n_mebibytes, 64)))
+        n_mebibytes -= 64
         await scene.conn.drain()
     scene.conn.finish()
 

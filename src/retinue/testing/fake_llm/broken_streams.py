@@ -21,10 +21,10 @@ from retinue.testing.fake_llm.http_server import LAST_CHUNK, chunk
 
 def _until(events: Sequence[StreamEvent], kind: str, n: int) -> list[StreamEvent]:
     """The stream up to and with its n-th event of a kind."""
-    seen = 0
+    n_events = 0
     for at, event in enumerate(events):
-        seen += event.kind == kind
-        if seen == n:
+        n_events += event.kind == kind
+        if n_events == n:
             return list(events[: at + 1])
     return list(events[:-1])
 
@@ -50,11 +50,11 @@ async def _say(scene: FakeRequest, events: Sequence[StreamEvent]) -> None:
 
 def _failed(code: str, message: str, n: int) -> StreamEvent:
     response = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
-    told = {**response, "error": {"code": code, "message": message}}
+    failure = {**response, "error": {"code": code, "message": message}}
     return StreamEvent(
         "last",
         "response.failed",
-        {"type": "response.failed", "sequence_number": n, "response": told},
+        {"type": "response.failed", "sequence_number": n, "response": failure},
     )
 
 
@@ -85,13 +85,13 @@ async def broken(scene: FakeRequest) -> None:
             error = {"type": "api_error", "message": trouble.message}
             events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
         case "openai_responses":
-            told = {
+            details = {
                 "code": "server_error",
                 "message": trouble.message,
                 "param": None,
                 "sequence_number": len(events),
             }
-            events.append(StreamEvent("last", "error", {"type": "error", **told}))
+            events.append(StreamEvent("last", "error", {"type": "error", **details}))
         case _:
             events.append(StreamEvent("last", "", scene.wire.error(trouble, scene.heard.n)))
     return await _say(scene, events)
@@ -122,8 +122,8 @@ async def one_byte(scene: FakeRequest) -> None:
     await _by_bytes(scene, scene.say(), 0.0)
 
 
-async def _by_bytes(scene: FakeRequest, said: FakeReply, seconds: float) -> None:
-    start, body = scene.whole(said)
+async def _by_bytes(scene: FakeRequest, reply: FakeReply, seconds: float) -> None:
+    start, body = scene.whole(reply)
     scene.conn.send(start)
     for at in range(len(body)):
         scene.conn.send(body[at : at + 1])
@@ -132,12 +132,12 @@ async def _by_bytes(scene: FakeRequest, said: FakeReply, seconds: float) -> None
 
 
 async def reset_in_call(scene: FakeRequest) -> None:
-    said = scene.called()
+    reply = scene.called()
     if not scene.is_stream:
-        start, body = scene.whole(said)
+        start, body = scene.whole(reply)
         scene.conn.send(start + body[: len(body) // 2])
         return await scene.reset()
-    events = scene.wire.events(said, 6)
+    events = scene.wire.events(reply, 6)
     if scene.wire.dialect == "gemini":
         frames = scene.frames(events)
         at = next(n for n, event in enumerate(events) if b"functionCall" in encode(event.data))
@@ -152,7 +152,7 @@ async def reset_in_call(scene: FakeRequest) -> None:
 
 
 async def odd_events(scene: FakeRequest) -> None:
-    """Everything that the standard of server-sent events allows, and fields and events that nobody
+    """Everything that the standard of server-sent events allows, and fields and events that no one
     knows yet."""
     events = scene.wire.events(scene.say(), scene.n_deltas)
     if not scene.is_stream:
@@ -206,30 +206,32 @@ async def bad_json(scene: FakeRequest) -> None:
 
 
 async def twice(scene: FakeRequest) -> None:
-    said = scene.say()
+    reply = scene.say()
     if not scene.is_stream:
-        return scene.play(said)
-    events = scene.wire.events(said, max(scene.n_deltas, 3))
-    kind = "args" if said.calls else "text"
+        return scene.play(reply)
+    events = scene.wire.events(reply, max(scene.n_deltas, 3))
+    kind = "args" if reply.calls else "text"
     at = next((n for n, event in enumerate(events) if event.kind == kind), 0)
-    if said.calls and scene.wire.dialect == "anthropic":
+    if reply.calls and scene.wire.dialect == "anthropic":
         at += 1  # the first piece of arguments is empty
     return await _say(scene, [*events[: at + 1], *events[at:]])
 
 
 async def two_ends(scene: FakeRequest) -> None:
-    said = scene.say()
+    reply = scene.say()
     if not scene.is_stream:
-        return scene.play(said)
-    events = scene.wire.events(said, scene.n_deltas)
+        return scene.play(reply)
+    events = scene.wire.events(reply, scene.n_deltas)
     return await _say(scene, _numbered([*events, events[-1]]))
 
 
 async def more_after_end(scene: FakeRequest) -> None:
-    said = scene.say()
+    reply = scene.say()
     if not scene.is_stream:
-        return scene.play(said)
-    events = scene.wire.events(said, scene.n_deltas)
-    other = scene.wire.events(replace(said, text="This came too late.", calls=(), usage=Usage()), 1)
+        return scene.play(reply)
+    events = scene.wire.events(reply, scene.n_deltas)
+    other = scene.wire.events(
+        replace(reply, text="This came too late.", calls=(), usage=Usage()), 1
+    )
     late = [event for event in other if event.kind in ("text", "last")]
     return await _say(scene, _numbered([*events, *late]))

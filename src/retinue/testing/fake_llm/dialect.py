@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Message, User
+from retinue.core.messages import AssistantMessage, Message, ToolCall, UserMessage
 from retinue.core.values import ToolSchema, Usage
 from retinue.testing.fake_llm.http_server import HttpRequest
 
@@ -67,8 +67,8 @@ class ParsedRequest:
 
     @property
     def turn(self) -> int:
-        """How many replies stand in the conversation."""
-        return sum(isinstance(m, Assistant) for m in self.messages)
+        """How many replies are in the conversation."""
+        return sum(isinstance(m, AssistantMessage) for m in self.messages)
 
 
 class FakeUnit(NamedTuple):
@@ -107,7 +107,7 @@ class FakeReply:
     id: str
     model: str
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     stop: Stop = "end"
     usage: Usage = Usage()
     thinking: str = ""
@@ -156,9 +156,9 @@ class FakeDialect(Protocol):
 
     def read(self, ask: HttpRequest, model: str) -> ParsedPrompt: ...
 
-    def body(self, said: FakeReply) -> dict[str, Any]: ...
+    def body(self, reply: FakeReply) -> dict[str, Any]: ...
 
-    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]: ...
+    def events(self, reply: FakeReply, n_deltas: int) -> list[StreamEvent]: ...
 
     def error(self, trouble: FakeError, n: int) -> dict[str, Any]: ...
 
@@ -197,7 +197,7 @@ def loads(args: str) -> Any:
 def label(messages: Sequence[Message]) -> str:
     """What makes the ids of one conversation differ from those of another: the same again for the
     same task."""
-    first = next((m.text for m in messages if isinstance(m, User)), "")
+    first = next((m.text for m in messages if isinstance(m, UserMessage)), "")
     return f"{zlib.crc32(first.encode('utf-8', 'surrogatepass')):08x}"
 
 

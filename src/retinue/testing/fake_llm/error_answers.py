@@ -25,8 +25,8 @@ GEMINI_BUSY = "The model is overloaded. Please try again later."
 
 
 def rate_limit(scene: FakeRequest) -> FakeError:
-    asked = scene.settings.retry_after_seconds
-    seven, short, long = (7.0, 1.5, 34.0) if asked is None else (asked, asked, asked)
+    seconds = scene.settings.retry_after_seconds
+    seven, short, long = (7.0, 1.5, 34.0) if seconds is None else (seconds, seconds, seconds)
     info = [{"@type": f"{RPC}.RetryInfo", "retryDelay": f"{long:g}s"}]
     text = f"Rate limit reached for {scene.heard.model}. Please try again in {short:g}s."
     wait = {"retry-after-ms": f"{short * 1000:g}", "x-ratelimit-reset-tokens": "6m0s"}

@@ -139,7 +139,7 @@ class FakeLLM:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Nobody is waited for: clients that are connected are cut off."""
+        """No one is waited for: clients that are connected are cut off."""
         if self._server is None:
             return
         self._server.close()
@@ -149,7 +149,8 @@ class FakeLLM:
             tasks = [conn.task for conn in self._live if conn.task is not None]
             for conn in list(self._live):
                 conn.is_ended = True
-                conn.transport.abort()
+                if not conn.is_lost:
+                    conn.transport.abort()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -179,7 +180,7 @@ class FakeLLM:
         wire, model = self._route(ask.path)
         try:
             prompt = self._read(wire, ask, model)
-            heard = ParsedRequest(
+            request = ParsedRequest(
                 n=n,
                 dialect=wire.dialect,
                 model=prompt.model,
@@ -191,33 +192,33 @@ class FakeLLM:
                 headers=ask.open_headers,
                 raw=ask.body,
             )
-            self._keep(heard)
-            fault = self._fault(heard, self._named(heard, prompt, ask))
-            line = line_of(self._script, heard)
+            self._keep(request)
+            fault = self._fault(request, self._named(request, prompt, ask))
+            line = line_of(self._script, request)
         except FakeError as trouble:
             self._violated(conn, wire, trouble, n)
             return None
         except Exception as error:
             self._violated(conn, wire, _script_trouble(wire, error), n)
             return None
-        scene = FakeRequest(conn, ask, heard, prompt, wire, self.settings, self._chunks, _nothing)
+        scene = FakeRequest(conn, ask, request, prompt, wire, self.settings, self._chunks, _nothing)
         if (
             fault is None
             and not self._seconds
             and not self.settings.pace_seconds
             and _is_plain(line)
         ):
-            scene.play(compose(line, heard, prompt, self._cache.measure))
+            scene.play(compose(line, request, prompt, self._cache.measure))
             return None
         if inspect.iscoroutine(line):
             conn.unheard = line  # closed if the client goes away before it has begun
         return self._answer(scene, fault, line)
 
     def _route(self, path: str) -> tuple[FakeDialect, str | None]:
-        """Who answers at this path, or whose words are used to say that nobody does; and the model
+        """Who answers at this path, or whose words are used to say that no one does; and the model
         that it names."""
-        if found := GEMINI_PATH.match(path):
-            return self._gemini, found[1]
+        if match := GEMINI_PATH.match(path):
+            return self._gemini, match[1]
         if path in self._paths:
             return self._paths[path], ""
         if path.startswith("/v1beta"):
@@ -253,12 +254,12 @@ class FakeLLM:
             trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n))
         )
 
-    def _keep(self, heard: ParsedRequest) -> None:
-        self.requests.append(heard)
+    def _keep(self, request: ParsedRequest) -> None:
+        self.requests.append(request)
         if len(self.requests) > 2 * self.settings.keep:
             del self.requests[: -self.settings.keep or None]
 
-    def _fault(self, heard: ParsedRequest, name: str | None) -> Fault | None:
+    def _fault(self, request: ParsedRequest, name: str | None) -> Fault | None:
         """The fault that this request meets, if it meets one: an outage goes before all others, and
         is over one day."""
         now = asyncio.get_running_loop().time()
@@ -269,32 +270,32 @@ class FakeLLM:
                 return None
             self._outage_until = now + self.settings.outage_seconds
         elif name == "F54":
-            draw = random.Random(self.settings.seed * 1_000_003 + heard.n)
+            draw = random.Random(self.settings.seed * 1_000_003 + request.n)
             name = draw.choice(FLAPS) if draw.random() < 0.5 else None
         if not name:
             return None
         fault = FAULTS.get(name)
-        if fault is None or heard.dialect not in fault.dialects:
+        if fault is None or request.dialect not in fault.dialects:
             raise _plain_trouble(
-                self._wires[heard.dialect], 400, f"Unknown fault {name} for {heard.dialect}."
+                self._wires[request.dialect], 400, f"Unknown fault {name} for {request.dialect}."
             )
-        self.injected.append((heard.n, name))
+        self.injected.append((request.n, name))
         return fault
 
-    def _named(self, heard: ParsedRequest, prompt: ParsedPrompt, ask: HttpRequest) -> str | None:
+    def _named(self, request: ParsedRequest, prompt: ParsedPrompt, ask: HttpRequest) -> str | None:
         if ask.key in self.refused_keys:
             return self.refused_keys[ask.key]
         header = ask.headers.get("x-fault")
-        found = asked(f"fault-{header}") if header else asked(heard.model)
-        if found is None:
+        choice = asked(f"fault-{header}") if header else asked(request.model)
+        if choice is None:
             if header:
                 return header
             if callable(self._faults):
-                return self._faults(heard, heard.n)
-            return self._faults[heard.n - 1] if heard.n <= len(self._faults) else None
-        name, is_once = found
+                return self._faults(request, request.n)
+            return self._faults[request.n - 1] if request.n <= len(self._faults) else None
+        name, is_once = choice
         if is_once:
-            key = (name, hash((heard.dialect, tuple(unit.value for unit in prompt.units))))
+            key = (name, hash((request.dialect, tuple(unit.value for unit in prompt.units))))
             if key in self._failed:
                 return None
             self._failed[key] = None
@@ -307,11 +308,11 @@ class FakeLLM:
     ) -> None:
         self.open += 1
         try:
-            said = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
-            if isinstance(said, str) and said in FAULTS:
-                fault, said = fault or self._fault(scene.heard, said), DEFAULT[0]
+            reply = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
+            if isinstance(reply, str) and reply in FAULTS:
+                fault, reply = fault or self._fault(scene.heard, reply), DEFAULT[0]
             await asyncio.sleep(self._seconds)
-            await self._perform(scene, fault, said)
+            await self._perform(scene, fault, reply)
         except FakeError as trouble:
             self._violated(scene.conn, scene.wire, trouble, scene.heard.n)
         except asyncio.CancelledError:
@@ -321,8 +322,8 @@ class FakeLLM:
             self.open -= 1
 
     async def _perform(self, scene: FakeRequest, fault: Fault | None, line: Line) -> None:
-        said = DEFAULT[0] if isinstance(line, BaseException) else line
-        scene.say = lambda: compose(said, scene.heard, scene.prompt, self._cache.measure)
+        reply = DEFAULT[0] if isinstance(line, BaseException) else line
+        scene.say = lambda: compose(reply, scene.heard, scene.prompt, self._cache.measure)
         if fault is not None:
             await fault.act(scene)
         elif isinstance(line, BaseException):
@@ -350,7 +351,7 @@ class FakeLLM:
 
 
 def _is_plain(line: Line | Awaitable[Line]) -> TypeGuard[Line]:
-    """Whether a line can be said at once."""
+    """Whether a line can be said immediately."""
     if isinstance(line, str):
         return line not in FAULTS
     return not isinstance(line, BaseException) and not inspect.isawaitable(line)

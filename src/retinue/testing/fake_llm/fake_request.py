@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.testing.fake_llm.dialect import (
     FakeDialect,
     FakeError,
@@ -41,7 +41,7 @@ class FakeSettings:
     retry_after_seconds: float | None = None
     """What a rate limit asks for; None is 7, 1.5 and 34 seconds at Anthropic, OpenAI and Gemini."""
     stall_seconds: float = 3600.0
-    """How long a connection stays open when nothing comes any more."""
+    """How long a connection stays open when nothing comes."""
     drip_seconds: float = 5.0
     """Between two bytes of a stream that drips."""
     settle_seconds: float = 0.02
@@ -93,27 +93,27 @@ class FakeRequest:
         return self.wire.headers(self.heard.n)
 
     def refuse(self, trouble: FakeError) -> None:
-        told: Any = self.wire.error(trouble, self.heard.n)
+        problem: Any = self.wire.error(trouble, self.heard.n)
         if self.is_stream and not self.prompt.is_sse:
-            told = [told]
-        self.conn.answer(trouble.status, {**self.headers, **trouble.headers}, encode(told))
+            problem = [problem]
+        self.conn.answer(trouble.status, {**self.headers, **trouble.headers}, encode(problem))
 
-    def play(self, said: FakeReply) -> None:
+    def play(self, reply: FakeReply) -> None:
         """The reply, as it should be."""
         if not self.is_stream:
-            self.conn.answer(200, self.headers, encode(self.wire.body(said)))
+            self.conn.answer(200, self.headers, encode(self.wire.body(reply)))
             return
-        first, *more = self.writes(said)
+        first, *more = self.writes(reply)
         self.conn.send(self.stream_head() + chunk(first))
         for data in more:
             self.conn.send(chunk(data))
         self.conn.send(LAST_CHUNK)
 
-    async def play_slowly(self, said: FakeReply) -> None:
+    async def play_slowly(self, reply: FakeReply) -> None:
         if not self.is_stream:
-            return self.play(said)
+            return self.play(reply)
         self.conn.send(self.stream_head())
-        for data in self.writes(said):
+        for data in self.writes(reply):
             self.conn.send(chunk(data))
             await asyncio.sleep(self.settings.pace_seconds)
             await self.conn.drain()
@@ -133,9 +133,9 @@ class FakeRequest:
             {"content-type": kind, "cache-control": "no-cache", **framing, **self.headers, **extra},
         )
 
-    def writes(self, said: FakeReply) -> list[bytes]:
+    def writes(self, reply: FakeReply) -> list[bytes]:
         """A stream in as many writes as there are deltas asked for in a text."""
-        frames = self.frames(self.wire.events(said, self.n_deltas))
+        frames = self.frames(self.wire.events(reply, self.n_deltas))
         size = -(-len(frames) // max(self.n_deltas, 1))
         return [b"".join(frames[at : at + size]) for at in range(0, len(frames), size)]
 
@@ -145,33 +145,35 @@ class FakeRequest:
         parts = [encode(event.data) for event in events]
         return [b"[" + parts[0], *(b",\r\n" + part for part in parts[1:]), b"]"]
 
-    def whole(self, said: FakeReply) -> tuple[bytes, bytes]:
+    def whole(self, reply: FakeReply) -> tuple[bytes, bytes]:
         """Head and body of the reply, correct to the last byte."""
         if self.is_stream:
-            frames = self.frames(self.wire.events(said, self.n_deltas))
+            frames = self.frames(self.wire.events(reply, self.n_deltas))
             return self.stream_head(), b"".join(map(chunk, frames)) + LAST_CHUNK
-        body = encode(self.wire.body(said))
+        body = encode(self.wire.body(reply))
         return head(
             200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}
         ), body
 
     def partial(self) -> list[StreamEvent]:
         """A stream long enough to be broken after some deltas of text."""
-        said = self.say()
-        return self.wire.events(replace(said, text=said.text if len(said.text) > 24 else FILLER), 6)
+        reply = self.say()
+        return self.wire.events(
+            replace(reply, text=reply.text if len(reply.text) > 24 else FILLER), 6
+        )
 
     def called(self) -> FakeReply:
         """The reply with at least one call in it."""
-        said = self.say()
-        if said.calls:
-            return said
+        reply = self.say()
+        if reply.calls:
+            return reply
         tools = self.heard.tools
-        call = Call(
+        call = ToolCall(
             id=f"call_forged_{self.heard.n}",
             name=tools[0].name if tools else "lookup",
             args='{"path":"a.txt"}',
         )
-        return replace(said, text="", calls=(call,), stop="calls")
+        return replace(reply, text="", calls=(call,), stop="calls")
 
     async def silence(self) -> None:
         await asyncio.sleep(self.settings.stall_seconds)

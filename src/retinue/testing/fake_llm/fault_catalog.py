@@ -66,8 +66,8 @@ class Fault:
 def asked(text: str) -> tuple[str, bool] | None:
     """The fault in a model's name like `fault-F4-then-ok`, and whether it is over after the first
     time."""
-    found = ASKED.search(text)
-    return (found[1], found[2] is not None) if found else None
+    match = ASKED.search(text)
+    return (match[1], match[2] is not None) if match else None
 
 
 def _status(tell: Callable[[FakeRequest], FakeError]) -> Act:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.testing.fake_llm import error_answers as troubles
 from retinue.testing.fake_llm.dialect import FakeReply, encode, loads
 from retinue.testing.fake_llm.fake_request import FakeRequest
@@ -27,30 +27,30 @@ def empty_content(scene: FakeRequest) -> FakeReply:
 
 
 def cut_call(scene: FakeRequest) -> FakeReply:
-    said = scene.called()
+    reply = scene.called()
     if scene.wire.dialect == "gemini":
-        return replace(said, text="I am about to", calls=(), stop="length")
-    last = said.calls[-1]
+        return replace(reply, text="I am about to", calls=(), stop="length")
+    last = reply.calls[-1]
     args = last.args if len(last.args) > 4 else '{"path":"a.txt"}'
-    cut = Call(id=last.id, name=last.name, args=args[: len(args) // 2])
-    return replace(said, calls=(*said.calls[:-1], cut), stop="length")
+    cut = ToolCall(id=last.id, name=last.name, args=args[: len(args) // 2])
+    return replace(reply, calls=(*reply.calls[:-1], cut), stop="length")
 
 
 def cut_text(scene: FakeRequest) -> FakeReply:
-    said = scene.say()
-    text = said.text or "I was about to say"
-    return replace(said, text=text[: max(len(text) // 2, 1)], calls=(), stop="length")
+    reply = scene.say()
+    text = reply.text or "I was about to say"
+    return replace(reply, text=text[: max(len(text) // 2, 1)], calls=(), stop="length")
 
 
 def refused(scene: FakeRequest) -> FakeReply:
-    said = replace(scene.say(), calls=())
+    reply = replace(scene.say(), calls=())
     match scene.wire.dialect:
         case "anthropic":
-            return replace(said, text="", stop="refusal")
+            return replace(reply, text="", stop="refusal")
         case "gemini":
-            return replace(said, text="", stop="blocked")
+            return replace(reply, text="", stop="blocked")
         case _:
-            return replace(said, text="", refusal="I cannot help with that.", stop="end")
+            return replace(reply, text="", refusal="I cannot help with that.", stop="end")
 
 
 def stopped(stop: Any) -> Callable[[FakeRequest], FakeReply]:
@@ -58,9 +58,11 @@ def stopped(stop: Any) -> Callable[[FakeRequest], FakeReply]:
 
 
 def _with_args(scene: FakeRequest, args: str) -> FakeReply:
-    said = scene.called()
-    first = said.calls[0]
-    return replace(said, calls=(Call(id=first.id, name=first.name, args=args), *said.calls[1:]))
+    reply = scene.called()
+    first = reply.calls[0]
+    return replace(
+        reply, calls=(ToolCall(id=first.id, name=first.name, args=args), *reply.calls[1:])
+    )
 
 
 def bad_args(scene: FakeRequest) -> FakeReply:
@@ -96,22 +98,22 @@ def text_for_object(scene: FakeRequest) -> FakeReply:
 
 def misnamed(name: str) -> Callable[[FakeRequest], FakeReply]:
     def change(scene: FakeRequest) -> FakeReply:
-        said = scene.called()
-        first = said.calls[0]
-        called = Call(id=first.id, name=name.replace("*", first.name), args=first.args)
-        return replace(said, calls=(called, *said.calls[1:]))
+        reply = scene.called()
+        first = reply.calls[0]
+        called = ToolCall(id=first.id, name=name.replace("*", first.name), args=first.args)
+        return replace(reply, calls=(called, *reply.calls[1:]))
 
     return change
 
 
 def storm(scene: FakeRequest) -> FakeReply:
-    said = scene.called()
-    first = said.calls[0]
+    reply = scene.called()
+    first = reply.calls[0]
     calls = [
-        Call(id=f"{first.id}_{n}", name=first.name, args=first.args)
+        ToolCall(id=f"{first.id}_{n}", name=first.name, args=first.args)
         for n in range(scene.settings.n_storm)
     ]
-    return replace(said, calls=tuple(calls), stop="calls")
+    return replace(reply, calls=tuple(calls), stop="calls")
 
 
 def paused(scene: FakeRequest) -> FakeReply:
@@ -124,20 +126,20 @@ def long(scene: FakeRequest) -> FakeReply:
 
 
 def mixed_up(scene: FakeRequest) -> FakeReply:
-    said = scene.say()
-    return replace(said, id=said.id[: -len(STALE_ID)] + STALE_ID, model="another-model")
+    reply = scene.say()
+    return replace(reply, id=reply.id[: -len(STALE_ID)] + STALE_ID, model="another-model")
 
 
 async def odd_text(scene: FakeRequest) -> None:
-    said = replace(scene.say(), text=ODD_TEXT, calls=(), stop="end")
+    reply = replace(scene.say(), text=ODD_TEXT, calls=(), stop="end")
     hole = HOLE.encode()
     if scene.is_stream:
-        frames = scene.frames(scene.wire.events(said, scene.n_deltas))
+        frames = scene.frames(scene.wire.events(reply, scene.n_deltas))
         data = b"".join(frames).replace(hole, rb"\ud800")
         scene.conn.send(scene.stream_head() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
     else:
         scene.conn.answer(
-            200, scene.headers, encode(scene.wire.body(said)).replace(hole, rb"\ud800")
+            200, scene.headers, encode(scene.wire.body(reply)).replace(hole, rb"\ud800")
         )
 
 

@@ -109,59 +109,59 @@ class GeminiApi:
         return {"server-timing": f"gfet4t7; dur={n % 1000}"}
 
     def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        problem: dict[str, Any] = {
             "code": trouble.status,
             "message": trouble.message,
             "status": trouble.kind,
         }
         if trouble.details is not None:
-            told["details"] = trouble.details
-        return {"error": told}
+            problem["details"] = trouble.details
+        return {"error": problem}
 
-    def body(self, said: FakeReply) -> dict[str, Any]:
-        parts = [part for _, part in _parts(said, 1)]
-        return _chunk(said, parts, STOPS.get(said.stop, "STOP"))
+    def body(self, reply: FakeReply) -> dict[str, Any]:
+        parts = [part for _, part in _parts(reply, 1)]
+        return _chunk(reply, parts, STOPS.get(reply.stop, "STOP"))
 
-    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
-        if said.stop in ("blocked", "nothing"):
-            return [StreamEvent("last", "", _chunk(said, [], None))]
-        parts = list(_parts(said, n_deltas))
-        events = [StreamEvent(kind, "", _chunk(said, [part], None)) for kind, part in parts[:-1]]
+    def events(self, reply: FakeReply, n_deltas: int) -> list[StreamEvent]:
+        if reply.stop in ("blocked", "nothing"):
+            return [StreamEvent("last", "", _chunk(reply, [], None))]
+        parts = list(_parts(reply, n_deltas))
+        events = [StreamEvent(kind, "", _chunk(reply, [part], None)) for kind, part in parts[:-1]]
         last = [part for _, part in parts[-1:]]
-        events.append(StreamEvent("last", "", _chunk(said, last, STOPS.get(said.stop, "STOP"))))
+        events.append(StreamEvent("last", "", _chunk(reply, last, STOPS.get(reply.stop, "STOP"))))
         return events
 
 
-def _parts(said: FakeReply, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
-    for piece in pieces(said.text, n):
+def _parts(reply: FakeReply, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
+    for piece in pieces(reply.text, n):
         yield "text", {"text": piece}
-    for index, call in enumerate(said.calls):
+    for index, call in enumerate(reply.calls):
         args = loads(call.args)
         function: dict[str, Any] = {"name": call.name, "args": args}
-        if said.has_ids:
+        if reply.has_ids:
             function["id"] = call.id
         part: dict[str, Any] = {"functionCall": function}
-        if index == 0 and said.thinking:
+        if index == 0 and reply.thinking:
             part["thoughtSignature"] = seal(call.name)
         yield "call", part
 
 
-def _chunk(said: FakeReply, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
-    usage = said.usage
+def _chunk(reply: FakeReply, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
+    usage = reply.usage
     counts = {"promptTokenCount": usage.input, "totalTokenCount": usage.input + usage.output}
-    counts["candidatesTokenCount"] = max(usage.output - len(said.thinking) // 4, 0)
-    if said.thinking:
-        counts["thoughtsTokenCount"] = len(said.thinking) // 4
+    counts["candidatesTokenCount"] = max(usage.output - len(reply.thinking) // 4, 0)
+    if reply.thinking:
+        counts["thoughtsTokenCount"] = len(reply.thinking) // 4
     if usage.cache_read:
         counts["cachedContentTokenCount"] = usage.cache_read
     chunk: dict[str, Any] = {
         "usageMetadata": counts,
-        "modelVersion": said.model,
-        "responseId": said.id,
+        "modelVersion": reply.model,
+        "responseId": reply.id,
     }
-    if said.stop == "blocked":
+    if reply.stop == "blocked":
         return {"promptFeedback": {"blockReason": "SAFETY"}, **chunk}
-    if said.stop == "nothing":
+    if reply.stop == "nothing":
         return chunk
     candidate: dict[str, Any] = {
         "content": {"parts": parts, "role": "model"} if parts else {},

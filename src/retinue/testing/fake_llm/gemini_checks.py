@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from retinue.core.image_checks import look
+from retinue.core.messages import Image
 from retinue.testing.fake_llm.dialect import FakeError, encode
 
 UNEVEN = (
@@ -60,3 +62,14 @@ def unknown_fields(value: Mapping[str, Any], known: frozenset[str], at: str, *in
     violation = {"field": at, "description": text} if at else {"description": text}
     kind = "type.googleapis.com/google.rpc.BadRequest"
     raise refuse_gemini(text, [{"@type": kind, "fieldViolations": [violation]}])
+
+
+def inline_image(value: Any, at: str, *index: int) -> Image:
+    """The picture of a part. One that is not what its media type says is refused."""
+    data = camel_keys(same_name(value, dict, at, *index))
+    image = Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", "")))
+    if image.media_type.startswith("image/") and look(image).wrong:
+        raise refuse_gemini(
+            "Unable to process input image. Please retry or report in the developer forum."
+        )
+    return image

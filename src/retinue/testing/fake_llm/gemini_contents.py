@@ -7,8 +7,13 @@ import base64
 import binascii
 from typing import Any
 
-from retinue.core.image_checks import look
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.testing.fake_llm.dialect import FakeUnit, encode
 from retinue.testing.fake_llm.gemini_checks import (
     CALL_TURN,
@@ -16,6 +21,7 @@ from retinue.testing.fake_llm.gemini_checks import (
     UNEVEN,
     UNSIGNED_CALL,
     camel_keys,
+    inline_image,
     refuse_gemini,
     same_name,
     unknown_fields,
@@ -42,7 +48,7 @@ class Contents:
         self.messages: list[Message] = []
         self.units: list[FakeUnit] = []
         self._is_signed = is_signed
-        self._open: list[Call] = []
+        self._open: list[ToolCall] = []
         self._ids: set[str] = set()
         self._unsigned = ""
 
@@ -88,11 +94,11 @@ class Contents:
         for i, part in enumerate(same_name(value, list, "contents[%d].parts", n)):
             part = camel_keys(same_name(part, dict, PART, n, i))
             unknown_fields(part, PART_FIELDS, PART, n, i)
-            found = part.keys() & DATA
-            if len(found) != 1:
+            kinds = part.keys() & DATA
+            if len(kinds) != 1:
                 text = (
                     "must have one initialized field"
-                    if not found
+                    if not kinds
                     else "oneof field 'data' is already set"
                 )
                 raise refuse_gemini(
@@ -125,8 +131,8 @@ class Contents:
 
     def _model(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
         self._settle()
-        texts, kept = [], []
-        calls: list[Call] = []
+        texts, signatures = [], []
+        calls: list[ToolCall] = []
         for i, part in enumerate(parts):
             if "functionCall" in part:
                 call = self._call(n, i, part["functionCall"])
@@ -143,19 +149,23 @@ class Contents:
             elif "functionResponse" in part:
                 raise refuse_gemini(RESPONSE_TURN)
             if "thoughtSignature" in part:
-                kept.append(part["thoughtSignature"])
+                signatures.append(part["thoughtSignature"])
         if calls and before not in ("user", "responses"):
             raise refuse_gemini(CALL_TURN)
-        said = Assistant(
-            text="".join(texts), calls=tuple(calls), opaque=encode(kept).decode() if kept else ""
+        message = AssistantMessage(
+            text="".join(texts),
+            calls=tuple(calls),
+            opaque=encode(signatures).decode() if signatures else "",
         )
         self._open = calls
-        self.messages.append(said)
-        size = len(said.text) + len(said.opaque) + sum(len(c.name) + len(c.args) for c in calls)
-        self.units.append(FakeUnit(said, size, len(parts)))
+        self.messages.append(message)
+        size = (
+            len(message.text) + len(message.opaque) + sum(len(c.name) + len(c.args) for c in calls)
+        )
+        self.units.append(FakeUnit(message, size, len(parts)))
         return "calls" if calls else "model"
 
-    def _call(self, n: int, i: int, value: Any) -> Call:
+    def _call(self, n: int, i: int, value: Any) -> ToolCall:
         at = PART + ".function_call"
         call = camel_keys(same_name(value, dict, at, n, i))
         unknown_fields(call, CALL_FIELDS, at, n, i)
@@ -172,7 +182,7 @@ class Contents:
                 f"{call_id}\n"
             )
         self._ids.add(call_id)
-        return Call(id=call_id, name=name, args=encode(args).decode())
+        return ToolCall(id=call_id, name=name, args=encode(args).decode())
 
     def _user(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
         texts, images, results = [], [], []
@@ -184,16 +194,7 @@ class Contents:
             elif "text" in part:
                 texts.append(part["text"])
             elif "inlineData" in part:
-                data = camel_keys(same_name(part["inlineData"], dict, PART + ".inline_data", n, i))
-                image = Image(
-                    media_type=str(data.get("mimeType", "")), data=str(data.get("data", ""))
-                )
-                if image.media_type.startswith("image/") and look(image).wrong:
-                    raise refuse_gemini(
-                        "Unable to process input image. Please retry or report in the developer "
-                        "forum."
-                    )
-                images.append(image)
+                images.append(inline_image(part["inlineData"], PART + ".inline_data", n, i))
             elif "functionCall" in part:
                 raise refuse_gemini(CALL_TURN)
         if results or self._open:
@@ -202,13 +203,13 @@ class Contents:
             self._unsigned = ""
         values: list[Message] = [*results]
         if texts or images:
-            values.append(User(text="\n\n".join(texts), images=tuple(images)))
+            values.append(UserMessage(text="\n\n".join(texts), images=tuple(images)))
         self.messages += values
         size = sum(len(m.text) for m in values) + sum(len(image.data) for image in images)
         self.units.append(FakeUnit(tuple(values), size, len(parts)))
         return "responses" if results else "user"
 
-    def _response(self, n: int, i: int, value: Any) -> Result:
+    def _response(self, n: int, i: int, value: Any) -> ToolMessage:
         at = PART + ".function_response"
         response = camel_keys(same_name(value, dict, at, n, i))
         unknown_fields(response, RESPONSE_FIELDS, at, n, i)
@@ -217,10 +218,10 @@ class Contents:
             raise refuse_gemini(
                 f"* GenerateContentRequest.{at % (n, i)}.name: Name cannot be empty.\n"
             )
-        told = response.get("response")
-        if not isinstance(told, dict):
+        content = response.get("response")
+        if not isinstance(content, dict):
             kind = "type.googleapis.com/google.protobuf.Struct"
-            shown = encode(told).decode()[:80]
+            shown = encode(content).decode()[:80]
             raise refuse_gemini(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
         call_id = response.get("id")
         call = next(
@@ -229,12 +230,12 @@ class Contents:
         if call is None or call.name != name:
             raise refuse_gemini(UNEVEN)
         self._open = [c for c in self._open if c is not call]
-        text = told.get("output", told.get("result", told.get("error")))
-        return Result(
+        text = content.get("output", content.get("result", content.get("error")))
+        return ToolMessage(
             call_id=call.id,
-            text=text if isinstance(text, str) else encode(told).decode(),
+            text=text if isinstance(text, str) else encode(content).decode(),
             name=name,
-            error="error" in told,
+            error="error" in content,
         )
 
     def _settle(self) -> None:

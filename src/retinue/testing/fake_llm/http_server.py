@@ -82,7 +82,7 @@ Serve = Callable[["HttpConnection", HttpRequest], Coroutine[Any, Any, None] | No
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `serve` answers at once and returns None, or returns a coroutine that is
+    """One client. `serve` answers immediately and returns None, or returns a coroutine that is
     cancelled when the client goes away. Requests that were sent ahead wait their turn."""
 
     def __init__(self, serve: Serve, connections: set[HttpConnection], max_body: int) -> None:
@@ -225,7 +225,7 @@ class HttpConnection(asyncio.Protocol):
     def answer(
         self, status: int, headers: Mapping[str, str], body: bytes, kind: str = JSON
     ) -> None:
-        """A whole answer at once."""
+        """A whole answer in one piece."""
         self.send(
             head(status, {"content-type": kind, "content-length": str(len(body)), **headers}) + body
         )
@@ -238,7 +238,9 @@ class HttpConnection(asyncio.Protocol):
     def reset(self) -> None:
         """An unfriendly end: RST."""
         self.is_ended = True
+        if self.is_lost:
+            return
         peer = self.transport.get_extra_info("socket")
-        if peer is not None and not self.is_lost:
+        if peer is not None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()

@@ -65,7 +65,7 @@ class OpenAIChatApi:
             if name not in FIELDS:
                 raise refuse(f"Unrecognized request argument supplied: {name}")
         most = self._limit(body)
-        tools = self._memory.tools(body["tools"], _tools) if body.get("tools") is not None else None
+        tools = self._memory.tools_if_set(body, _tools)
         for name in ("tool_choice", "parallel_tool_calls"):
             if tools is None and body.get(name) is not None:
                 raise refuse(f"'{name}' is only allowed when 'tools' are specified.", name)
@@ -110,32 +110,32 @@ class OpenAIChatApi:
     def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         return error(trouble, n)
 
-    def body(self, said: FakeReply) -> dict[str, Any]:
+    def body(self, reply: FakeReply) -> dict[str, Any]:
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": said.text or None,
-            "refusal": said.refusal or None,
+            "content": reply.text or None,
+            "refusal": reply.refusal or None,
         }
-        if said.calls:
+        if reply.calls:
             message["tool_calls"] = [
                 {
                     "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.args},
                 }
-                for call in said.calls
+                for call in reply.calls
             ]
         choice = {
             "index": 0,
             "message": message,
             "logprobs": None,
-            "finish_reason": STOPS.get(said.stop, "stop"),
+            "finish_reason": STOPS.get(reply.stop, "stop"),
         }
-        return {**_frame(said, "chat.completion"), "choices": [choice], "usage": _usage(said)}
+        return {**_frame(reply, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
 
-    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
-        frame = _frame(said, "chat.completion.chunk")
-        if said.wants_usage:
+    def events(self, reply: FakeReply, n_deltas: int) -> list[StreamEvent]:
+        frame = _frame(reply, "chat.completion.chunk")
+        if reply.wants_usage:
             frame["usage"] = None
 
         def event(kind: Any, delta: Mapping[str, Any], finish: str | None = None) -> StreamEvent:
@@ -145,45 +145,45 @@ class OpenAIChatApi:
         events = [
             event(
                 "start",
-                {"role": "assistant", "content": None if said.calls else "", "refusal": None},
+                {"role": "assistant", "content": None if reply.calls else "", "refusal": None},
             )
         ]
-        events += [event("text", {"content": part}) for part in pieces(said.text, n_deltas)]
-        events += [event("text", {"refusal": part}) for part in pieces(said.refusal, n_deltas)]
-        for index, call in enumerate(said.calls):
+        events += [event("text", {"content": part}) for part in pieces(reply.text, n_deltas)]
+        events += [event("text", {"refusal": part}) for part in pieces(reply.refusal, n_deltas)]
+        for index, call in enumerate(reply.calls):
             named = {"name": call.name, "arguments": ""}
             first = {"index": index, "id": call.id, "type": "function", "function": named}
             events.append(event("call", {"tool_calls": [first]}))
             for part in pieces(call.args, n_deltas):
                 more = {"index": index, "function": {"arguments": part}}
                 events.append(event("args", {"tool_calls": [more]}))
-        events.append(event("stop", {}, STOPS.get(said.stop, "stop")))
-        if said.wants_usage:
-            events.append(StreamEvent("stop", "", {**frame, "choices": [], "usage": _usage(said)}))
+        events.append(event("stop", {}, STOPS.get(reply.stop, "stop")))
+        if reply.wants_usage:
+            events.append(StreamEvent("stop", "", {**frame, "choices": [], "usage": _usage(reply)}))
         events.append(StreamEvent("last", "", "[DONE]"))
         return events
 
 
-def _frame(said: FakeReply, kind: str) -> dict[str, Any]:
+def _frame(reply: FakeReply, kind: str) -> dict[str, Any]:
     return {
-        "id": said.id,
+        "id": reply.id,
         "object": kind,
         "created": CREATED,
-        "model": said.model,
+        "model": reply.model,
         "service_tier": "default",
         "system_fingerprint": "fp_fake",
     }
 
 
-def _usage(said: FakeReply) -> dict[str, Any]:
-    usage = said.usage
+def _usage(reply: FakeReply) -> dict[str, Any]:
+    usage = reply.usage
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read, "audio_tokens": 0},
         "completion_tokens_details": {
-            "reasoning_tokens": len(said.thinking) // 4,
+            "reasoning_tokens": len(reply.thinking) // 4,
             "audio_tokens": 0,
         },
     }

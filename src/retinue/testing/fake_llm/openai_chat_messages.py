@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.testing.fake_llm.dialect import FakeUnit
 from retinue.testing.fake_llm.openai_shared import (
     empty,
@@ -67,7 +74,7 @@ class ChatMessages:
         unknown_field(message, USER_FIELDS, at)
         text, images = _content(message.get("content"), f"{at}.content", role == "user")
         if role == "user":
-            self.messages.append(User(text=text, images=tuple(images)))
+            self.messages.append(UserMessage(text=text, images=tuple(images)))
         else:
             self.system = f"{self.system}\n\n{text}" if self.system else text
         size = len(text) + sum(len(image.data) for image in images)
@@ -91,14 +98,14 @@ class ChatMessages:
         read = tuple(
             self._call(f"{at}.tool_calls[{i}]", call) for i, call in enumerate(calls or ())
         )
-        said = Assistant(text=text, calls=read)
+        reply = AssistantMessage(text=text, calls=read)
         self._is_called = bool(read)
-        self.messages.append(said)
+        self.messages.append(reply)
         self.units.append(
-            FakeUnit(said, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read))
+            FakeUnit(reply, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read))
         )
 
-    def _call(self, at: str, call: Any) -> Call:
+    def _call(self, at: str, call: Any) -> ToolCall:
         if not isinstance(call, dict):
             raise wrong_type(at, "an object", call)
         call_id = too_long(text_field(call.get("id"), f"{at}.id"), MAX_CALL_ID, f"{at}.id")
@@ -113,7 +120,7 @@ class ChatMessages:
             raise refuse(f"Duplicate value for 'tool_call_id' of '{call_id}' in {at}.", f"{at}.id")
         self._names[call_id] = name
         self._open.append(call_id)
-        return Call(id=call_id, name=name, args=args)
+        return ToolCall(id=call_id, name=name, args=args)
 
     def _result(self, n: int, message: Mapping[str, Any]) -> None:
         at = f"messages[{n}]"
@@ -133,7 +140,7 @@ class ChatMessages:
                 f"messages.[{n}].tool_call_id",
             )
         self._open.remove(call_id)
-        result = Result(call_id=call_id, text=text, name=self._names[call_id])
+        result = ToolMessage(call_id=call_id, text=text, name=self._names[call_id])
         self.messages.append(result)
         self.units.append(FakeUnit(result, len(text)))
 

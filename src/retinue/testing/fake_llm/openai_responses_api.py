@@ -61,7 +61,7 @@ class OpenAIResponsesApi:
         if (before := body.get("previous_response_id")) is not None:
             text = f"Previous response with id '{before}' not found."
             raise refuse(text, "previous_response_id", "previous_response_not_found")
-        tools = self._memory.tools(body["tools"], _tools) if body.get("tools") is not None else None
+        tools = self._memory.tools_if_set(body, _tools)
         system = body.get("instructions") or ""
         if not isinstance(system, str):
             raise wrong_type("instructions", "a string", system)
@@ -87,21 +87,21 @@ class OpenAIResponsesApi:
     def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         return error(trouble, n)
 
-    def body(self, said: FakeReply) -> dict[str, Any]:
-        return _response(said, _status(said), _output(said))
+    def body(self, reply: FakeReply) -> dict[str, Any]:
+        return _response(reply, _status(reply), _output(reply))
 
-    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
+    def events(self, reply: FakeReply, n_deltas: int) -> list[StreamEvent]:
         writer = _Writer()
         for name in ("response.created", "response.in_progress"):
-            writer.add("start", name, response=_response(said, "in_progress", []))
-        for index, item in enumerate(_output(said)):
+            writer.add("start", name, response=_response(reply, "in_progress", []))
+        for index, item in enumerate(_output(reply)):
             writer.item(index, item, n_deltas)
-        status = _status(said)
+        status = _status(reply)
         if status in ("queued", "in_progress"):
-            writer.add("last", f"response.{status}", response=_response(said, status, []))
+            writer.add("last", f"response.{status}", response=_response(reply, status, []))
         else:
             writer.add(
-                "last", f"response.{status}", response=_response(said, status, _output(said))
+                "last", f"response.{status}", response=_response(reply, status, _output(reply))
             )
         return writer.events
 
@@ -158,34 +158,34 @@ class _Writer:
         self.add("stop", "response.output_item.done", output_index=index, item=item)
 
 
-def _status(said: FakeReply) -> str:
+def _status(reply: FakeReply) -> str:
     return {
         "length": "incomplete",
         "filter": "incomplete",
         "pause": "queued",
         "waiting": "in_progress",
-    }.get(said.stop, "completed")
+    }.get(reply.stop, "completed")
 
 
-def _output(said: FakeReply) -> list[dict[str, Any]]:
-    tail = said.id.removeprefix("resp_")
+def _output(reply: FakeReply) -> list[dict[str, Any]]:
+    tail = reply.id.removeprefix("resp_")
     items: list[dict[str, Any]] = []
-    is_cut = said.stop == "length"
-    if said.thinking:
-        kept = seal(said.thinking)
+    is_cut = reply.stop == "length"
+    if reply.thinking:
+        thoughts = seal(reply.thinking)
         items.append(
-            {"type": "reasoning", "id": f"rs_{tail}", "summary": [], "encrypted_content": kept}
+            {"type": "reasoning", "id": f"rs_{tail}", "summary": [], "encrypted_content": thoughts}
         )
-    if said.text or said.refusal:
+    if reply.text or reply.refusal:
         part: dict[str, Any] = {
             "type": "output_text",
-            "text": said.text,
+            "text": reply.text,
             "annotations": [],
             "logprobs": [],
         }
-        if said.refusal:
-            part = {"type": "refusal", "refusal": said.refusal}
-        status = "incomplete" if is_cut and not said.calls else "completed"
+        if reply.refusal:
+            part = {"type": "refusal", "refusal": reply.refusal}
+        status = "incomplete" if is_cut and not reply.calls else "completed"
         message = {
             "type": "message",
             "id": f"msg_{tail}",
@@ -194,18 +194,18 @@ def _output(said: FakeReply) -> list[dict[str, Any]]:
             "content": [part],
         }
         items.append(message)
-    for n, call in enumerate(said.calls):
-        status = "incomplete" if is_cut and n == len(said.calls) - 1 else "completed"
+    for n, call in enumerate(reply.calls):
+        status = "incomplete" if is_cut and n == len(reply.calls) - 1 else "completed"
         named = {"call_id": call.id, "name": call.name, "arguments": call.args}
         items.append({"type": "function_call", "id": f"fc_{tail}_{n}", "status": status, **named})
     return items
 
 
-def _response(said: FakeReply, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
-    reason = {"length": "max_output_tokens", "filter": "content_filter"}.get(said.stop)
-    usage = said.usage
+def _response(reply: FakeReply, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+    reason = {"length": "max_output_tokens", "filter": "content_filter"}.get(reply.stop)
+    usage = reply.usage
     return {
-        "id": said.id,
+        "id": reply.id,
         "object": "response",
         "created_at": CREATED,
         "status": status,
@@ -213,7 +213,7 @@ def _response(said: FakeReply, status: str, output: list[dict[str, Any]]) -> dic
         "incomplete_details": {"reason": reason} if status == "incomplete" else None,
         "instructions": None,
         "metadata": {},
-        "model": said.model,
+        "model": reply.model,
         "output": output,
         "parallel_tool_calls": True,
         "previous_response_id": None,
@@ -228,7 +228,7 @@ def _response(said: FakeReply, status: str, output: list[dict[str, Any]]) -> dic
             "input_tokens": usage.input,
             "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": 0},
             "output_tokens": usage.output,
-            "output_tokens_details": {"reasoning_tokens": len(said.thinking) // 4},
+            "output_tokens_details": {"reasoning_tokens": len(reply.thinking) // 4},
             "total_tokens": usage.input + usage.output,
         }
         if status in ("completed", "incomplete")

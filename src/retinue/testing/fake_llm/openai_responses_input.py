@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.messages import Assistant, Call, Image, Message, Result, User
+from retinue.core.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from retinue.testing.fake_llm.dialect import FakeUnit, encode, seal
 from retinue.testing.fake_llm.openai_shared import (
     empty,
@@ -47,7 +54,7 @@ class InputItems:
         self._open: dict[str, None] = {}
         self._ids: set[str] = set()
         self._texts: list[str] = []
-        self._calls: list[Call] = []
+        self._calls: list[ToolCall] = []
         self._kept: list[Any] = []
         self._thought = ""
 
@@ -103,7 +110,7 @@ class InputItems:
             raise wrong_value(f"{at}.role", role, "'assistant', 'system', 'developer', and 'user'")
         text, images = _content(item.get("content"), f"{at}.content", "input_text")
         if role == "user":
-            self.messages.append(User(text=text, images=images))
+            self.messages.append(UserMessage(text=text, images=images))
         else:
             self.system = f"{self.system}\n\n{text}" if self.system else text
         self.units.append(
@@ -138,7 +145,7 @@ class InputItems:
         self._thought = ""
         self._names[call_id] = name
         self._open[call_id] = None
-        call = Call(id=call_id, name=name, args=args)
+        call = ToolCall(id=call_id, name=name, args=args)
         self._calls.append(call)
         self.units.append(FakeUnit(call, len(name) + len(args)))
 
@@ -151,7 +158,7 @@ class InputItems:
             raise refuse(text, "input")
         del self._open[call_id]
         text, images = _content(item.get("output"), f"{at}.output", "input_text")
-        result = Result(call_id=call_id, text=text, name=self._names[call_id], images=images)
+        result = ToolMessage(call_id=call_id, text=text, name=self._names[call_id], images=images)
         self.messages.append(result)
         self.units.append(FakeUnit(result, len(text)))
 
@@ -160,20 +167,20 @@ class InputItems:
             if name not in item:
                 raise missing(f"{at}.{name}")
         self._check_thought()
-        kept = item.get("encrypted_content")
-        if kept is None:
+        content = item.get("encrypted_content")
+        if content is None:
             text = (
                 f"Item with id '{item['id']}' not found. Items are not persisted when `store` is "
                 "set to false. Try "
                 "again with `store` set to true, or remove this item from your input."
             )
             raise refuse(text, "input", None, 404)
-        if not isinstance(kept, str) or len(kept) != len(seal("")):
-            text = f"The encrypted content {str(kept)[:12]}... could not be verified."
+        if not isinstance(content, str) or len(content) != len(seal("")):
+            text = f"The encrypted content {str(content)[:12]}... could not be verified."
             raise refuse(text, None, "invalid_encrypted_content")
         self._thought = item["id"]
         self._kept.append(item)
-        self.units.append(FakeUnit(kept, len(kept)))
+        self.units.append(FakeUnit(content, len(content)))
 
     def _check_thought(self) -> None:
         if self._thought:
@@ -186,9 +193,11 @@ class InputItems:
     def _close(self) -> None:
         """The reply that the last items were is complete."""
         if self._texts or self._calls or self._kept:
-            kept = encode(self._kept).decode() if self._kept else ""
+            thoughts = encode(self._kept).decode() if self._kept else ""
             self.messages.append(
-                Assistant(text="".join(self._texts), calls=tuple(self._calls), opaque=kept)
+                AssistantMessage(
+                    text="".join(self._texts), calls=tuple(self._calls), opaque=thoughts
+                )
             )
             self._texts, self._calls, self._kept = [], [], []
 
@@ -208,11 +217,11 @@ def _content(value: Any, param: str, kind: str) -> tuple[str, tuple[Image, ...]]
     texts, images = [], []
     for n, part in enumerate(value):
         at = f"{param}[{n}]"
-        found = part.get("type") if isinstance(part, dict) else None
-        if found not in known:
-            raise wrong_value(at, found, " and ".join(f"'{name}'" for name in known))
-        if found == kind:
+        part_kind = part.get("type") if isinstance(part, dict) else None
+        if part_kind not in known:
+            raise wrong_value(at, part_kind, " and ".join(f"'{name}'" for name in known))
+        if part_kind == kind:
             texts.append(text_field(part.get("text"), f"{at}.text"))
-        elif found == "input_image":
+        elif part_kind == "input_image":
             images.append(image(part.get("image_url"), f"{at}.image_url"))
     return "\n\n".join(texts), tuple(images)

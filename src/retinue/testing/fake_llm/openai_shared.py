@@ -63,13 +63,13 @@ def _kind(value: object) -> str:
 
 
 def error(trouble: FakeError, n: int) -> dict[str, Any]:
-    told = {
+    problem = {
         "message": trouble.message,
         "type": trouble.kind,
         "param": trouble.param,
         "code": trouble.code,
     }
-    return {"error": told}
+    return {"error": problem}
 
 
 def headers(n: int) -> dict[str, str]:
@@ -201,12 +201,12 @@ def image(url: Any, param: str) -> Image:
                 f"Invalid '{param}'. Expected a valid URL, but got a value with an invalid format.",
                 param,
             )
-        found = Image(media_type=kind, data=data)
-        if look(found).wrong:
+        picture = Image(media_type=kind, data=data)
+        if look(picture).wrong:
             raise refuse(
                 "The image data you provided does not represent a valid image.",
                 param,
                 "invalid_image",
             )
-        return found
+        return picture
     return Image(media_type="", data=url)

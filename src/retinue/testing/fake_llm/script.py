@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.messages import Assistant, Call, Reply, User
+from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from retinue.core.values import Usage
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm.dialect import (
@@ -28,7 +28,7 @@ from retinue.testing.fake_llm.dialect import (
     label,
 )
 
-Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
+Line = str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelReply | BaseException
 Script = Sequence[Line] | Callable[[ParsedRequest], "Line | Awaitable[Line]"]
 
 MARK = re.compile(
@@ -43,34 +43,37 @@ IDS: Mapping[Dialect, tuple[str, str]] = {
 _NO_USAGE = Usage()
 
 
-def line_of(script: Script, heard: ParsedRequest) -> Line | Awaitable[Line]:
+def line_of(script: Script, request: ParsedRequest) -> Line | Awaitable[Line]:
     """A mark goes before the script; the last line of a list is said again and again."""
-    if (line := _marked(heard)) is not None:
+    if (line := _marked(request)) is not None:
         return line
-    return script(heard) if callable(script) else script[min(heard.turn, len(script) - 1)]
+    return script(request) if callable(script) else script[min(request.turn, len(script) - 1)]
 
 
-def _marked(heard: ParsedRequest) -> Line | None:
+def _marked(request: ParsedRequest) -> Line | None:
     n_calls = 0
-    for message in reversed(heard.messages):
-        if isinstance(message, Assistant):
+    for message in reversed(request.messages):
+        if isinstance(message, AssistantMessage):
             n_calls += bool(message.calls)
         elif (
-            isinstance(message, User)
+            isinstance(message, UserMessage)
             and "@@turns=" in message.text
-            and (found := MARK.search(message.text))
+            and (match := MARK.search(message.text))
         ):
-            return _turn(heard, found, n_calls)
+            return _turn(request, match, n_calls)
     return None
 
 
-def _turn(heard: ParsedRequest, mark: re.Match[str], n: int) -> Line:
-    turns, name, width, args = int(mark[1]), mark[2], int(mark[3] or 1), mark[4]
-    tool = next((tool for tool in heard.tools if name in (None, tool.name)), None)
+def _turn(request: ParsedRequest, mark: re.Match[str], n: int) -> Line:
+    turns = int(mark[1])
+    name = mark[2]
+    width = int(mark[3] or 1)
+    args = mark[4]
+    tool = next((tool for tool in request.tools if name in (None, tool.name)), None)
     if tool is None or n >= turns - 1:
         return f"Done after {n + 1} turns."
     return [
-        Call(
+        ToolCall(
             id="",
             name=tool.name,
             args=args or encode(sample(tool.parameters, n * width + i + 1)).decode(),
@@ -102,27 +105,30 @@ def sample(schema: Mapping[str, Any], n: int) -> Any:
 
 def compose(
     line: Line,
-    heard: ParsedRequest,
+    request: ParsedRequest,
     prompt: ParsedPrompt,
     read: Callable[[Dialect, ParsedPrompt], Usage],
 ) -> FakeReply:
     """The reply to a line: ids that depend on the conversation alone, and what it cost."""
     usage, stop = _NO_USAGE, None
-    model = heard.model
-    if isinstance(line, Reply):
-        usage, stop, model, line = line.usage, line.stop, line.model or model, line.message
-    if isinstance(line, Call):
+    model = request.model
+    if isinstance(line, ModelReply):
+        usage = line.usage
+        stop = line.stop
+        model = line.model or model
+        line = line.message
+    if isinstance(line, ToolCall):
         line = [line]
     if isinstance(line, str):
-        message = Assistant(text=line)
-    elif isinstance(line, Assistant):
+        message = AssistantMessage(text=line)
+    elif isinstance(line, AssistantMessage):
         message = line
     elif isinstance(line, BaseException):
         raise TypeError("an exception is raised, not said")
     else:
-        message = Assistant(calls=tuple(line))
-    of_reply, of_call = IDS[heard.dialect]
-    named = f"{of_call}{label(heard.messages)}_{heard.turn}"
+        message = AssistantMessage(calls=tuple(line))
+    of_reply, of_call = IDS[request.dialect]
+    named = f"{of_call}{label(request.messages)}_{request.turn}"
     calls = [
         msgspec.structs.replace(c, id=c.id or f"{named}_{i}") for i, c in enumerate(message.calls)
     ]
@@ -132,17 +138,20 @@ def compose(
         n_tokens = n_chars // 4 + 1
         if prompt.max_output is not None:
             n_tokens = min(n_tokens, prompt.max_output)
-        usage = msgspec.structs.replace(read(heard.dialect, prompt), output=n_tokens)
-    ending: Stop = stop if stop not in (None, "end") else "calls" if calls else "end"
+        usage = msgspec.structs.replace(read(request.dialect, prompt), output=n_tokens)
+    usual: Stop = "calls" if calls else "end"
+    ending = usual if stop in (None, "end") else stop
     return FakeReply(
-        id=f"{of_reply}{heard.n:024d}",
+        id=f"{of_reply}{request.n:024d}",
         model=model,
         text=message.text,
         calls=tuple(calls),
         stop=ending,
         usage=usage,
         thinking=thinking,
-        refusal=message.text if ending == "refusal" and heard.dialect.startswith("openai") else "",
+        refusal=message.text
+        if ending == "refusal" and request.dialect.startswith("openai")
+        else "",
         has_ids=prompt.has_ids,
         wants_usage=prompt.wants_usage,
     )
@@ -170,11 +179,11 @@ def _loaded(value: Any) -> Line:
     if "fault" in value:
         return str(value["fault"])
     calls = [
-        Call(
+        ToolCall(
             id=str(call.get("id", "")),
             name=str(call["name"]),
             args=encode(call.get("args", {})).decode(),
         )
         for call in value.get("calls", [])
     ]
-    return Assistant(text=str(value.get("text", "")), calls=tuple(calls))
+    return AssistantMessage(text=str(value.get("text", "")), calls=tuple(calls))

@@ -38,6 +38,13 @@ class Memory:
         self._size = size
         self._known: dict[bytes, ParsedTools] = {}
 
+    def tools_if_set(
+        self, body: Mapping[str, Any], read: Callable[[Any], tuple[ToolSchema, ...]]
+    ) -> ParsedTools | None:
+        """The tools of a request; None if it has none, or null."""
+        value = body.get("tools")
+        return None if value is None else self.tools(value, read)
+
     def tools(self, value: Any, read: Callable[[Any], tuple[ToolSchema, ...]]) -> ParsedTools:
         """`read` raises what is wrong with the list."""
         text = encode(value)

@@ -24,36 +24,36 @@ Standing = Literal["before", "after", "unknown"]
 
 @contextmanager
 def spots(work: FileCall, paths: list[tuple[str, bool]]) -> Iterator[list[FileLocation]]:
-    """The places of several files (with True: their directories are made), each named once, and
-    nobody else at them."""
+    """The places of several files (with True: their directories are made), each named once, and no
+    one else at them."""
     roots: dict[str, Root] = {}
-    found: list[FileLocation] = []
-    with ExitStack() as held:
+    places: list[FileLocation] = []
+    with ExitStack() as stack:
         try:
             for path, make in paths:
                 top, rest = work.reach.find(path, "write")
                 if top not in roots:
-                    roots[top] = held.enter_context(work.reach.open(top))
-                place = locate(roots[top], rest, make=make)
+                    roots[top] = stack.enter_context(work.reach.open(top))
+                place = locate(roots[top], rest, make=make, plan=work.planned is not None)
                 place.path = path
-                found.append(place)
-                held.callback(place.close)
-            held.enter_context(alone(found))
-            for place in found:
+                places.append(place)
+                stack.callback(place.close)
+            stack.enter_context(alone(places))
+            for place in places:
                 place.look()
-            yield found
+            yield places
         except BaseException:
-            for place in reversed(found):
+            for place in reversed(places):
                 place.undo()
             raise
 
 
 def apply_patch(work: FileCall, changes: list[Change]) -> str:
     """Apply a patch and say what it did."""
-    wanted = [(c.path, c.kind == "add") for c in changes] + [(c.to, True) for c in changes if c.to]
-    for path, _ in wanted:
+    paths = [(c.path, c.kind == "add") for c in changes] + [(c.to, True) for c in changes if c.to]
+    for path, _ in paths:
         work.reach.find(path, "read")
-    with spots(work, wanted) as places:
+    with spots(work, paths) as places:
         unshown = {
             place.path: why for place in places if (why := work.reach.unshown(place.where()))
         }
@@ -102,10 +102,10 @@ def unknown(paths: list[str]) -> str:
 
 def _no_file_twice(places: list[FileLocation]) -> None:
     """Two names can lead to one file, through a link."""
-    seen: dict[tuple[int, int, str], str] = {}
+    paths: dict[tuple[int, int, str], str] = {}
     for place in places:
         where = os.fstat(place.dir_fd)
-        other = seen.setdefault((where.st_dev, where.st_ino, place.name), place.path)
+        other = paths.setdefault((where.st_dev, where.st_ino, place.name), place.path)
         if other is not place.path:
             raise BadPatch(
                 f"{other} and {place.path} are the same file. Put all its hunks under one header"
@@ -169,7 +169,9 @@ def _standing(change: Change, spot: FileLocation, target: FileLocation | None) -
         here, there = spot.found is not None, target.found is not None
         if here and there:
             return "unknown"
-        return "before" if here else "after" if there else "unknown"
+        if here:
+            return "before"
+        return "after" if there else "unknown"
     if spot.found is None:
         return "unknown"
     data = spot.read()
@@ -206,10 +208,10 @@ def _told(work: FileCall, change: Change, step: FileChange, is_shown: bool) -> s
     verb, name = ("Added", change.path) if change.kind == "add" else ("Changed", change.path)
     if change.to:
         verb, name = "Moved", f"{change.path} to {change.to}"
-    said = f"{verb} {name}: {len(step.after)} bytes, sha256 {sha256(step.after)}"
+    line = f"{verb} {name}: {len(step.after)} bytes, sha256 {sha256(step.after)}"
     if change.kind == "add" or step.before is None or not is_shown:
-        return said
+        return line
     diff = short_diff(
         *(work.redactor.clean(Text.of(data).text) for data in (step.before, step.after))
     )
-    return f"{said}\n{diff}" if diff else said
+    return f"{line}\n{diff}" if diff else line

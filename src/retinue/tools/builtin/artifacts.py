@@ -9,7 +9,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError, RetinueError
 from retinue.formats.fair_cut import whole_characters
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 
 PAGE = 32_768
 
@@ -42,26 +42,26 @@ class ArtifactTool:
             },
         )
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", self._page)
         ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
         if not isinstance(id, str) or not ints or offset < 0 or not 4 <= limit <= self._page:
-            return Answer(
+            return ToolResult(
                 text=f"Invalid parameters: id, offset >= 0, limit from 4 to {self._page}.",
                 error=True,
             )
         try:
             data = await self._read(id, offset, limit)
         except RetinueError as error:
-            return Answer(text=str(error), error=True)
+            return ToolResult(text=str(error), error=True)
         at_end = len(data) < limit
         if not at_end:
             data = whole_characters(data)
         end = "this is the end" if at_end else f"continue with offset {offset + len(data)}"
-        return Answer(
+        return ToolResult(
             text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; "
             f"{end}]"
         )
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("artifact starts no children")

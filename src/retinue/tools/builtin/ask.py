@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from retinue.core.values import Restart
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.tools.base import Answer, Ask, Caller, Returned, Risk
+from retinue.tools.base import Ask, Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 MOST_OPTIONS = 20
@@ -30,7 +30,7 @@ class AskArgs(ToolArguments, frozen=True):
 
 
 class AskTool(Builtin[AskArgs]):
-    """The call stays open until somebody answers."""
+    """The call stays open until someone answers."""
 
     name: ClassVar[str] = "ask"
     description: ClassVar[str] = (
@@ -42,16 +42,16 @@ class AskTool(Builtin[AskArgs]):
     restart: Restart = "pure"
     risk: Risk = "read"
 
-    async def call(self, caller: Caller, args: AskArgs) -> Returned:
+    async def call(self, caller: Context, args: AskArgs) -> Returned:
         question = several_lines(args.question).strip()
         options = [one_line(option) for option in args.options]
         if not question:
-            return Answer(
+            return ToolResult(
                 text="Invalid parameters: the question is empty. Ask again with a question.",
                 error=True,
             )
         if not all(options):
-            return Answer(
+            return ToolResult(
                 text="Invalid parameters: an option is empty. Remove it and ask again.",
                 error=True,
             )

@@ -71,5 +71,7 @@ def blocked(ip: IP) -> str:
         if ip.version == network.version and ip in network:
             return why
     if isinstance(ip, ipaddress.IPv6Address) and ip not in _GLOBAL:
-        return "this machine" if ip.is_loopback else "private" if ip.is_private else "not public"
+        if ip.is_loopback:
+            return "this machine"
+        return "private" if ip.is_private else "not public"
     return "" if ip.is_global else "not public"

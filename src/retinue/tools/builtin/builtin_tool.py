@@ -11,7 +11,7 @@ import msgspec
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.formats.fair_cut import clip
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.function import plain_schema
 
 
@@ -40,14 +40,14 @@ class Builtin(Generic[A]):
             name=self.name, description=self.description, parameters=plain_schema(self.Args)
         )
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         try:
             value = msgspec.convert(args, self.Args)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            return Answer(text=f"Invalid parameters: {clip(str(error), 2_000)}", error=True)
+            return ToolResult(text=f"Invalid parameters: {clip(str(error), 2_000)}", error=True)
         return await self.call(caller, value)  # type: ignore[arg-type]
 
-    async def call(self, caller: Caller, args: A) -> Returned:
+    async def call(self, caller: Context, args: A) -> Returned:
         raise NotImplementedError
 
     def summary(self, args: dict[str, Any]) -> str:
@@ -55,5 +55,5 @@ class Builtin(Generic[A]):
         about = args.get(self.subject) if self.subject else None
         return self.name if about is None else f"{self.name} {about}"
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise NotImplementedError(f"{self.name} starts no children")

@@ -6,19 +6,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retinue.errors import ConfigError, SandboxMissing
+from retinue.core.merges import BranchMerge, WriterCopy
+from retinue.errors import ConfigError, RetinueError, SandboxMissing
 from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox import git_folders
 from retinue.sandbox.private_paths import TEMPORARY, Private
 from retinue.sandbox.worktree import Worktrees
+from retinue.sandbox.writer_merges import WriterMerges, snapshot
 from retinue.tools.base import Tool
 from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
+from retinue.tools.builtin.builtin_names import NAMES
 from retinue.tools.builtin.write_leases import WriteLeases
 
 if TYPE_CHECKING:
@@ -27,28 +30,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("retinue")
 SWEEP_SECONDS = 3.0
 FINISH_SECONDS = 20.0
-NAMES = (
-    "read",
-    "list",
-    "search",
-    "find",
-    "edit",
-    "write",
-    "shell",
-    "shell_output",
-    "shell_stop",
-    "git",
-    "fetch",
-    "think",
-    "tasks",
-    "artifact",
-    "ask",
-)
 
 
 class BuiltinTools:
     """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the
-    kit."""
+    kit. `cache` is where facts about source trees are kept, None for nowhere."""
 
     def __init__(
         self,
@@ -56,11 +42,12 @@ class BuiltinTools:
         folder: Path | None = None,
         *,
         page: int = PAGE,
-        unsafe_bare: bool = False,
+        unsafe_no_sandbox: bool = False,
         private: Private | None = None,
     ) -> None:
         self._store, self._folder, self._page = store, folder, page
-        self._unsafe_bare, self._private = unsafe_bare, private
+        self._unsafe_no_sandbox, self._private = unsafe_no_sandbox, private
+        self.cache: Path | None = None
         self._made: dict[str, Tool] = {}
         self._temporary = folder is None
         self._leaving: set[str] = set()
@@ -80,25 +67,45 @@ class BuiltinTools:
     def worktrees(self) -> Worktrees:
         return Worktrees(self.folder / "worktrees")
 
+    @cached_property
+    def merges(self) -> WriterMerges:
+        return WriterMerges(self.worktrees)
+
+    async def snapshot(self, place: str) -> str:
+        """A commit of the files in a directory as they stand, for copies of them; "" where there
+        can be none: then writers take turns."""
+        try:
+            return await snapshot(place)
+        except (RetinueError, OSError) as error:
+            log.info("writers take turns in %s: %s", place, error)
+            return ""
+
+    async def merge(self, key: str, copies: Sequence[WriterCopy]) -> tuple[BranchMerge, ...]:
+        """What became of the copies of writers that worked in parallel. Asked again, it says the
+        same."""
+        return await self.merges.merge(key, copies, self._is_used)
+
     def tool(self, name: str) -> Tool:
         """The built-in tool of this name."""
         if name not in self._made:
-            made = (
+            instance = (
                 ArtifactTool(self._store.get_artifact, self._page)
                 if name == "artifact"
                 else self._make(name)
             )
-            if made is None:
+            if instance is None:
                 hint = did_you_mean(name, NAMES)
                 raise ConfigError(f"Unknown tool {name!r}.{hint} Known: {', '.join(NAMES)}")
-            self._made[name] = made
+            self._made[name] = instance
         return self._made[name]
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
         """A run has ended: what it held here is given back; what it left running is stopped. A copy
-        stays as long as somebody works in it (`is_used`)."""
+        stays as long as someone works in it (`is_used`)."""
         self.writers.over(run)
         self._is_used = is_used
+        if "merges" in self.__dict__:
+            self.merges.forget(run)
         processes = self.__dict__.get("processes")
         if (
             (processes is None or not processes.has(run))
@@ -128,8 +135,7 @@ class BuiltinTools:
                 )
 
     async def _let_go(self, run: str, is_used: Callable[[str], bool]) -> bool:
-        """Whether nothing of it is left to do: in a copy of its own somebody else may still
-        work."""
+        """Whether nothing of it is left to do: in a copy of its own someone else may still work."""
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.run_over(run)
         if self.is_isolated(run):
@@ -142,9 +148,11 @@ class BuiltinTools:
         """After a restart: the copies of runs that have ended go, and what git was given by a
         process that was killed. (Their processes went with the last process.) However much a run
         has left, the start waits only a moment."""
+        self._is_used = is_used
         await asyncio.to_thread(git_folders.sweep)
         if self._folder is not None and (self._folder / "worktrees").is_dir():
             await self.worktrees.sweep()
+            self.merges.sweep(open_runs)
             self._leaving.update(set(self.worktrees.runs()) - open_runs)
             self._sweeping = asyncio.ensure_future(self._tidy(is_used))
             await asyncio.wait([self._sweeping], timeout=SWEEP_SECONDS)
@@ -158,10 +166,10 @@ class BuiltinTools:
         from retinue.tools.builtin.command_record import discard_all, owners
 
         owned = await asyncio.to_thread(owners, folder)
-        left = await known(set(owned.values()))
-        gone = [id for id, run in owned.items() if run not in left]
-        if gone:
-            await asyncio.to_thread(discard_all, folder, gone)
+        runs = await known(set(owned.values()))
+        ids = [id for id, run in owned.items() if run not in runs]
+        if ids:
+            await asyncio.to_thread(discard_all, folder, ids)
 
     async def close(self) -> None:
         if self._temporary and "worktrees" in self.__dict__:
@@ -194,11 +202,11 @@ class BuiltinTools:
         from retinue.tools.builtin.run_processes import Processes
 
         bare = None
-        if self._unsafe_bare:
+        if self._unsafe_no_sandbox:
             try:
                 find_sandbox()
             except SandboxMissing:
-                bare = Unsandboxed(unsafe_bare=True)
+                bare = Unsandboxed(unsafe_no_sandbox=True)
         return Processes(self.folder, sandbox=bare, private=self._private)
 
     def _make(self, name: str) -> Tool | None:
@@ -212,6 +220,7 @@ class BuiltinTools:
             read_tool,
             search,
             shell,
+            symbols,
             task_list_tool,
             think,
             write_tool,
@@ -222,9 +231,12 @@ class BuiltinTools:
             "list": lambda: list_find_tools.ListFilesTool(),
             "find": lambda: list_find_tools.FindTool(),
             "search": lambda: search.SearchTool(),
+            "symbols": lambda: symbols.SymbolsTool(self.cache),
             "edit": lambda: edit.EditTool(),
             "write": lambda: write_tool.WriteTool(),
-            "shell": lambda: shell.ShellTool(self.processes, may_write=self.writers.take),
+            "shell": lambda: shell.ShellTool(
+                self.processes, may_write=self.writers.take, blocked_by=self.writers.held
+            ),
             "shell_output": lambda: shell.ShellOutputTool(self.processes),
             "shell_stop": lambda: shell.ShellStopTool(self.processes),
             "git": lambda: git.GitTool(self.processes),

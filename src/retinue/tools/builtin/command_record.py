@@ -85,7 +85,7 @@ class CommandRecord:
         if room > 0 and self._file >= 0:
             try:
                 os.write(self._file, data[:room])
-            except OSError:  # the disk is full: the command goes on, the tail is still kept
+            except OSError:  # the disk is full: the command continues, the tail is still kept
                 self._drop_file()
         self.n_bytes += len(data)
         self._tail += data[-TAIL:]
@@ -153,14 +153,14 @@ class CommandRecord:
 
     def shown(self) -> str:
         """Head and tail for the model, with a note at the cut."""
-        total, kept = self.total(), self.kept()
+        total, n_saved = self.total(), self.kept()
         if total <= HEAD + TAIL:
             whole = self.read(0, total)
             return plain(whole if len(whole) == total else self.last())
         n_cut = total - HEAD - TAIL
         rest = f"continue with shell_output, id {self.id!r}, offset {HEAD}"
-        if kept < total:
-            rest += f"; only the first {kept} bytes were saved"
+        if n_saved < total:
+            rest += f"; only the first {n_saved} bytes were saved"
         head, tail = plain(trim(self.read(0, HEAD))), plain(trim(self.last()))
         return f"{head}\n[truncated: {n_cut} of {total} bytes hidden; {rest}]\n{tail}"
 
@@ -199,7 +199,7 @@ def discard_all(parent: Path, ids: Iterable[str]) -> None:
 
 
 def forget_old(parent: Path, seconds: float) -> None:
-    """Remove records that nobody will ask for any more."""
+    """Remove records that no one will ask for."""
     with contextlib.suppress(OSError):
         for folder in parent.iterdir():
             with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from retinue.errors import NotFound
 from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.apply_patch import apply_patch, spots, unknown
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.edit_answers import (
@@ -67,14 +67,14 @@ class EditTool(Changing[EditArgs]):
     def summary(self, args: dict[str, Any]) -> str:
         return printable(f"edit {', '.join(self.subjects(args)) or '?'}"[:200])
 
-    def work(self, work: FileCall, args: EditArgs) -> Answer:
+    def work(self, work: FileCall, args: EditArgs) -> ToolResult:
         wrong = _confused(args)
         if wrong:
             return failed(f"Invalid parameters: {wrong}")
         if not args.patch:
             return _replace(work, args)
         try:
-            return Answer(text=displayable(apply_patch(work, parse(clean(args.patch)))))
+            return ToolResult(text=displayable(apply_patch(work, parse(clean(args.patch)))))
         except BadPatch as error:
             return failed(
                 displayable(f"The patch was not applied, and no file was changed: {error}")
@@ -94,7 +94,7 @@ def _confused(args: EditArgs) -> str:
     return bad_sha(args.expected_sha256)
 
 
-def _replace(work: FileCall, args: EditArgs) -> Answer:
+def _replace(work: FileCall, args: EditArgs) -> ToolResult:
     work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
         if place.found is None:
@@ -139,10 +139,10 @@ def _replace(work: FileCall, args: EditArgs) -> Answer:
         after = source.encode(text)
         perform_changes(work, [FileChange(place, before, after)])
         times = "" if n == 1 else f" {n} times"
-        said = f"Edited {args.path}{times}"
+        heading = f"Edited {args.path}{times}"
         if unshown:
-            return was_written(said, after)
-        return was_written(said, after, *map(work.redactor.clean, (source.text, text)))
+            return was_written(heading, after)
+        return was_written(heading, after, *map(work.redactor.clean, (source.text, text)))
 
 
 def standing(text: str, old: str, new: str) -> Literal["before", "after", "unknown"]:
@@ -167,11 +167,11 @@ def _where(text: str, old: str, n: int) -> str:
     lines: list[str] = []
     at = line = 0
     for _ in range(min(n, SHOWN_LINES)):
-        found = text.index(old, at)
-        line += text.count("\n", at, found) if lines else text.count("\n", 0, found) + 1
+        position = text.index(old, at)
+        line += text.count("\n", at, position) if lines else text.count("\n", 0, position) + 1
         lines.append(str(line))
-        line += text.count("\n", found, found + len(old))
-        at = found + len(old)
+        line += text.count("\n", position, position + len(old))
+        at = position + len(old)
     more = "" if n <= SHOWN_LINES else " and others"
     return (
         f"`old` occurs {n} times, at lines {', '.join(lines)}{more}. Nothing was changed. "

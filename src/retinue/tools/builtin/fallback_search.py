@@ -70,8 +70,8 @@ class Matcher:
     def find(self, line: bytes) -> int:
         """Where the first match in a line starts, in bytes; -1 if there is none."""
         if self.ascii is not None and line.isascii():
-            found = self.ascii.search(line)
-            return -1 if found is None else found.start()
+            hit = self.ascii.search(line)
+            return -1 if hit is None else hit.start()
         text = line.decode("utf-8", "surrogateescape")
         match = self.text.search(text)
         return (

@@ -15,13 +15,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from msgspec.json import encode
 
-from retinue.core.messages import Call
+from retinue.core.messages import ToolCall
 from retinue.core.permissions import Ruling
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import Restart
 from retinue.errors import ConfigError, Refused
 from retinue.formats.safe_text import one_line
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.builtin.ssrf import Gate, Own, Resolve, may_reach
 from retinue.tools.builtin.web_address import LONGEST_URL, Target, parse_url
@@ -94,11 +94,11 @@ class FetchTool(Builtin[FetchArgs]):
         self._seconds = seconds
         self._kept: OrderedDict[tuple[str, str, str], WebPage] = OrderedDict()
 
-    async def call(self, caller: Caller, args: FetchArgs) -> Returned:
+    async def call(self, caller: Context, args: FetchArgs) -> Returned:
         over = threading.Event()
         try:
             target = parse_url(args.url)
-            key = (caller.id, target.url, args.format)
+            key = (caller.run_id, target.url, args.format)
             page = self._kept.get(key) if args.offset else None
             forbids = partial(self._forbids, caller, args.url)
             if page is None or not _may_see(caller, page, forbids):
@@ -106,9 +106,9 @@ class FetchTool(Builtin[FetchArgs]):
                     page = await self._load(target, caller, forbids, args.format, over)
                 self._keep(key, page)
         except (Refused, Failed, ConfigError) as error:
-            return Answer(text=f"Not fetched: {one_line(str(error))}.", error=True)
+            return ToolResult(text=f"Not fetched: {one_line(str(error))}.", error=True)
         except TimeoutError:
-            return Answer(
+            return ToolResult(
                 text=f"Not fetched: timed out after {self._seconds:g} s.",
                 error=True,
             )
@@ -117,19 +117,20 @@ class FetchTool(Builtin[FetchArgs]):
         return page_answer(caller, page, args.offset)
 
     async def _load(
-        self, target: Target, caller: Caller, forbids: Forbids, format: str, over: threading.Event
+        self, target: Target, caller: Context, forbids: Forbids, format: str, over: threading.Event
     ) -> WebPage:
-        got = await self._client.get(target, caller.held.hosts, BINARY, forbids)
-        kind = got.type or guess_kind(got.body)
-        if not TEXTS.fullmatch(kind) and (kind.startswith(BINARY) or b"\0" in got.body[:4096]):
+        response = await self._client.get(target, caller.permissions.hosts, BINARY, forbids)
+        kind = response.type or guess_kind(response.body)
+        if not TEXTS.fullmatch(kind) and (kind.startswith(BINARY) or b"\0" in response.body[:4096]):
             what = "PDF files cannot be read here" if kind == "application/pdf" else "not text"
             raise Failed(
-                f"{got.target.url} (status {got.status}) is {kind}, {what}. Look for an HTML page"
+                f"{response.target.url} (status {response.status}) is {kind}, {what}. "
+                "Look for an HTML page"
             )
         # In a thread: a large page takes a while, during which others should not wait.
-        return await asyncio.to_thread(page_from, got, kind, format, over, caller.redactor)
+        return await asyncio.to_thread(page_from, response, kind, format, over, caller.redactor)
 
-    def _forbids(self, caller: Caller, written: str, url: str, source: str) -> str:
+    def _forbids(self, caller: Context, written: str, url: str, source: str) -> str:
         """The first address was ruled on before the call as it was `written`; as it is asked for,
         and where that leads, it is ruled on here. A question cannot be put in the middle of a call:
         the model asks for the address itself."""
@@ -152,8 +153,8 @@ class FetchTool(Builtin[FetchArgs]):
                 )
         return ""
 
-    def _ruling(self, rule: Callable[[Call], Ruling], caller: Caller, url: str) -> Ruling:
-        return rule(Call(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
+    def _ruling(self, rule: Callable[[ToolCall], Ruling], caller: Context, url: str) -> Ruling:
+        return rule(ToolCall(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
 
     def _keep(self, key: tuple[str, str, str], page: WebPage) -> None:
         self._kept.pop(key, None)
@@ -170,9 +171,9 @@ class FetchTool(Builtin[FetchArgs]):
         return f"fetch {url}"[:200]
 
 
-def _may_see(caller: Caller, page: WebPage, forbids: Forbids) -> bool:
+def _may_see(caller: Context, page: WebPage, forbids: Forbids) -> bool:
     """Whether a page that is kept may be shown on: what was permitted then may have been taken
     back."""
-    if not all(may_reach(parse_url(url).host, caller.held.hosts) for url in page.steps):
+    if not all(may_reach(parse_url(url).host, caller.permissions.hosts) for url in page.steps):
         return False
     return not any(forbids(url, source) for source, url in pairwise(("", *page.steps)))

@@ -14,18 +14,25 @@ from retinue.tools.builtin.file_tool import FileCall
 @dataclass(slots=True)
 class FileChange:
     """One file and what it becomes: None means that it is not there. `like` is a file whose mode a
-    new one gets."""
+    new one gets. `unshown` is why nobody may see what is in it, noted where it is only planned."""
 
     spot: FileLocation
     before: bytes | None
     after: bytes | None
     like: os.stat_result | None = None
+    unshown: str = ""
 
 
 def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
-    """All steps, or none as far as the file system lets us."""
+    """All steps, or none as far as the file system lets us. Of a call that is only looked at they
+    are noted."""
+    if work.planned is not None:
+        for step in steps:
+            step.unshown = work.reach.unshown(step.spot.where())
+        work.planned.extend(steps)
+        return
     drafts: list[PendingWrite | None] = []
-    done: list[FileChange] = []
+    steps_done: list[FileChange] = []
     try:
         for step in steps:
             drafts.append(
@@ -40,15 +47,15 @@ def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
                 remove(step.spot)
             else:
                 draft.commit()
-            done.append(step)
+            steps_done.append(step)
     except BaseException as error:
-        for draft in drafts[len(done) :]:
+        for draft in drafts[len(steps_done) :]:
             if draft is not None:
                 draft.discard()
-        left = [s.spot.path for s in reversed(done) if not _put_back(s)]
-        if left:
+        unrestored = [s.spot.path for s in reversed(steps_done) if not _put_back(s)]
+        if unrestored:
             raise Refused(
-                "write", f"{error} These files could not be restored and are changed: {left}"
+                "write", f"{error} These files could not be restored and are changed: {unrestored}"
             ) from error
         raise
 

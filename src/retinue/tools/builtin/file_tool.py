@@ -6,16 +6,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import reveal
 from retinue.sandbox.path_checks import strip
 from retinue.sandbox.paths import AllowedRoots, Root, real_path
-from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
+from retinue.tools.base import NOTHING_SECRET, Context, Returned, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred, hidden
+
+if TYPE_CHECKING:
+    from retinue.tools.builtin.file_changes import FileChange
 
 MAX_ANSWER = (
     60_000  # below the cap of a result, so that the note at the end is never what is cut off
@@ -29,13 +32,15 @@ A = TypeVar("A", bound=ToolArguments)
 @dataclass(frozen=True, slots=True)
 class FileCall:
     """One call of a file tool: where it may go, by which name it is known, whether it was called
-    off, and who takes secrets out of what is shown of a file, before any of it is cut off."""
+    off, and who takes secrets out of what is shown of a file, before any of it is cut off. With
+    `planned` changes are noted there and not made."""
 
     reach: AllowedRoots
     key: str
     again: bool
     stop: Event
     redactor: Redactor = NOTHING_SECRET
+    planned: list[FileChange] | None = None
 
 
 class FileTool(Builtin[A]):
@@ -46,23 +51,29 @@ class FileTool(Builtin[A]):
     acts: tuple[str, ...] = READING
     """The tools whose rules about a file hold for this one too: a way round is none."""
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         try:
             answer = await super().run(caller, args)
         except UnicodeEncodeError:
             return failed("Invalid parameters: half of a surrogate pair is not text")
-        if isinstance(answer, Answer) and answer.error and len(answer.text) > MAX_ERROR:
+        if isinstance(answer, ToolResult) and answer.error and len(answer.text) > MAX_ERROR:
             return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [truncated]")
         return answer
 
-    async def call(self, caller: Caller, args: A) -> Returned:
+    async def call(self, caller: Context, args: A) -> Returned:
+        return await self.carry_out(caller, args)
+
+    async def carry_out(
+        self, caller: Context, args: A, planned: list[FileChange] | None = None
+    ) -> Returned:
+        """The call itself, or with `planned` everything of it but the changes."""
         if not caller.root:
             return failed("This run has no directory to work in, so there are no files.")
         with caller.opening() as (mine, holding):
             forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
-            given = (mine.held.read, mine.held.write)
+            limits = (mine.permissions.read, mine.permissions.write)
             reach = AllowedRoots.of(
-                mine.root, *given, forbids, hidden(mine), holding, caller.private
+                mine.root, *limits, forbids, hidden(mine), holding, caller.private
             )
             work = FileCall(
                 reach=reach,
@@ -70,6 +81,7 @@ class FileTool(Builtin[A]):
                 again=caller.again,
                 stop=Event(),
                 redactor=caller.redactor,
+                planned=planned,
             )
             try:
                 return await self.perform(work, args)
@@ -83,15 +95,15 @@ class FileTool(Builtin[A]):
     def summary(self, args: dict[str, Any]) -> str:
         return printable(super().summary(args)[:200])
 
-    async def perform(self, work: FileCall, args: A) -> Answer:
+    async def perform(self, work: FileCall, args: A) -> ToolResult:
         return await asyncio.to_thread(self.work, work, args)
 
-    def work(self, work: FileCall, args: A) -> Answer:
+    def work(self, work: FileCall, args: A) -> ToolResult:
         raise NotImplementedError
 
 
-def failed(text: str) -> Answer:
-    return Answer(text=text, error=True)
+def failed(text: str) -> ToolResult:
+    return ToolResult(text=text, error=True)
 
 
 def beneath(root: Root, fd: int) -> str:
@@ -116,7 +128,7 @@ def printable(text: str) -> str:
 
 
 def page(lines: list[str], limit: int, note: str, room: int = MAX_ANSWER) -> str:
-    """At most `limit` lines that fit; when some are left out, `note` says how to see them."""
+    """At most `limit` lines that fit; when some are omitted, `note` says how to see them."""
     shown = 0
     size = 0
     for line in lines[:limit]:
@@ -125,5 +137,5 @@ def page(lines: list[str], limit: int, note: str, room: int = MAX_ANSWER) -> str
             break
         shown += 1
     text = "\n".join(lines[:shown])
-    left = len(lines) - shown
-    return text if not left else f"{text}\n[{shown} of {len(lines)} shown; {note}]"
+    n_hidden = len(lines) - shown
+    return text if not n_hidden else f"{text}\n[{shown} of {len(lines)} shown; {note}]"

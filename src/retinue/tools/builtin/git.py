@@ -20,7 +20,7 @@ from retinue.formats.safe_text import clean
 from retinue.sandbox.git_copy import find_repository
 from retinue.sandbox.git_repository import opened, program
 from retinue.sandbox.readonly_paths import beneath
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin import git_cuts
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.builtin.command_record import plain, trim
@@ -120,11 +120,11 @@ class GitTool(Builtin[GitArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Caller, args: GitArguments) -> Returned:
-        kept, stream, hunks = HeadTail(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
+    async def call(self, caller: Context, args: GitArguments) -> Returned:
+        output, stream, hunks = HeadTail(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
 
         def wrote(data: bytes) -> None:
-            kept.write(stream.feed(hunks.feed(data)))
+            output.write(stream.feed(hunks.feed(data)))
 
         try:
             line = argv(args.args, lambda words: guarded(words, caller))
@@ -136,7 +136,7 @@ class GitTool(Builtin[GitArguments]):
                         f"{command.cwd} is not a git repository. A repository above it is "
                         "outside this run's directories.",
                     )
-                async with opened(repository, given=command.read, logs=True) as ours:
+                async with opened(repository, folders=command.read, logs=True) as ours:
                     own = {
                         name: value
                         for name, value in ours.environ.items()
@@ -146,18 +146,18 @@ class GitTool(Builtin[GitArguments]):
                     command = replace(command, env={**command.env, **own}, read=read, network=False)
                     running = await self._processes.sandbox().start(command, wrote)
                     ended = await running.wait(SECONDS)
-            kept.write(stream.feed(hunks.close()))
-            kept.write(stream.close())
+            output.write(stream.feed(hunks.close()))
+            output.write(stream.close())
         except RetinueError as error:
-            return Answer(text=str(error), error=True)
+            return ToolResult(text=str(error), error=True)
         if ended.why:
             reason = "it timed out" if ended.why == "timeout" else f"it was stopped ({ended.why})"
-            return Answer(text=f"git did not finish: {reason}.\n{kept.shown()}", error=True)
+            return ToolResult(text=f"git did not finish: {reason}.\n{output.shown()}", error=True)
         if ended.code:
-            return Answer(
-                text=f"git ended with exit code {ended.code}.\n{kept.shown()}", error=True
+            return ToolResult(
+                text=f"git ended with exit code {ended.code}.\n{output.shown()}", error=True
             )
-        return Answer(text=kept.shown() or "(no output)")
+        return ToolResult(text=output.shown() or "(no output)")
 
     def summary(self, args: dict[str, Any]) -> str:
         words = args.get("args")

@@ -41,7 +41,9 @@ def whole(name: str, words: list[str]) -> list[str]:
     options, paths = words[:at], words[at:]
     for word, after in zip(options, (*options[1:], ""), strict=False):
         option, sign, value = word.partition("=")
-        if not _is_whole(name, option, value if sign else "" if option == "--pretty" else after):
+        if not sign:
+            value = "" if option == "--pretty" else after
+        if not _is_whole(name, option, value):
             raise Refused(
                 "git",
                 f"Invalid parameters: {word!r} of git {name} would cut or change text. Remove it.",

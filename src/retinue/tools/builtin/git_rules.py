@@ -1,4 +1,4 @@
-"""What `git` may show to a run that is kept from reading some files: they are left out of every
+"""What `git` may show to a run that is kept from reading some files: they are omitted from every
 diff, and no content is asked for by another name."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from retinue.errors import Refused
 from retinue.sandbox.private_paths import NOTHING
 from retinue.sandbox.protected_paths import home_directories
 from retinue.sandbox.secret_places import SECRETS
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.file_rules import READING, barred, hidden_patterns
 
 # A file of a commit or of the index, where the commit is written plainly: anything else before the
@@ -50,7 +50,7 @@ EMPTY = (
 PARENTS = re.compile(r"\^(?:!|@|-\d*)")
 
 
-def guarded(words: list[str], caller: Caller) -> list[str]:
+def guarded(words: list[str], caller: Context) -> list[str]:
     """The words of a git command with which it shows nothing that the run may not read, or
     `Refused`."""
     top = _top(caller.root)
@@ -82,12 +82,12 @@ def guarded(words: list[str], caller: Caller) -> list[str]:
     ending = ["--", *rest[at + 1 :], *left_out]
     if name == "diff":
         return [name, *_commits(rest[:at]), *ending]
-    files = [found for word in plain if (found := FILE.fullmatch(word))]
-    for found in files:
-        base = caller.root if found[3].startswith(("./", "../")) else top
-        _ask(caller, os.path.normpath(os.path.join(base, found[3])), found[0], top)
+    files = [match for word in plain if (match := FILE.fullmatch(word))]
+    for match in files:
+        base = caller.root if match[3].startswith(("./", "../")) else top
+        _ask(caller, os.path.normpath(os.path.join(base, match[3])), match[0], top)
     if name == "show" and not (files and len(files) == len(plain)):
-        # As `show` does it, but an object that is no commit is passed over: it could be a file
+        # As `show` does it, but an object that is not a commit is passed over: it could be a file
         # without its name.
         is_told = any(w.startswith(FORMATS) for w in options)
         return [
@@ -102,21 +102,21 @@ def guarded(words: list[str], caller: Caller) -> list[str]:
 
 def _of_commit(word: str) -> str:
     """The file of a commit: what stands before the colon could be a directory without its name."""
-    found = None if word.startswith("-") else FILE.fullmatch(word)
-    return f"{found[1]}^{{commit}}:{found[3]}" if found and found[1] else word
+    match = None if word.startswith("-") else FILE.fullmatch(word)
+    return f"{match[1]}^{{commit}}:{match[3]}" if match and match[1] else word
 
 
 def _commits(words: list[str]) -> list[str]:
     """The words of `diff`, each of which is a commit or an option: a directory or a file that is
     named by a hash, or by what stands behind a colon, would be shown without its place, and so
     without any rule on it."""
-    found: list[str] = []
+    commits: list[str] = []
     waiting = iter(words)
     for word in waiting:
         if word in VALUED:
-            found.append(f"{word}{VALUED[word]}{next(waiting, '')}")
+            commits.append(f"{word}{VALUED[word]}{next(waiting, '')}")
         elif word.startswith("-"):
-            found.append(word)
+            commits.append(word)
         elif ":" in word:
             raise Refused(
                 "git",
@@ -124,8 +124,8 @@ def _commits(words: list[str]) -> list[str]:
                 "available to this run. Nothing was run. Put paths after --.",
             )
         else:
-            found.append("".join(_commit(part) for part in RANGE.split(word)))
-    return found
+            commits.append("".join(_commit(part) for part in RANGE.split(word)))
+    return commits
 
 
 def _commit(part: str) -> str:
@@ -140,21 +140,21 @@ def _commit(part: str) -> str:
 def _secrets(top: str) -> list[str]:
     """What is kept from models in the home directories that are, or lie in, a repository: it may be
     in its history."""
-    found = []
+    secrets = []
     for home in home_directories():
         if home == top or home.startswith(top.rstrip("/") + "/"):
-            found += [
+            secrets += [
                 os.path.normpath(f"{os.path.relpath(home, top)}/{'/'.join(secret)}")
                 for secret in SECRETS
             ]
-    return found
+    return secrets
 
 
-def _sent(caller: Caller, path: str) -> str:
+def _sent(caller: Context, path: str) -> str:
     """A path as it is in the directory that the run was sent to, also when it works in a copy of
     it."""
     return os.path.normpath(
-        os.path.join(caller.spec.order.cwd or caller.root, os.path.relpath(path, caller.root))
+        os.path.join(caller.spec.request.cwd or caller.root, os.path.relpath(path, caller.root))
     )
 
 
@@ -173,7 +173,7 @@ def _refuse_content(name: str, options: list[str]) -> None:
         )
 
 
-def _ask(caller: Caller, path: str, word: str, top: str) -> None:
+def _ask(caller: Context, path: str, word: str, top: str) -> None:
     path = os.path.normpath(path)
     rule_on = barred(caller, READING)
     if rule_on is not None and (rule := rule_on(path)):

@@ -1,7 +1,7 @@
 """HTML read in one pass, in linear time and without recursion, whatever is wrong with it: tokens,
 then Markdown.
 
-Scripts, styles and what a page hides are left out: they are not what a person would read.
+Scripts, styles and what a page hides are omitted: they are not what a person would read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from retinue.tools.builtin.html_tokens import Token, tokens
-from retinue.tools.builtin.markdown import MarkdownWriter
+from retinue.tools.builtin.markdown_writer import MarkdownWriter
 
 _VOID = {
     *(
@@ -101,10 +101,10 @@ def _hides(attributes: Mapping[str, str]) -> bool:
     )
 
 
-def _mark_layout(found: list[Token]) -> None:
+def _mark_layout(tokens_read: list[Token]) -> None:
     """A table with another one in it only arranges the page."""
     open_tables: list[Token] = []
-    for token in found:
+    for token in tokens_read:
         if token.value == "table" and token.kind == "open":
             if open_tables:
                 open_tables[-1].layout = True
@@ -201,9 +201,9 @@ def read(
     reading early."""
     writer = MarkdownWriter(base, plain=plain, cap=cap)
     reader = _Reader(writer)
-    found = list(takewhile(lambda _: not is_over(), tokens(source)))
-    _mark_layout(found)
-    for token in found:
+    sequence = list(takewhile(lambda _: not is_over(), tokens(source)))
+    _mark_layout(sequence)
+    for token in sequence:
         if writer.is_full or is_over():
             break
         reader.take(token)

@@ -22,18 +22,21 @@ class Token:
     __slots__ = ("attributes", "kind", "layout", "value")
 
     def __init__(self, kind: str, value: str, attributes: Mapping[str, str] = _NOTHING) -> None:
-        self.kind, self.value, self.attributes, self.layout = kind, value, attributes, False
+        self.kind = kind
+        self.value = value
+        self.attributes = attributes
+        self.layout = False
 
 
 def tokens(source: str) -> Iterator[Token]:
     """Each search that fails ends the reading, so no part of the source is gone over twice."""
     at, end = 0, len(source)
     while at < end:
-        found = _START.search(source, at)
-        start = found.start() if found else end
+        match = _START.search(source, at)
+        start = match.start() if match else end
         if start > at:
             yield Token("text", html.unescape(source[at:start]))
-        if found is None:
+        if match is None:
             return
         after = source[start + 1]
         if source.startswith("<!--", start):
@@ -59,8 +62,8 @@ def tokens(source: str) -> Iterator[Token]:
 
 
 def _behind(source: str, needle: str, at: int) -> int:
-    found = source.find(needle, at)
-    return len(source) if found < 0 else found + len(needle)
+    position = source.find(needle, at)
+    return len(source) if position < 0 else position + len(needle)
 
 
 def _tag(source: str, name: re.Match[str]) -> tuple[Token, int]:

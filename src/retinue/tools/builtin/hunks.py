@@ -80,10 +80,10 @@ def _place(
     """Where the old side of a hunk stands: the nearest to where it is said to be; if nothing is
     said, the only one."""
     for anchor in hunk.anchors:
-        found = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)
-        if found is None:
+        index = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)
+        if index is None:
             raise BadPatch(f"hunk {number}: the line {anchor[:120]!r} after @@ was not found")
-        start = found + 1
+        start = index + 1
     old = [line.removesuffix("\r") for line in hunk.old]
     if not old:
         if hunk.anchors:

@@ -15,7 +15,7 @@ from retinue.sandbox.gitignore import chain
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
 from retinue.sandbox.paths import Root, real_path
 from retinue.sandbox.protected_paths import KERNEL
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import (
     FileCall,
@@ -50,7 +50,7 @@ class ListFilesTool(FileTool[ListFilesArgs]):
     restart = "pure"
     risk = "read"
 
-    def work(self, work: FileCall, args: ListFilesArgs) -> Answer:
+    def work(self, work: FileCall, args: ListFilesArgs) -> ToolResult:
         patience = Patience(stop=work.stop)
         entries, prefix, _ = gather(
             work, args.path, patience, depth=args.depth, measured=args.limit
@@ -64,7 +64,7 @@ class ListFilesTool(FileTool[ListFilesArgs]):
             notes.append(f"{patience.n_ignored} entries are ignored by .gitignore")
         if patience.why:
             notes.append(f"incomplete: {patience.why}; list a subdirectory")
-        return Answer(
+        return ToolResult(
             text="\n".join(
                 [*([text] if text else []), *([f"[{'; '.join(notes)}]"] if notes else [])]
             )
@@ -98,7 +98,7 @@ class FindTool(FileTool[FindArgs]):
             f"find {args.get('pattern')}{'' if where == '.' else f' in {where}'}"[:200]
         )
 
-    def work(self, work: FileCall, args: FindArgs) -> Answer:
+    def work(self, work: FileCall, args: FindArgs) -> ToolResult:
         try:
             globs = Globs(args.pattern)
         except BadGlob as error:
@@ -118,7 +118,7 @@ class FindTool(FileTool[FindArgs]):
         )
         if patience.why:
             text += f"\n[incomplete: {patience.why}; give a subdirectory as `path`]"
-        return Answer(text=text or f"[no match among {len(entries)} entries]")
+        return ToolResult(text=text or f"[no match among {len(entries)} entries]")
 
 
 def gather(
@@ -138,10 +138,10 @@ def gather(
             base = beneath(root, fd)
             rules = chain(root.fd, base)
             skip = KERNEL if real_path(fd) == "/" else ()
-            found = walk_directory(
+            walk = walk_directory(
                 fd, base, rules, patience, depth=depth, skip=skip, hides=root.hides()
             )
-            entries = sorted(found, key=lambda e: e.path)
+            entries = sorted(walk, key=lambda e: e.path)
             entries[:measured] = _measured(root, entries[:measured])
             return entries, prefix_of(work.reach, root), base
         finally:
@@ -167,10 +167,10 @@ def _sized(entry: WalkEntry, dir_fd: int) -> WalkEntry:
     if entry.kind != "file":
         return entry
     try:
-        found = os.stat(os.path.basename(entry.path), dir_fd=dir_fd, follow_symlinks=False)
+        info = os.stat(os.path.basename(entry.path), dir_fd=dir_fd, follow_symlinks=False)
     except OSError:
         return entry
-    return WalkEntry(entry.path, "file", found.st_size)
+    return WalkEntry(entry.path, "file", info.st_size)
 
 
 def _line(prefix: str, entry: WalkEntry) -> str:

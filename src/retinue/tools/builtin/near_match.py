@@ -17,24 +17,24 @@ N_SHOWN = 3
 def nearest(text: str, old: str) -> str:
     """A sentence for the model, with the lines that it probably meant."""
     lines = split_lines(text)[:MAX_LINES]
-    wanted = split_lines(old) or [old]
-    at = _but_for_spaces(lines, wanted)
+    lines_sought = split_lines(old) or [old]
+    at = _but_for_spaces(lines, lines_sought)
     if at is not None:
-        shown = _numbered(lines, at, len(wanted))
+        shown = _numbered(lines, at, len(lines_sought))
         return f"Only spaces or tabs differ from these lines; copy them exactly:\n{shown}"
-    key = max(wanted, key=lambda w: len(w.strip()))
+    key = max(lines_sought, key=lambda w: len(w.strip()))
     places = _alike(lines, key)
     if not places:
         return "Nothing in the file is similar. Read the file again."
-    before = wanted.index(key)
-    size = min(len(wanted), 12)
+    before = lines_sought.index(key)
+    size = min(len(lines_sought), 12)
     shown = "\n...\n".join(_numbered(lines, max(0, p - before), size) for p in places)
     return f"The nearest lines are:\n{shown}"
 
 
-def _but_for_spaces(lines: list[str], wanted: list[str]) -> int | None:
+def _but_for_spaces(lines: list[str], lines_sought: list[str]) -> int | None:
     squeezed = ["".join(line.split()) for line in lines]
-    block = ["".join(line.split()) for line in wanted]
+    block = ["".join(line.split()) for line in lines_sought]
     if not any(block):
         return None
     at = "\n".join(["", *squeezed, ""]).find("\n".join(["", *block, ""]))

@@ -150,9 +150,9 @@ def _empty_file(lines: list[str], i: int) -> str:
     if any(later.startswith("--- ") for later in lines[i + 1 : i + 4]):
         return ""
     for line in reversed(lines[max(0, i - 3) : i]):
-        found = re.fullmatch(r'diff --git "?a/(.*?)"? "?b/\1"?', line)
-        if found:
-            return found[1]
+        match = re.fullmatch(r'diff --git "?a/(.*?)"? "?b/\1"?', line)
+        if match:
+            return match[1]
     return ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from retinue.core.messages import Image
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import (
     MAX_ANSWER,
@@ -59,7 +59,7 @@ class ReadTool(FileTool[ReadArgs]):
         span = f":{first}-{last}" if isinstance(offset, int) or isinstance(limit, int) else ""
         return printable(f"read {path}{span}"[:200])
 
-    def work(self, work: FileCall, args: ReadArgs) -> Answer:
+    def work(self, work: FileCall, args: ReadArgs) -> ToolResult:
         try:
             with work.reach.reading(args.path) as (root, rest):
                 data = root.read_file(rest)
@@ -90,19 +90,19 @@ def _hint(path: str) -> str:
     return ". Use list to see a directory, or find to look for a name"
 
 
-def _picture(path: str, kind: str, data: bytes) -> Answer:
+def _picture(path: str, kind: str, data: bytes) -> ToolResult:
     if len(data) > MAX_IMAGE:
         return failed(
             printable(f"{path}: the image has {len(data)} bytes; the limit is {MAX_IMAGE}")
         )
     image = Image(media_type=kind, data=base64.b64encode(data).decode("ascii"))
-    return Answer(
+    return ToolResult(
         text=printable(f"[{path}: {kind}, {len(data)} bytes, sha256 {sha256(data)}]"),
         images=(image,),
     )
 
 
-def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
+def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> ToolResult:
     source = Text.of(data)
     text = displayable(source.text)
     lines = split_lines(redactor.clean(text))
@@ -143,4 +143,4 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
         facts.append(f"{n_cut} long lines are truncated")
     header = printable(f"[{args.path}: {', '.join(facts)}, sha256 {sha256(data)}]")
     rest = [] if last >= len(lines) else [f"[continue with offset {last + 1}]"]
-    return Answer(text="\n".join([header, *out, *rest]))
+    return ToolResult(text="\n".join([header, *out, *rest]))

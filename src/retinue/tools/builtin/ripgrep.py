@@ -104,7 +104,7 @@ async def _run(
     cwd: str | None = None,
     pass_fds: tuple[int, ...] = (),
 ) -> SearchResult:
-    found = SearchResult()
+    result = SearchResult()
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -117,8 +117,8 @@ async def _run(
             start_new_session=True,
         )
     except OSError as error:
-        found.broken = f"it could not be started: {error.strerror}"
-        return found
+        result.broken = f"it could not be started: {error.strerror}"
+        return result
     try:
         # An ignore file without an end would otherwise be read until the machine has no memory
         # left.
@@ -131,25 +131,25 @@ async def _run(
                     await process.stdin.drain()
                 process.stdin.close()
             assert process.stdout is not None and process.stderr is not None
-            await _collect(process.stdout, found, enough)
-            if not found.why:
+            await _collect(process.stdout, result, enough)
+            if not result.why:
                 complaint = (
                     (await process.stderr.read(MAX_COMPLAINT)).decode("utf-8", "replace").strip()
                 )
                 await ended(process, SECONDS)
                 code = process.returncode
                 if code == 2:  # without a word it is about files that could not be opened
-                    found.wrong = complaint
+                    result.wrong = complaint
                 elif code not in (0, 1):
-                    found.broken = f"it ended with code {code}: {complaint[-500:]}"
+                    result.broken = f"it ended with code {code}: {complaint[-500:]}"
     except TimeoutError:
-        found.why = f"it took longer than {SECONDS:g} s"
+        result.why = f"it took longer than {SECONDS:g} s"
     finally:
         await end(process)
-    return found
+    return result
 
 
-async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: int) -> None:
+async def _collect(stream: asyncio.StreamReader, result: SearchResult, enough: int) -> None:
     decode = msgspec.json.Decoder(RipgrepMessage).decode
     rest = b""
     size = n_hits = 0
@@ -163,43 +163,39 @@ async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: in
                 continue
             message = decode(line)
             body = message.data
-            start = (
-                body.submatches[0].start
-                if body.submatches
-                else 0
-                if message.type == "match"
-                else -1
-            )
+            start = 0 if message.type == "match" else -1
+            if body.submatches:
+                start = body.submatches[0].start
             if body.path != last:
                 last = body.path
                 path = "" if last is None else os.fsdecode(last.raw()).removeprefix("./")
-            found.lines.append(
+            result.lines.append(
                 MatchLine(
                     path, body.line_number or 0, body.absolute_offset, body.lines.raw(), start
                 )
             )
             n_hits += start >= 0
         if n_hits > enough:
-            found.why = f"more than {enough} matches"
+            result.why = f"more than {enough} matches"
             return
         if size > MAX_OUTPUT:
-            found.why = "the matching lines are too long"
+            result.why = "the matching lines are too long"
             return
 
 
 def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
     """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a
     file for a link while it is searched learns nothing about what the link leads to."""
-    kept: list[MatchLine] = []
+    matches: list[MatchLine] = []
     for fd, group in by_file(lines, dir_fd):
         with contextlib.suppress(OSError):
-            kept += _there(fd, group)
-    return kept
+            matches += _there(fd, group)
+    return matches
 
 
 def by_file(lines: list[MatchLine], dir_fd: int) -> Iterator[tuple[int, list[MatchLine]]]:
-    """The lines of each file, with the file open. What cannot be opened, or is a link, is left
-    out."""
+    """The lines of each file, with the file open. What cannot be opened, or is a link, is
+    omitted."""
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
             fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from retinue.core.ids import digest
-from retinue.core.values import Capabilities
+from retinue.core.values import Permissions
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import clean
 from retinue.sandbox.base import Command, CommandLimits, Sandbox
@@ -27,7 +27,7 @@ from retinue.sandbox.private_paths import Private
 from retinue.sandbox.readonly_paths import beneath
 from retinue.sandbox.resource_limits import find_groups
 from retinue.sandbox.tagged_processes import kill_tagged
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.builtin.command_record import CommandRecord, CommandStart, forget_old
 from retinue.tools.builtin.live_command import LiveCommand
 
@@ -73,23 +73,26 @@ class Processes:
             self._sandbox = find_sandbox(private=self._private, aside=str(self._aside))
         return self._sandbox
 
-    def environment(self, held: Capabilities) -> dict[str, str]:
+    def environment(self, capabilities: Permissions) -> dict[str, str]:
         source = os.environ if self._environ is None else self._environ
-        names = (*ENVIRONMENT, *(held.env or ()))
+        names = (*ENVIRONMENT, *(capabilities.env or ()))
         return {name: source[name] for name in names if name in source}
 
     @contextmanager
     def command(
-        self, caller: Caller, argv: tuple[str, ...], cwd: str, *, may_write: bool
+        self, caller: Context, argv: tuple[str, ...], cwd: str, *, may_write: bool
     ) -> Iterator[Command]:
         """What a run's capabilities make of a command line. `cwd` is a directory in the run's own
         ("" for that one). Everything is opened here, and what was opened is what is mounted; it is
         closed with the context."""
         with caller.opening() as (mine, holding), ExitStack() as closing:
-            held, root = mine.held, mine.root
-            write = ((root,) if held.write is None else held.write) if may_write else ()
-            read = (root, *(held.read or ()))
-            if held.read is not None and not beneath(root, (*held.read, *(held.write or ()))):
+            capabilities, root = mine.permissions, mine.root
+            writable = (root,) if capabilities.write is None else capabilities.write
+            write = writable if may_write else ()
+            read = (root, *(capabilities.read or ()))
+            if capabilities.read is not None and not beneath(
+                root, (*capabilities.read, *(capabilities.write or ()))
+            ):
                 raise Refused(
                     "read", f"This run cannot read {root}, its working directory. Nothing was run."
                 )
@@ -108,8 +111,8 @@ class Processes:
                 cwd=inside,
                 write=tuple(write),
                 read=read,
-                env=self.environment(held),
-                network="*" in (held.hosts or ()),
+                env=self.environment(capabilities),
+                network="*" in (capabilities.hosts or ()),
                 limits=self.limits,
                 opened=opened,
             )
@@ -118,11 +121,11 @@ class Processes:
         return CommandRecord(self._folder / digest("shell", key)[:16])
 
     async def start(
-        self, caller: Caller, command: Command, shown: str, *, background: bool
+        self, caller: Context, command: Command, shown: str, *, background: bool
     ) -> LiveCommand:
         """Record it, then start it. What is refused leaves no record."""
         sandbox = self.sandbox()
-        n = sum(live.background and live.run == caller.id for live in self._live.values())
+        n = sum(live.background and live.run == caller.run_id for live in self._live.values())
         if background and n >= self._max_background:
             raise Refused(
                 "background",
@@ -130,12 +133,19 @@ class Processes:
             )
         spool = self.spool(caller.key)
         live = LiveCommand(
-            run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background
+            run=caller.run_id,
+            spool=spool,
+            stream=caller.redactor.byte_stream(),
+            background=background,
         )
         tag = f"{self._mark}:{spool.id}"
         shown = caller.redactor.clean(shown)
         start = CommandStart(
-            run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background
+            run=caller.run_id,
+            command=shown,
+            at=caller.called_at / 1000,
+            tag=tag,
+            background=background,
         )
         await asyncio.to_thread(self._record, spool, start)
         try:
@@ -197,14 +207,16 @@ class Processes:
             kill_tagged(f"{self._mark}:")
             find_groups().sweep()
             forget_old(self._folder, KEEP_SECONDS)
-            self._untold = tuple(_late(path, kept) for path, kept in untold(self._aside))
+            self._untold = tuple(
+                _late(path, saved_path) for path, saved_path in untold(self._aside)
+            )
         spool.create(start)
 
 
-def _late(path: str, kept: str) -> str:
+def _late(path: str, saved_path: str) -> str:
     text = (
         f"a command of an earlier process, which was killed, had created {path}. It is "
-        f"protected and was saved as {kept}"
+        f"protected and was saved as {saved_path}"
     )
     log.warning("%s", text)
     return text
@@ -214,18 +226,18 @@ def _root(holding: OpenDirectory, root: str) -> int:
     try:
         return holding.open(root)
     except NotFound:
-        told = root or "none was set"
+        place = root or "none was set"
         raise Refused(
-            "cwd", f"This run has no working directory ({told}). Nothing was run."
+            "cwd", f"This run has no working directory ({place}). Nothing was run."
         ) from None
 
 
 def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
     """Where a command runs, by its true path, and that directory, open."""
-    wanted = clean(cwd)
-    if "\0" in wanted:
+    folder = clean(cwd)
+    if "\0" in folder:
         raise Refused("cwd", "Invalid parameters: cwd contains a NUL character.")
-    rest = strip(wanted, root) if wanted.startswith("/") else wanted
+    rest = strip(folder, root) if folder.startswith("/") else folder
     if rest is None:
         raise Refused(
             "cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}. Nothing was run."

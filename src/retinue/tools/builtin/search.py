@@ -17,7 +17,7 @@ from retinue.sandbox.gitignore import chain
 from retinue.sandbox.path_checks import strip
 from retinue.sandbox.paths import Root, real_path
 from retinue.sandbox.protected_paths import KERNEL
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.file_tool import (
     FileCall,
     FileTool,
@@ -65,27 +65,29 @@ class SearchTool(FileTool[SearchArgs]):
             f'search "{args.get("pattern")}"{inside}{f" ({glob})" if glob else ""}'[:200]
         )
 
-    async def perform(self, work: FileCall, args: SearchArgs) -> Answer:
+    async def perform(self, work: FileCall, args: SearchArgs) -> ToolResult:
         wrong = _bad(args)
         if wrong:
             return failed(wrong)
         globs = Globs(clean(args.glob)) if args.glob else None
-        with ExitStack() as held:
-            root, rest = held.enter_context(work.reach.reading(args.path))
-            place = _place(root, rest, prefix_of(work.reach, root), held)
+        with ExitStack() as stack:
+            root, rest = stack.enter_context(work.reach.reading(args.path))
+            place = _place(root, rest, prefix_of(work.reach, root), stack)
             if place.file_fd is not None and b"\0" in os.pread(place.file_fd, SNIFF, 0):
-                return Answer(
+                return ToolResult(
                     text=printable(f"[{args.path} is a binary file, which is not searched]")
                 )
-            found = await _search(work, args, place, globs)
-            if found.broken:
-                return failed(f"The search failed: {displayable(found.broken)}")
-            if found.wrong:
+            result = await _search(work, args, place, globs)
+            if result.broken:
+                return failed(f"The search failed: {displayable(result.broken)}")
+            if result.wrong:
                 return failed(
-                    f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}"
+                    f"The pattern is not a valid regular expression:\n{displayable(result.wrong)}"
                 )
-            found.lines = await asyncio.to_thread(permitted, place, work.reach.forbids, found.lines)
-            return await asyncio.to_thread(search_answer, args, place, globs, found, work.redactor)
+            result.lines = await asyncio.to_thread(
+                permitted, place, work.reach.forbids, result.lines
+            )
+            return await asyncio.to_thread(search_answer, args, place, globs, result, work.redactor)
 
 
 def _bad(args: SearchArgs) -> str:
@@ -112,15 +114,15 @@ def _bad(args: SearchArgs) -> str:
     return ""
 
 
-def _place(root: Root, rest: str, prefix: str, held: ExitStack) -> SearchRoot:
+def _place(root: Root, rest: str, prefix: str, stack: ExitStack) -> SearchRoot:
     probe = root.open(rest, os.O_PATH)
-    held.callback(os.close, probe)
+    stack.callback(os.close, probe)
     if stat.S_ISDIR(os.fstat(probe).st_mode):
         fd = root.open_dir(rest)
-        held.callback(os.close, fd)
+        stack.callback(os.close, fd)
         return SearchRoot(root, beneath(root, fd), prefix, dir_fd=fd)
     fd, _ = root.open_file(rest)
-    held.callback(os.close, fd)
+    stack.callback(os.close, fd)
     return SearchRoot(root, strip(real_path(fd), root.real) or rest, prefix, file_fd=fd)
 
 
@@ -138,21 +140,21 @@ async def _search(
     enough = max(ENOUGH[args.mode], 4 * args.limit)
     program = ripgrep((work.reach.root, *work.reach.read, *work.reach.write))
     if program:
-        found = await _unless_stuck(
+        result = await _unless_stuck(
             place, by_ripgrep(program, query, place.dir_fd, place.file_fd, enough)
         )
         inner = f"{place.base}/" if place.base else ""
-        for line in found.lines:
+        for line in result.lines:
             line.path = place.base if place.dir_fd is None else inner + line.path
         # What ripgrep does not take (a look ahead, a back reference) may still be a pattern for
         # Python.
-        if not found.broken and not (found.wrong and _is_python(query.pattern)):
-            return found
+        if not result.broken and not (result.wrong and _is_python(query.pattern)):
+            return result
     patience = Patience(stop=work.stop)
     paths = await asyncio.to_thread(_paths, place, globs, patience)
-    found = await by_scanner(query, place.root.fd, paths, enough)
-    found.why = found.why or patience.why
-    return found
+    result = await by_scanner(query, place.root.fd, paths, enough)
+    result.why = result.why or patience.why
+    return result
 
 
 async def _unless_stuck(

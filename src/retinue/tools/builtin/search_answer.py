@@ -14,7 +14,7 @@ from retinue.errors import Refused
 from retinue.formats.globs import Globs
 from retinue.sandbox.gitignore import Judge
 from retinue.sandbox.paths import Root
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import page, printable
 from retinue.tools.builtin.list_find_tools import Positive
@@ -55,10 +55,10 @@ def search_answer(
     args: SearchArgs,
     place: SearchRoot,
     globs: Globs | None,
-    found: SearchResult,
+    result: SearchResult,
     redactor: Redactor,
-) -> Answer:
-    lines = _filtered(place, globs, found.lines)
+) -> ToolResult:
+    lines = _filtered(place, globs, result.lines)
     lines.sort(key=lambda line: (line.path, line.number))
     lines = confirmed(
         lines, place.root.fd
@@ -82,9 +82,9 @@ def search_answer(
             text = page(rows, args.limit, NARROW)
             if len(rows) > 1:
                 text += f"\n[{sum(counts.values())} lines in {len(rows)} files]"
-    if found.why:
-        text += f"\n[incomplete: {found.why}; {NARROW}]"
-    return Answer(text=text.removeprefix("\n") or "[no match]")
+    if result.why:
+        text += f"\n[incomplete: {result.why}; {NARROW}]"
+    return ToolResult(text=text.removeprefix("\n") or "[no match]")
 
 
 def permitted(

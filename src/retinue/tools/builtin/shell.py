@@ -8,23 +8,26 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
+from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.builtin.command_record import CommandRecord
 from retinue.tools.builtin.live_command import LiveCommand
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell_status import news_of, output_page, status_of, status_text
+from retinue.tools.call_preview import CallPreview, CommandPreview
 
 MAX_COMMAND = 100_000
 BASH = "/bin/bash"
 
-MayWrite = Callable[[Caller], Awaitable[str] | str]
+MayWrite = Callable[[Context], Awaitable[str] | str]
 
 
 class ShellArguments(ToolArguments, frozen=True, kw_only=True):
@@ -40,7 +43,7 @@ class ShellArguments(ToolArguments, frozen=True, kw_only=True):
 
 class ShellTool(Builtin[ShellArguments]):
     """`may_write` says why a run may not change its directory now, or "": then it is mounted
-    read-only."""
+    read-only. `held` says the same without taking the directory."""
 
     name = "shell"
     description = (
@@ -54,13 +57,20 @@ class ShellTool(Builtin[ShellArguments]):
     Args = ShellArguments
     restart: Restart = "adoptable"
     risk: Risk = "execute"
+    changes_files = True
     subject = "command"
 
-    def __init__(self, processes: Processes, *, may_write: MayWrite | None = None) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        *,
+        may_write: MayWrite | None = None,
+        blocked_by: Callable[[Context], str] | None = None,
+    ) -> None:
         super().__init__()
-        self._processes, self._may_write = processes, may_write
+        self._processes, self._may_write, self._held = processes, may_write, blocked_by
 
-    async def call(self, caller: Caller, args: ShellArguments) -> Returned:
+    async def call(self, caller: Context, args: ShellArguments) -> Returned:
         if caller.again:
             adopted = self._adopt(caller, args)
             if adopted is not None:
@@ -75,25 +85,47 @@ class ShellTool(Builtin[ShellArguments]):
                     caller, command, text, background=args.background
                 )
         except (Refused, SandboxMissing) as error:
-            return Answer(text=str(error), error=True)
+            return ToolResult(text=str(error), error=True)
         first = f"[read-only: {reason}]\n" if reason else ""
         if args.background:
-            return Answer(
+            return ToolResult(
                 text=f"{first}Started in the background; id {live.spool.id!r} for shell_output "
                 "and shell_stop."
             )
         end = await live.wait(args.timeout_seconds)
         return status_text(live.spool, end, first, args.timeout_seconds)
 
-    async def _reason(self, caller: Caller) -> str:
-        if caller.held.write == ():
-            return "this run cannot write"
-        if self._may_write is None:
-            return ""
+    async def _reason(self, caller: Context) -> str:
+        if (reason := _read_only(caller)) or self._may_write is None:
+            return reason
         answer = self._may_write(caller)
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _adopt(self, caller: Caller, args: ShellArguments) -> Answer | None:
+    async def look_ahead(self, caller: Context, args: dict[str, Any]) -> CallPreview:
+        """What would be enforced: the command that would be started, made up to its start."""
+        try:
+            value = msgspec.convert(args, ShellArguments)
+            text = _checked(value)
+            sandbox = self._processes.sandbox().name
+            reason = _read_only(caller) or (self._held(caller) if self._held is not None else "")
+            with self._processes.command(
+                caller, _bash(text), value.cwd, may_write=not reason
+            ) as command:
+                command_preview = CommandPreview(
+                    command=caller.redactor.clean(text),
+                    directory=command.cwd,
+                    sandbox="" if sandbox == "none" else sandbox,
+                    network=command.network or sandbox == "none",
+                    may_write=command.write,
+                    read_only=reason,
+                    stops_after_seconds=None if value.background else value.timeout_seconds,
+                    is_background=value.background,
+                )
+        except (msgspec.ValidationError, UnicodeEncodeError, Refused, SandboxMissing) as error:
+            return CallPreview(problem=clip(str(error), 500))
+        return CallPreview(command=command_preview)
+
+    def _adopt(self, caller: Context, args: ShellArguments) -> ToolResult | None:
         """After a restart: the real outcome when it is on disk, unknown when it is not, None when
         it never started."""
         spool = self._processes.spool(caller.key)
@@ -106,10 +138,10 @@ class ShellTool(Builtin[ShellArguments]):
                 f"The command was started in the background with id {spool.id!r} and "
                 "ended with the runtime, which restarted."
             )
-            return Answer(text=f"{text} shell_output shows its output.", error=True)
+            return ToolResult(text=f"{text} shell_output shows its output.", error=True)
         if end is not None:
             return status_text(spool, end, "", args.timeout_seconds)
-        return Answer(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
+        return ToolResult(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
 
     def summary(self, args: dict[str, Any]) -> str:
         line = " ".join(str(args.get("command", "")).split())
@@ -139,15 +171,15 @@ class ShellOutputTool(Builtin[OutputArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Caller, args: OutputArguments) -> Returned:
-        found = self._processes.find(caller.id, args.id)
-        if found is None:
-            return Answer(text=_unknown(args.id), error=True)
-        if isinstance(found, LiveCommand):
-            await news_of(found, args.offset, args.wait_seconds)
-        spool = found.spool if isinstance(found, LiveCommand) else found
-        is_live = isinstance(found, LiveCommand) and not found.over.is_set()
-        return Answer(
+    async def call(self, caller: Context, args: OutputArguments) -> Returned:
+        command = self._processes.find(caller.run_id, args.id)
+        if command is None:
+            return ToolResult(text=_unknown(args.id), error=True)
+        if isinstance(command, LiveCommand):
+            await news_of(command, args.offset, args.wait_seconds)
+        spool = command.spool if isinstance(command, LiveCommand) else command
+        is_live = isinstance(command, LiveCommand) and not command.over.is_set()
+        return ToolResult(
             text=f"{status_of(spool, is_live=is_live)}\n{output_page(spool, args.offset)}"
         )
 
@@ -172,18 +204,22 @@ class ShellStopTool(Builtin[StopArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Caller, args: StopArguments) -> Returned:
-        found = self._processes.find(caller.id, args.id)
-        if found is None:
-            return Answer(text=_unknown(args.id), error=True)
-        if isinstance(found, LiveCommand) and found.running is not None:
-            found.running.stop()
-            await found.over.wait()
-        spool = found.spool if isinstance(found, LiveCommand) else found
-        return Answer(text=f"{status_of(spool, is_live=False)}\n{spool.shown()}")
+    async def call(self, caller: Context, args: StopArguments) -> Returned:
+        command = self._processes.find(caller.run_id, args.id)
+        if command is None:
+            return ToolResult(text=_unknown(args.id), error=True)
+        if isinstance(command, LiveCommand) and command.running is not None:
+            command.running.stop()
+            await command.over.wait()
+        spool = command.spool if isinstance(command, LiveCommand) else command
+        return ToolResult(text=f"{status_of(spool, is_live=False)}\n{spool.shown()}")
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_stop {args.get('id', '')}"
+
+
+def _read_only(caller: Context) -> str:
+    return "this run cannot write" if caller.permissions.write == () else ""
 
 
 def _checked(args: ShellArguments) -> str:

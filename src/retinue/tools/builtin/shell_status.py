@@ -6,23 +6,23 @@ import asyncio
 import contextlib
 
 from retinue.formats.fair_cut import whole_characters
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim
 from retinue.tools.builtin.live_command import LiveCommand
 
 PAGE = 64 << 10
 
 
-def status_text(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> Answer:
+def status_text(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> ToolResult:
     """The outcome of a command for the model."""
-    return Answer(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
+    return ToolResult(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
 
 
 def _ending(end: CommandEnd, limit: float | None = None) -> str:
     after = f"after {end.seconds:.1f} s"
     words = {
         "": f"exit code {end.code} {after}",
-        "timeout": f"killed {after}: it ran longer than {f'{limit:g} s' if limit else 'allowed'}",
+        "timeout": f"killed {after}: it took longer than {f'{limit:g} s' if limit else 'allowed'}",
         "stopped": f"stopped {after}",
         "cancelled": f"cancelled {after}",
         "output": f"killed {after}: it wrote too much output",
@@ -43,16 +43,16 @@ def status_of(spool: CommandRecord, *, is_live: bool) -> str:
 
 
 def output_page(spool: CommandRecord, offset: int) -> str:
-    total, kept = spool.total(), spool.kept()
+    total, n_saved = spool.total(), spool.kept()
     data = spool.read(offset, PAGE)
-    if offset + len(data) < kept:
+    if offset + len(data) < n_saved:
         data = whole_characters(data)
     end = offset + len(data)
-    if end < kept:
+    if end < n_saved:
         rest = f"continue with offset {end}"
     elif end < total:
         rest = (
-            f"the {total - kept} bytes after that were not saved; the last "
+            f"the {total - n_saved} bytes after that were not saved; the last "
             f"ones:\n{plain(trim(spool.last()))}"
         )
     else:

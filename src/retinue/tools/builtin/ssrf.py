@@ -44,20 +44,20 @@ class Gate:
         the caller may reach, None is any."""
         self._check_name(target, hosts)
         if target.ip is not None:
-            found: list[IP] = [target.ip]
+            addresses: list[IP] = [target.ip]
         else:
             texts = await self._resolve(target.host, target.port)
             try:
-                found = list(
+                addresses = list(
                     dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts)
                 )
             except ValueError:
                 raise refused(f"{target.host} was resolved to an invalid address") from None
-        if not found:
+        if not addresses:
             raise refused(f"{target.host} has no address")
-        for ip in found[:MOST_ADDRESSES]:
+        for ip in addresses[:MOST_ADDRESSES]:
             self._check_ip(target, ip)
-        return found[:MOST_ADDRESSES]
+        return addresses[:MOST_ADDRESSES]
 
     def _check_name(self, target: Target, hosts: tuple[str, ...] | None) -> None:
         host = target.host
@@ -187,11 +187,11 @@ async def lookup(host: str, port: int) -> list[str]:
 
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(
+        answers = await loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
     except (OSError, UnicodeError) as error:
         raise refused(
             f"{host} cannot be resolved ({getattr(error, 'strerror', None) or error})"
         ) from None
-    return [str(address[0]) for _, _, _, _, address in found]
+    return [str(address[0]) for _, _, _, _, address in answers]

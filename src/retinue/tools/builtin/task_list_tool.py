@@ -23,7 +23,7 @@ from retinue.core.task_list import (
 from retinue.core.values import Restart
 from retinue.errors import StoreError
 from retinue.formats.safe_text import one_line
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 MOST = 10_000
@@ -83,40 +83,42 @@ class TasksTool(Builtin[TasksArgs]):
         self._boards = boards
         self._known: OrderedDict[str, TaskList] = OrderedDict()
 
-    async def call(self, caller: Caller, args: TasksArgs) -> Returned:
+    async def call(self, caller: Context, args: TasksArgs) -> Returned:
         act = _act(args)
         if isinstance(act, str):
-            return Answer(text=act, error=True)
+            return ToolResult(text=act, error=True)
         try:
             return await self._take(caller, args, act)
         except StoreError as error:
-            return Answer(text=f"The task list is not available now: {error}", error=True)
+            return ToolResult(text=f"The task list is not available now: {error}", error=True)
 
-    async def _take(self, caller: Caller, args: TasksArgs, act: Act | None) -> Answer:
+    async def _take(self, caller: Context, args: TasksArgs, act: Act | None) -> ToolResult:
         root = caller.spec.root
         board = await self._board(root)
         if act is None:
-            return Answer(text=_table(board, list(board.tasks.values()), args.offset))
+            return ToolResult(text=_table(board, list(board.tasks.values()), args.offset))
         if caller.key not in board.keys:
             refusal = _refusal(board, act)
             if refusal:
-                return Answer(text=refusal, error=True)
-            await self._boards.note(root, caller.key, caller.at, act)
+                return ToolResult(text=refusal, error=True)
+            await self._boards.note(root, caller.key, caller.called_at, act)
             board = await self._board(root)
         if caller.key not in board.keys:
-            return Answer(
+            return ToolResult(
                 text="The task list was deleted with its run. Nothing was saved.",
                 error=True,
             )
         ids = board.keys[caller.key]
         if not ids:
-            return Answer(
+            return ToolResult(
                 text=f"Task {args.id} was removed by another agent. {_counts(board)}",
                 error=True,
             )
         if isinstance(act, Removed):
-            return Answer(text=f"Removed task {args.id}. {_counts(board)}")
-        return Answer(text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0))
+            return ToolResult(text=f"Removed task {args.id}. {_counts(board)}")
+        return ToolResult(
+            text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0)
+        )
 
     async def _board(self, root: str) -> TaskList:
         board = self._known.pop(root, None) or TaskList()
@@ -189,9 +191,9 @@ def _table(board: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
     if shown:
         lines.append("id | status | owner | title")
         lines += [_row(task) for task in shown]
-    left = len(tasks) - offset - len(shown)
-    if left > 0:
-        lines.append(f"[{left} more; continue with action list, offset {offset + len(shown)}]")
+    n_hidden = len(tasks) - offset - len(shown)
+    if n_hidden > 0:
+        lines.append(f"[{n_hidden} more; continue with action list, offset {offset + len(shown)}]")
     return "\n".join(lines)
 
 

@@ -112,8 +112,10 @@ def short_diff(old: str, new: str) -> str:
     )
     lines = [_renumbered(line, first)[:300] for line in list(pieces)[2:]]
     text = "\n".join(lines[:DIFF_LINES])[:DIFF_CHARS]
-    left = len(lines) - DIFF_LINES
-    return displayable(f"{text}\n[{left} more lines of the diff are hidden]" if left > 0 else text)
+    n_hidden = len(lines) - DIFF_LINES
+    return displayable(
+        f"{text}\n[{n_hidden} more lines of the diff are hidden]" if n_hidden > 0 else text
+    )
 
 
 def _renumbered(line: str, add: int) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from retinue.core.values import Restart
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 
@@ -29,8 +29,8 @@ class ThinkTool(Builtin[ThinkArgs]):
     risk: Risk = "read"
     never_waits = True
 
-    async def call(self, caller: Caller, args: ThinkArgs) -> Returned:
-        return Answer(text="Noted.")
+    async def call(self, caller: Context, args: ThinkArgs) -> Returned:
+        return ToolResult(text="Noted.")
 
     def summary(self, args: dict[str, Any]) -> str:
         return "think"

@@ -87,7 +87,7 @@ def redirect_target(target: Target, location: str) -> Target:
 def _plain_path(path: str) -> str:
     """A path as rules see it and as it is asked for: without `.` and `..`, and with letters that
     are written as such. Where those who decode a slash would see another path than those who do
-    not, nobody knows what is meant."""
+    not, no one knows what is meant."""
     path = _ESCAPED.sub(_letter, path)
     parts: list[str] = []
     for part in path.split("/")[1:]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retinue.errors import ConfigError, Refused
+from retinue.errors import Refused
 from retinue.formats.decompress import ENCODINGS, Decompressor
 from retinue.tools.builtin.ssrf import Gate
 from retinue.tools.builtin.web_address import IP, Target, redirect_target
@@ -109,11 +109,9 @@ class WebClient:
     async def _response(
         self, target: Target, ips: list[IP]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        try:
-            import aiohttp
-            from yarl import URL
-        except ImportError:
-            raise ConfigError("fetch needs the extra http: pip install 'retinue[http]'") from None
+        import aiohttp
+        from yarl import URL
+
         url = URL(target.url, encoded=True)
         if url.raw_host != target.host or url.port != target.port or url.scheme != target.scheme:
             raise Refused("fetch", f"{target.url} is ambiguous and was not fetched")

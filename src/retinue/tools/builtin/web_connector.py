@@ -44,7 +44,7 @@ def connector_for(
             """There is nothing to let go of."""
 
     def make_socket(address: Any) -> socket.socket:
-        family, kind, protocol, _, (host, port, *_) = address
+        (family, kind, protocol), (host, port) = address[:3], address[4][:2]
         if host not in texts or port != target.port:
             raise OSError(f"{host}:{port} was not checked")
         return socket.socket(family, kind, protocol)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from retinue.core.ids import digest
 from retinue.core.redaction import Redactor
 from retinue.formats.safe_text import clean, several_lines
-from retinue.tools.base import Answer, Caller
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.builtin import html
 from retinue.tools.builtin.web_client import Fetched
 
@@ -74,32 +74,36 @@ class WebPage:
 
 
 def page_from(
-    got: Fetched, kind: str, format: str, over: threading.Event, redactor: Redactor
+    response: Fetched, kind: str, format: str, over: threading.Event, redactor: Redactor
 ) -> WebPage:
-    notes = [got.note] if got.note else []
-    text = _decoded(got.body, got.charset, is_html=kind in _HTML, is_cut=bool(got.note))
+    notes = [response.note] if response.note else []
+    text = _decoded(
+        response.body, response.charset, is_html=kind in _HTML, is_cut=bool(response.note)
+    )
     # Where the page was cut off, the beginning of a secret goes too.
-    text = redactor.stream().feed(text) if got.note else redactor.clean(text)
+    text = redactor.stream().feed(text) if response.note else redactor.clean(text)
     if kind in _HTML and format != "raw":
         if len(text) > MOST_HTML:
             notes.append(f"only the first {MOST_HTML} characters of its source were read")
         page = html.read(
-            text[:MOST_HTML], got.target.url, plain=format == "text", is_over=over.is_set
+            text[:MOST_HTML], response.target.url, plain=format == "text", is_over=over.is_set
         )
         text = f"Title: {page.title}\n\n{page.text}" if page.title else page.text
         if not page.whole:
             notes.append("the page was too long to show in full")
     text = clean(text.replace("\0", "")) if format == "raw" else several_lines(text)
-    steps = tuple(step.url for step in got.steps)
+    steps = tuple(step.url for step in response.steps)
     # Once more: what stood between tags is one text now.
-    return WebPage(got.target.url, got.status, kind, redactor.clean(text), tuple(notes), steps)
+    return WebPage(
+        response.target.url, response.status, kind, redactor.clean(text), tuple(notes), steps
+    )
 
 
-def page_answer(caller: Caller, page: WebPage, offset: int) -> Answer:
+def page_answer(caller: Context, page: WebPage, offset: int) -> ToolResult:
     """One part of a page between two marks that its author cannot know."""
     size, failed = len(page.text), page.status >= 400
     if offset and offset >= size:
-        return Answer(
+        return ToolResult(
             text=f"The page has {size} characters; offset {offset} is after its end.", error=True
         )
     most = SHORT if failed else PAGE
@@ -121,7 +125,7 @@ def page_answer(caller: Caller, page: WebPage, offset: int) -> Answer:
     notes = [f"Note: {note}." for note in page.notes]
     if stop < size and not failed:
         notes.append(f"There is more. Continue with offset {stop}.")
-    return Answer(text="\n".join([head, "", part, f"[end {mark}]", *notes]), error=failed)
+    return ToolResult(text="\n".join([head, "", part, f"[end {mark}]", *notes]), error=failed)
 
 
 def guess_kind(body: bytes) -> str:
@@ -142,12 +146,12 @@ def _decoded(body: bytes, charset: str, *, is_html: bool, is_cut: bool) -> str:
     for bom, name in _BOMS:
         if body.startswith(bom):
             return body[len(bom) :].decode(name, "replace")
-    said = [charset]
+    charsets = [charset]
     if is_html or body.startswith(b"<?xml"):
-        found = _META.search(body[:4096])
-        if found:
-            said.append((found[1] or found[2]).decode("ascii", "replace").lower())
-    for name in said:
+        match = _META.search(body[:4096])
+        if match:
+            charsets.append((match[1] or match[2]).decode("ascii", "replace").lower())
+    for name in charsets:
         if _CHARSETS.fullmatch(name):
             try:
                 codec = codecs.lookup(
@@ -159,7 +163,7 @@ def _decoded(body: bytes, charset: str, *, is_html: bool, is_cut: bool) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        # A character that a cap has cut in two is no sign of another encoding.
+        # A character that a cap has cut in two is not a sign of another encoding.
         if is_cut and error.start >= len(body) - 4:
             return body.decode("utf-8", "replace")
         return body.decode("cp1252", "replace")

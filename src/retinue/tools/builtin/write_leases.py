@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.paths import real_path
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +32,45 @@ class WriteLease:
 
 
 class WriteLeases:
-    """The leases of one runtime. Nothing here is durable: after a restart whoever goes on writing
+    """The leases of one runtime. Nothing here is durable: after a restart whoever continues writing
     takes it again."""
 
     def __init__(self) -> None:
         self._leases: dict[str, WriteLease] = {}
 
-    def take(self, caller: Caller) -> str:
+    def take(self, caller: Context) -> str:
         """ "" when the caller may write in its directories from now on, otherwise who writes
         there."""
+        return self._try(caller, keep=True)
+
+    def held(self, caller: Context) -> str:
+        """The same answer, without taking anything."""
+        return self._try(caller, keep=False)
+
+    def _try(self, caller: Context, *, keep: bool) -> str:
         spec = caller.spec
         try:
             opened = _opened(caller)
         except Refused as error:
             return str(error)
         mine = WriteLease(
-            opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent
+            opened, spec.id, spec.root, spec.path, spec.request.label or spec.request.agent
         )
         others = [o for o in self._leases.values() if o.run != mine.run and not _in_line(o, mine)]
-        wanted = [real_path(fd) for fd in mine.directories] if others else []
+        paths = [real_path(fd) for fd in mine.directories] if others else []
         for other in others:
-            if shared := _overlap([real_path(fd) for fd in other.directories], wanted):
+            if shared := _overlap([real_path(fd) for fd in other.directories], paths):
                 mine.close()
                 return (
                     f"{other.label} (run {other.run}) is already writing in {shared}. "
                     "Only one run may write there at a time. Wait until it ends, or give "
                     "this task to a child with isolation 'worktree'."
                 )
-        self.over(mine.run)
-        self._leases[mine.run] = mine
+        if keep:
+            self.over(mine.run)
+            self._leases[mine.run] = mine
+        else:
+            mine.close()
         return ""
 
     def over(self, run: str) -> None:
@@ -72,18 +82,18 @@ class WriteLeases:
             self.over(run)
 
 
-def _opened(caller: Caller) -> tuple[int, ...]:
+def _opened(caller: Context) -> tuple[int, ...]:
     with caller.opening() as (mine, holding):
-        found: list[int] = []
+        fds: list[int] = []
         try:
-            for path in (mine.root,) if mine.held.write is None else mine.held.write:
-                with suppress(NotFound):  # nobody writes there
-                    found.append(holding.open(path))
+            for path in (mine.root,) if mine.permissions.write is None else mine.permissions.write:
+                with suppress(NotFound):  # no one writes there
+                    fds.append(holding.open(path))
         except BaseException:
-            for fd in found:
+            for fd in fds:
                 os.close(fd)
             raise
-        return tuple(found)
+        return tuple(fds)
 
 
 def _overlap(a: Sequence[str], b: Sequence[str]) -> str:

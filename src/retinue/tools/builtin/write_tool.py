@@ -7,7 +7,7 @@ from typing import Any
 from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
 from retinue.sandbox.file_location import FileLocation
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.builtin.apply_patch import spots, unknown
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.edit_answers import (
@@ -48,7 +48,7 @@ class WriteTool(Changing[WriteArgs]):
         size = f" ({len(content)} characters)" if isinstance(content, str) else ""
         return printable(f"write {args.get('path')}"[:180] + size)
 
-    def work(self, work: FileCall, args: WriteArgs) -> Answer:
+    def work(self, work: FileCall, args: WriteArgs) -> ToolResult:
         wrong = bad_sha(args.expected_sha256)
         if wrong:
             return failed(f"Invalid parameters: {wrong}")
@@ -80,9 +80,9 @@ def _refused(
     before: bytes | None,
     after: bytes,
     unshown: str,
-) -> Answer | None:
+) -> ToolResult | None:
     """The answer when nothing is to be written: it is there already, or it would overwrite what is
-    not known. Of a file that may not be shown it does not tell whether somebody has guessed its
+    not known. Of a file that may not be shown it does not tell whether someone has guessed its
     content."""
     expected = args.expected_sha256.lower()
     if work.again:

@@ -7,7 +7,7 @@ orders."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,12 +16,12 @@ from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
-from retinue.core.spec import Context, Order, Orders
-from retinue.core.values import Capabilities, Restart, ToolSchema, Value, Words
+from retinue.core.spec import Actions, History, RunRequest
+from retinue.core.values import NoticeTexts, Permissions, Restart, ToolSchema, Value
 from retinue.errors import ConfigError
 from retinue.formats.fair_cut import cut
 from retinue.formats.safe_text import clean
-from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
+from retinue.tools.base import Context, Returned, Risk, RuntimeReader, Tool, ToolResult
 from retinue.tools.builtin.ask import AskTool
 
 T = TypeVar("T")
@@ -30,16 +30,32 @@ COMPLAINT = 4_000
 """Characters of a complaint: it may quote what the model wrote."""
 
 
+Writers = Literal["worktrees", "turns"]
+TURNS = "Sub-agents that can edit files take turns."
+COPIES = (
+    "Several that can change files work in copies of the directory. When all have ended, their "
+    "changes are merged in order, and you are told what is in conflict. Outside of git they take "
+    "turns."
+)
+
+
+def writers_note(writers: Writers) -> str:
+    """What a tool that waits for its children says about those that change files."""
+    return COPIES if writers == "worktrees" else TURNS
+
+
 class FamilySettings(Value, forbid_unknown_fields=True):
     """The values of a family that can be set: a profile is nothing but other defaults for them.
 
     `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`:
     whether the system prompt says when to delegate and when not to. `lend_ask`: whether children
-    may ask whoever answers questions."""
+    may ask whoever answers questions. `writers`: whether children that change files at the same
+    time get copies of the directory, where that is possible, or take turns."""
 
     enabled: bool = True
     guide: bool = True
     lend_ask: bool = False
+    writers: Writers = "worktrees"
 
 
 class Family:
@@ -95,8 +111,8 @@ class FamilyTool:
     schema: ToolSchema
     restart: Restart = "pure"
     risk: Risk = "read"
-    words: Words = Words()
-    invalid: str = "Invalid parameters"
+    notices: NoticeTexts = NoticeTexts()
+    invalid_prefix: str = "Invalid parameters"
     starts: str = ""
     """The family whose helpers it starts; "" for a tool that starts nobody."""
     dialect: str = ""
@@ -106,7 +122,7 @@ class FamilyTool:
     is_fork: bool = False
     """Whether those it starts know all that was said."""
 
-    def preview(self, agent: str, args: dict[str, Any]) -> tuple[Order, ...]:
+    def preview(self, agent: str, args: dict[str, Any]) -> tuple[RunRequest, ...]:
         """About which children a call of this agent would start, for whoever is asked to permit it:
         as far as the arguments tell. Nothing is checked."""
         if not self.starts:
@@ -115,29 +131,33 @@ class FamilyTool:
         each = tasks if isinstance(tasks, list) else []
         return tuple(self._previewed(agent, one if isinstance(one, dict) else {}) for one in each)
 
-    def _previewed(self, agent: str, args: dict[str, Any]) -> Order:
-        told = {name: value for name, value in args.items() if isinstance(value, str)}
-        task = next((told[name] for name in ("task", "prompt", "task_prompt") if name in told), "")
-        if self.is_fork or told.get("context") == "fork":
-            return Order(
-                agent=agent, task=task, model=told.get("model", ""), context=Context(kind="fork")
+    def _previewed(self, agent: str, args: dict[str, Any]) -> RunRequest:
+        texts = {name: value for name, value in args.items() if isinstance(value, str)}
+        task = next(
+            (texts[name] for name in ("task", "prompt", "task_prompt") if name in texts), ""
+        )
+        if self.is_fork or texts.get("context") == "fork":
+            return RunRequest(
+                agent=agent, task=task, model=texts.get("model", ""), history=History(kind="fork")
             )
-        return Order(agent=helper_name(agent, self.starts), task=task, model=told.get("model", ""))
+        return RunRequest(
+            agent=helper_name(agent, self.starts), task=task, model=texts.get("model", "")
+        )
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         try:
             returned = await self.answer(caller, args)
         except CallComplaint as complaint:
-            return Answer(text=await _said(caller, str(complaint)), error=True)
+            return ToolResult(text=await _said(caller, str(complaint)), error=True)
         if isinstance(returned, Laid):
-            return Answer(text=await caller.fit(returned))
+            return ToolResult(text=await caller.fit(returned))
         return (
             self._marked(caller, returned)
-            if isinstance(returned, Orders) and returned.spawns
+            if isinstance(returned, Actions) and returned.spawns
             else returned
         )
 
-    def _marked(self, caller: Caller, orders: Orders) -> Orders:
+    def _marked(self, caller: Context, orders: Actions) -> Actions:
         """Every child knows how far down it is, and asks nobody unless that was lent to it."""
         level, lends = level_of(caller, self) + 1, self.settings.lend_ask
         spawns = []
@@ -146,30 +166,34 @@ class FamilyTool:
             access = self._reading(caller, order)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
-            spawns.append(
-                replace(order, dialect=self.dialect, level=level, may_ask=lends, access=access)
-            )
+            options = {
+                "dialect": self.dialect,
+                "level": level,
+                "may_ask": lends,
+                "permissions": access,
+            }
+            spawns.append(replace(order, writers=self.settings.writers, **options))
         return replace(orders, spawns=tuple(spawns))
 
-    def _reading(self, caller: Caller, order: Order) -> Capabilities:
+    def _reading(self, caller: Context, order: RunRequest) -> Permissions:
         """Whoever may start others can read on where their results are cut."""
-        access, theirs = order.access, looking(caller).tools(order.agent)
-        lent = [name for name in access.tools or () if name not in access.deny]
-        starters = [name for name in lent if getattr(theirs.get(name), "starts", "")]
-        held = caller.run.access or caller.spec.capabilities
+        access, theirs = order.permissions, looking(caller).tools(order.agent)
+        tools_given = [name for name in access.tools or () if name not in access.deny]
+        starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
+        permissions = caller.run.permissions or caller.spec.permissions
         if (
             not starters
             or READER not in theirs
             or READER in access.deny
-            or not allows(held, READER)
+            or not allows(permissions, READER)
         ):
             return access
         return replace(access, tools=tuple(sorted({*(access.tools or ()), READER})))
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
         raise ConfigError(f"{self.schema.name} joins no children")
 
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
@@ -182,7 +206,7 @@ class FamilyTool:
         try:
             return msgspec.convert(args, type_)
         except msgspec.ValidationError as error:
-            raise CallComplaint(f"{self.invalid}: {error}") from None
+            raise CallComplaint(f"{self.invalid_prefix}: {error}") from None
 
     def _unwrap(self, field: str, text: str) -> Any:
         try:
@@ -190,36 +214,36 @@ class FamilyTool:
             return value
         except (BadArguments, ValueError):
             raise CallComplaint(
-                f"{self.invalid}: `{field}` is a string but not valid JSON"
+                f"{self.invalid_prefix}: `{field}` is a string but not valid JSON"
             ) from None
 
 
-def level_of(caller: Caller, tool: FamilyTool) -> int:
+def level_of(caller: Context, tool: FamilyTool) -> int:
     """How deep a caller is, counted from the run to which the family of `tool` was given: that one
     is at 0."""
-    order = caller.spec.order
+    order = caller.spec.request
     return order.level if order.dialect == tool.dialect else 0
 
 
-async def _said(caller: Caller, complaint: str) -> str:
+async def _said(caller: Context, complaint: str) -> str:
     if len(complaint) <= COMPLAINT:
         return complaint
     text = caller.redactor.clean(clean(complaint))
     return cut(text, COMPLAINT, await caller.keep(text) if caller.keep is not None else "")
 
 
-def dialect_tools(caller: Caller) -> set[str]:
+def dialect_tools(caller: Context) -> set[str]:
     """The tools of all families of the caller's agent: what a fork of it must not hold, unless it
     may nest."""
-    mine = looking(caller).tools(caller.spec.order.agent)
+    mine = looking(caller).tools(caller.spec.request.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
 
-def looking(caller: Caller) -> Look:
+def looking(caller: Context) -> RuntimeReader:
     """The window of a caller. Families need one; a caller made by hand may have none."""
-    if caller.look is None:
+    if caller.reader is None:
         raise ConfigError("this caller has no view of the runtime")
-    return caller.look
+    return caller.reader
 
 
 def as_json(value: object) -> str:

@@ -7,27 +7,27 @@ import os
 
 from retinue.formats.fair_cut import clip
 from retinue.sandbox.path_checks import strip
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 
 
-def directory(caller: Caller, asked: str | None, where: str = "") -> str:
+def directory(caller: Context, request: str | None, where: str = "") -> str:
     """The directory of a child, without links: the caller's own, or one that exists inside it or
     inside a root that the caller may read. Touches the disk."""
-    if not asked:
+    if not request:
         return caller.cwd
-    roots = [r for r in (caller.cwd, *(caller.held.read or ())) if r]
-    name = repr(clip(asked, 200))
+    roots = [r for r in (caller.cwd, *(caller.permissions.read or ())) if r]
+    name = repr(clip(request, 200))
     absent = f"{where}cwd {name} is not an existing directory. Name one, or omit it"
     try:
         path = (
-            os.path.realpath(os.path.join(caller.cwd, asked))
+            os.path.realpath(os.path.join(caller.cwd, request))
             if caller.cwd
-            else os.path.normpath(asked)
+            else os.path.normpath(request)
         )
     except ValueError:  # no path at all: it holds a NUL, or half a character
         raise CallComplaint(absent) from None
-    if (roots or caller.held.read is not None) and not inside(path, roots):
+    if (roots or caller.permissions.read is not None) and not inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory you can read (there is none)"
         raise CallComplaint(
             f"{where}cwd {name} is outside your working directory. Use one inside {names}"

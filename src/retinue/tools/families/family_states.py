@@ -4,9 +4,9 @@ the same record."""
 from __future__ import annotations
 
 from retinue.core.state import Queued, Run, ending_of
-from retinue.core.values import End, Ending
+from retinue.core.values import Ending, EndState
 
-AGENT: dict[End, str] = {
+AGENT: dict[EndState, str] = {
     "completed": "completed",
     "incomplete": "completed",
     "failed": "failed",
@@ -14,7 +14,7 @@ AGENT: dict[End, str] = {
     "cancelled": "cancelled",
     "interrupted": "failed",
 }
-DELEGATE: dict[End, str] = {
+DELEGATE: dict[EndState, str] = {
     "completed": "completed",
     "incomplete": "failed",
     "failed": "failed",
@@ -22,7 +22,7 @@ DELEGATE: dict[End, str] = {
     "cancelled": "failed",
     "interrupted": "failed",
 }
-SESSIONS: dict[End, str] = {
+SESSIONS: dict[EndState, str] = {
     "completed": "ok",
     "incomplete": "error",
     "failed": "error",
@@ -30,7 +30,7 @@ SESSIONS: dict[End, str] = {
     "cancelled": "error",
     "interrupted": "error",
 }
-SUBAGENT: dict[End, str] = {
+SUBAGENT: dict[EndState, str] = {
     "completed": "complete",
     "incomplete": "incomplete",
     "failed": "incomplete",
@@ -50,7 +50,7 @@ KINDS = {
     "context_exhausted",
     "content_filter",
 }
-_FANOUT_ENDS: dict[End, str] = {"timed_out": "timed_out", "cancelled": "cancelled"}
+_FANOUT_ENDS: dict[EndState, str] = {"timed_out": "timed_out", "cancelled": "cancelled"}
 _FANOUT_STOPS = {
     "refused": "content_filter",
     "quota": "rate_limit",

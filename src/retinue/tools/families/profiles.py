@@ -33,7 +33,17 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
             "more_keys": False,
         },
     ),
-    "meepo": ("delegate", {"more_tools": False, "task_fields": []}),
+    "meepo": (
+        "delegate",
+        {
+            "parallel_timeout_secs": 120.0,
+            "background_timeout_secs": 600.0,
+            "turns_per_task": 10,
+            "stall_secs": None,
+            "more_tools": False,
+            "task_fields": [],
+        },
+    ),
     "phoenix": (
         "fanout",
         {"task_fields": [], "aggregate": "turn", "while_waiting": "refuse"},
@@ -74,8 +84,8 @@ def settings_of(name: str) -> tuple[str, dict[str, Any]]:
 def family_type(kind: str) -> type[Family]:
     """The class of a family; its module is loaded when it is first asked for."""
     module, class_name = _HOMES[kind]
-    made: type[Family] = getattr(importlib.import_module(module), class_name)
-    return made
+    kind_of_family: type[Family] = getattr(importlib.import_module(module), class_name)
+    return kind_of_family
 
 
 def family(name: str, /, **settings: Any) -> Family:
@@ -87,24 +97,26 @@ def family(name: str, /, **settings: Any) -> Family:
         hint = did_you_mean(name, known)
         raise ConfigError(f"Unknown family or profile {name!r}.{hint} Known: {', '.join(known)}")
     kind_of = family_type(kind)
-    told = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
+    values_given = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
     try:
-        values = msgspec.convert({**defaults, **told}, kind_of.settings_type)
+        values = msgspec.convert({**defaults, **values_given}, kind_of.settings_type)
     except msgspec.ValidationError as error:
         raise ConfigError(f"Invalid settings of family {kind!r}: {error}") from None
-    made = kind_of(values)
-    made.profile = name
-    return made
+    instance = kind_of(values)
+    instance.profile = name
+    return instance
 
 
-def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
+def check_once(owner: str, families: Sequence[Family | str] | Family) -> None:
     """Nobody has a family twice: its profiles are the same tools with other defaults."""
-    if isinstance(given, str | Family):
-        raise ConfigError(f"{owner}: `families` is a list, e.g. families=[{_shown(given)}]")
-    if not isinstance(given, Sequence):
-        raise ConfigError(f"{owner}: `families` is a list, e.g. families=['fanout'], not {given!r}")
-    seen: dict[str, str] = {}
-    for one in given:
+    if isinstance(families, str | Family):
+        raise ConfigError(f"{owner}: `families` is a list, e.g. families=[{_shown(families)}]")
+    if not isinstance(families, Sequence):
+        raise ConfigError(
+            f"{owner}: `families` is a list, e.g. families=['fanout'], not {families!r}"
+        )
+    names: dict[str, str] = {}
+    for one in families:
         if not isinstance(one, str | Family):
             raise ConfigError(
                 f"{owner}: {one!r} is not a family. Name one, or use the result of "
@@ -112,14 +124,14 @@ def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
             )
         name = one if isinstance(one, str) else one.profile or one.name
         kind = settings_of(name)[0] if isinstance(one, str) else one.name
-        if kind in seen:
-            both = f"{seen[kind]!r} and {name!r}" if seen[kind] != name else f"{name!r} twice"
+        if kind in names:
+            both = f"{names[kind]!r} and {name!r}" if names[kind] != name else f"{name!r} twice"
             raise ConfigError(
                 f"{owner} has {both}, which are the same family, {kind!r}: a profile is a "
                 "family with other defaults. Name one of them, and change its settings "
                 "with family(name, ...)"
             )
-        seen[kind] = name
+        names[kind] = name
 
 
 def _shown(one: Family | str) -> str:

@@ -52,13 +52,13 @@ def as_written(fields: Iterable[str], keys: Iterable[str], *, is_camels: bool) -
 
 
 def read_settings(
-    name: str, type_: type[msgspec.Struct], given: Mapping[str, Any], *, is_camels: bool
+    name: str, type_: type[msgspec.Struct], values: Mapping[str, Any], *, is_camels: bool
 ) -> dict[str, Any]:
     """The settings by their own names; `ConfigError` names the first that there is not, or that is
     set twice."""
     fields = type_.__struct_fields__
     out: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in values.items():
         for field, inner in _named(key, value, fields, is_camels=is_camels):
             if field not in fields:
                 there = as_written(fields, [key], is_camels=is_camels) + inner_names(type_)

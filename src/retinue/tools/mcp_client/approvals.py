@@ -49,11 +49,11 @@ def page(definition: Mapping[str, Any]) -> str:
         for part in ("inputSchema", "annotations")
         if definition.get(part) is not None
     }
-    told = [
+    heads = [
         f"{reveal(str(definition.get('name')), keep='')}",
         reveal(words) if isinstance(words, str) else "",
     ]
-    return "\n".join([*told, json_text(_laid_out(rest))])
+    return "\n".join([*heads, json_text(_laid_out(rest))])
 
 
 def _laid_out(value: Any) -> str:
@@ -119,9 +119,9 @@ class Approvals:
                 name = str(definition.get("name"))
                 tools[name], shown[name] = fingerprint(definition), page(definition)
             room = MAX_SHOWN // max(1, len(shown))
-            kept = {name: clip(text, room) for name, text in shown.items()}
+            texts = {name: clip(text, room) for name, text in shown.items()}
             self._servers[server] = ApprovedServer(
-                identity=before.identity, tools=tools, shown=kept
+                identity=before.identity, tools=tools, shown=texts
             )
 
     def forget(self, server: str) -> None:
@@ -154,17 +154,17 @@ class Approvals:
                 return
             data = file.read(MAX_FILE)
         try:
-            found = msgspec.json.decode(data, type=_File)
+            content = msgspec.json.decode(data, type=_File)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(
                 f"The approvals in {self.path} are damaged ({error}). The file was not "
                 "changed. Move it away, then approve each server's tools again."
             ) from None
-        if found.version != VERSION:
+        if content.version != VERSION:
             raise ConfigError(
-                f"The approvals in {self.path} were written by another version ({found.version})."
+                f"The approvals in {self.path} were written by another version ({content.version})."
             )
-        self._servers, self._stamp = found.servers, stamp
+        self._servers, self._stamp = content.servers, stamp
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

@@ -1,5 +1,5 @@
 """The formats of other programs, translated into `ServerConfig`: JSON with `mcpServers` or
-`servers`, TOML with `mcp_servers`. What is not known is reported and left out; what is of the wrong
+`servers`, TOML with `mcp_servers`. What is not known is reported and omitted; what is of the wrong
 type costs that server alone."""
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def parse(text: str, is_toml: bool) -> Any:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The same key twice would let a reader see one value and this program another."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
         raise ValueError(f"duplicate key {reveal(twice, keep='')[:100]!r} in one object")
-    return found
+    return fields
 
 
 def dialect_of(tree: Mapping[str, Any], path: Path | None) -> str:
@@ -65,15 +65,15 @@ def entries(
 ) -> tuple[dict[str, Any], list[ServerComplaint]]:
     """The servers of a file by name, untranslated."""
     root = ROOTS.get(source.dialect, "mcpServers")
-    found = tree.get(root)
-    if isinstance(found, dict):
-        return found, []
-    if found is None and source.dialect in ("gemini", "codex"):  # they hold other settings too
+    table = tree.get(root)
+    if isinstance(table, dict):
+        return table, []
+    if table is None and source.dialect in ("gemini", "codex"):  # they hold other settings too
         return {}, []
     text = (
         f"the file has no {root}"
-        if found is None
-        else f"it must be an object, not {type_name(found)}"
+        if table is None
+        else f"it must be an object, not {type_name(table)}"
     )
     return {}, [ServerComplaint(text=text, file=source.file, field=root)]
 
@@ -84,17 +84,19 @@ def translate(
     environ: Mapping[str, str],
     inputs: Mapping[str, str],
 ) -> tuple[list[ServerConfig], list[ServerComplaint]]:
-    found, complaints = entries(tree, source)
+    raw_entries, complaints = entries(tree, source)
     servers = []
-    asked = {
+    descriptions = {
         i["id"]: i
         for i in list_of(tree.get("inputs"))
         if isinstance(i, dict) and isinstance(i.get("id"), str)
     }
-    for name, entry in found.items():
+    for name, entry in raw_entries.items():
         file, shown = source.file, reveal(name, keep="")[:100]
         try:
-            reader = ServerEntry(name, entry, source, Expander(environ, inputs, asked, source))
+            reader = ServerEntry(
+                name, entry, source, Expander(environ, inputs, descriptions, source)
+            )
             server = reader.codex() if source.dialect == "codex" else reader.json()
         except Wrong as error:
             complaints.append(

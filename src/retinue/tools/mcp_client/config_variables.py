@@ -41,10 +41,11 @@ class Expander:
         if prefix == "input":
             if name not in self.inputs:
                 about = self.asked.get(name, {}).get("description")
-                said = f" ({reveal(about, keep='')[:200]})" if isinstance(about, str) else ""
+                description = f" ({reveal(about, keep='')[:200]})" if isinstance(about, str) else ""
                 raise Wrong(
                     field,
-                    f"the input {name!r}{said} is needed, and no one can be asked for it here",
+                    f"the input {name!r}{description} is needed, "
+                    "and no one can be asked for it here",
                     "unset",
                 )
             return self.inputs[name]

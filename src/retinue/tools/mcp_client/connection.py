@@ -54,8 +54,8 @@ class PendingRequest:
 @dataclass(slots=True)
 class McpConnection:
     """Open it, ask it, close it. `changed` is called when the server says that its tools have
-    changed; `gone` says why nothing will come any more. With `roots` the server is told them when
-    it asks."""
+    changed; `gone` says why nothing will come. With `roots` the server is told them when it
+    asks."""
 
     wire: Transport
     limits: ServerLimits
@@ -93,36 +93,36 @@ class McpConnection:
         """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says
         nothing is asked in both: a slow server answers one of the two, and an old one that ignores
         what it does not know the second."""
-        asked = asyncio.create_task(self._ask_versions())
+        discovery = asyncio.create_task(self._ask_versions())
         try:
-            done, _ = await asyncio.wait({asked}, timeout=self.limits.discover_seconds)
-            if not done:
+            ready, _ = await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
+            if not ready:
                 shaken = asyncio.create_task(self._initialize())
                 try:
-                    return await self._either(asked, shaken)
+                    return await self._either(discovery, shaken)
                 finally:
                     await cancel_note(shaken)
-            return asked.result()
+            return discovery.result()
         except McpError as error:
             if self.gone or error.fault in ("auth", "start") or is_only_modern(error):
                 raise
             return await self._initialize()
         finally:
-            await cancel_note(asked)
+            await cancel_note(discovery)
 
     async def _either(
-        self, asked: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]
+        self, discovery: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]
     ) -> ServerInfo:
-        await asyncio.wait({asked, shaken}, return_when=asyncio.FIRST_COMPLETED)
-        if asked.done() and asked.exception() is None:
-            return asked.result()
+        await asyncio.wait({discovery, shaken}, return_when=asyncio.FIRST_COMPLETED)
+        if discovery.done() and discovery.exception() is None:
+            return discovery.result()
         await asyncio.wait({shaken})
         error = shaken.exception()
         if isinstance(error, McpError) and error.code == UNSUPPORTED_VERSION:
             # It was slow, has read both by now, and goes with what it has read first.
             return (
-                asked.result()
-                if asked.done() and not asked.exception()
+                discovery.result()
+                if discovery.done() and not discovery.exception()
                 else await self._ask_versions()
             )
         return shaken.result()
@@ -130,22 +130,22 @@ class McpConnection:
     async def _ask_versions(self) -> ServerInfo:
         version = MODERN[0]
         try:
-            found = await self._raw("server/discover", {}, MODERN[0])
+            answer = await self._raw("server/discover", {}, MODERN[0])
         except McpError as error:
             both = [v for v in MODERN if v in supported_versions(error) and v != version]
             if error.code != UNSUPPORTED_VERSION or not both:
                 raise
             version = both[0]
-            found = await self._raw("server/discover", {}, version)
-        offered = found.get("supportedVersions")
+            answer = await self._raw("server/discover", {}, version)
+        offered = answer.get("supportedVersions")
         both = [v for v in MODERN if isinstance(offered, list) and v in offered]
         if not both:
             raise McpError("protocol", "the server supports none of the current protocol versions")
-        about = found.get("_meta")
+        about = answer.get("_meta")
         return hello_of(
             "modern",
             both[0],
-            found,
+            answer,
             about.get(f"{META}serverInfo") if isinstance(about, dict) else None,
         )
 
@@ -156,15 +156,15 @@ class McpConnection:
             "capabilities": self._capabilities(),
             "clientInfo": dict(self.client),
         }
-        found = await self._raw("initialize", params, "")
-        version = found.get("protocolVersion")
+        answer = await self._raw("initialize", params, "")
+        version = answer.get("protocolVersion")
         if version not in HANDSHAKE:
             raise McpError(
                 "protocol",
                 f"the server speaks protocol {str(version)[:40]!r}; supported: "
                 f"{', '.join(HANDSHAKE)}",
             )
-        self.hello = hello_of("handshake", version, found, found.get("serverInfo"))
+        self.hello = hello_of("handshake", version, answer, answer.get("serverInfo"))
         try:
             await self.wire.send(
                 {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version)
@@ -183,7 +183,7 @@ class McpConnection:
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
         """The definitions of all tools, page by page. A cursor that comes again, or a page too
         many, ends it."""
-        found: list[dict[str, Any]] = []
+        definitions: list[dict[str, Any]] = []
         self.too_large = []
         cursors: set[str] = set()
         params: dict[str, Any] = {}
@@ -194,16 +194,16 @@ class McpConnection:
             for tool in listed if isinstance(listed, list) else []:
                 n_bytes += (size := len(encode(tool)))
                 if isinstance(tool, dict) and size <= 4 * self.limits.schema_bytes:
-                    found.append(tool)
+                    definitions.append(tool)
                 elif isinstance(tool, dict) and len(self.too_large) < self.limits.tools:
                     self.too_large.append(str(tool.get("name"))[:100])
             cursor = page.get("nextCursor")
-            is_much = len(found) > self.limits.tools or n_bytes > self.limits.message_bytes
+            is_much = len(definitions) > self.limits.tools or n_bytes > self.limits.message_bytes
             if not isinstance(cursor, str) or cursor in cursors or is_much:
                 break
             cursors.add(cursor)
             params = {"cursor": cursor}
-        return found
+        return definitions
 
     async def request(
         self,
@@ -281,16 +281,16 @@ class McpConnection:
         )
         is_answered = False
         try:
-            found = await self._wait(pending, sending, seconds)
+            answer = await self._wait(pending, sending, seconds)
             is_answered = True
-            return found
+            return answer
         except (McpError, SessionGone) as error:
             is_answered = not (isinstance(error, McpError) and error.fault == "timeout")
             raise
         finally:
             self._pending.pop(id, None)
             if pending.answer.done():
-                pending.answer.exception()  # nobody may have come to see it
+                pending.answer.exception()  # no one may have come to see it
             await self._let_go(id, method, version, sending, is_answered)
 
     async def _wait(
@@ -300,17 +300,17 @@ class McpConnection:
         began = loop.time()
         waiting: set[asyncio.Future[Any]] = {pending.answer, sending}
         while not pending.answer.done():
-            left = None
+            seconds_left = None
             if seconds:
-                end = min(
-                    pending.alive_at + seconds, began + max(seconds, self.limits.call_seconds_most)
-                )
-                left = end - loop.time()
-                if left <= 0:
-                    raise McpError(
-                        "timeout", f"the server did not respond within {seconds:g} s", is_open=True
-                    )
-            await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                most = max(seconds, self.limits.call_seconds_most)
+                end = min(pending.alive_at + seconds, began + most)
+                seconds_left = end - loop.time()
+                if seconds_left <= 0:
+                    why = f"the server did not respond within {seconds:g} s"
+                    if end == began + most:
+                        why = f"the call took longer than {most:g} s"
+                    raise McpError("timeout", why, is_open=True)
+            await asyncio.wait(waiting, timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not pending.answer.done():
                 raise_error(sending)
                 if self.wire.is_inline:
@@ -321,8 +321,8 @@ class McpConnection:
     async def _let_go(
         self, id: int, method: str, version: str, sending: asyncio.Task[None], is_answered: bool
     ) -> None:
-        """Say that an answer is not wanted any more. Over HTTP the new versions are told by the end
-        of the connection; the two requests that open a connection may not be cancelled."""
+        """Say that an answer is no longer wanted. Over HTTP the new versions are told by the end of
+        the connection; the two requests that open a connection may not be cancelled."""
         is_told = is_answered or method in ("initialize", "server/discover") or bool(self.gone)
         if not is_told and not (self.wire.is_inline and version in MODERN):
             note = {
@@ -394,9 +394,12 @@ class McpConnection:
             token, progress = params.get("progressToken"), params.get("progress")
             pending = self._pending.get(token) if isinstance(token, int) else None
             # A whole number may be too large for a float.
-            made = min(progress, 1e300) if isinstance(progress, int | float) else -math.inf
-            if pending is not None and made > pending.progress:
-                pending.progress, pending.alive_at = float(made), asyncio.get_running_loop().time()
+            amount = min(progress, 1e300) if isinstance(progress, int | float) else -math.inf
+            if pending is not None and amount > pending.progress:
+                pending.progress, pending.alive_at = (
+                    float(amount),
+                    asyncio.get_running_loop().time(),
+                )
         return False
 
     def _asked(self, method: str, id: Any) -> bool:

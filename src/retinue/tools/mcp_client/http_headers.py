@@ -27,9 +27,9 @@ def header_value(text: str) -> str:
 def marked(schema: Any) -> dict[tuple[str, ...], str]:
     """Which arguments a tool's schema wants in which header: the path of properties to each, and
     the header's name."""
-    found = dict(_walk(schema, ()))
-    n = Counter(name.lower() for name in found.values())
-    return {path: name for path, name in found.items() if n[name.lower()] == 1}
+    headers = dict(_walk(schema, ()))
+    n = Counter(name.lower() for name in headers.values())
+    return {path: name for path, name in headers.items() if n[name.lower()] == 1}
 
 
 def _walk(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -11,7 +11,7 @@ from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line
-from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.mcp_client.protocol import McpError
 from retinue.tools.mcp_client.server_config import Kind
 
@@ -60,34 +60,34 @@ class McpTool:
         """How the configuration wants its calls approved, "" when it says nothing."""
         return self._server.config.approval
 
-    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         return await self.call(args)
 
-    async def call(self, args: dict[str, Any]) -> Answer:
+    async def call(self, args: dict[str, Any]) -> ToolResult:
         """Whatever the server does, this is an answer that the model can act on."""
         try:
             return await self._server.call(self.tool_name, args)
         except McpError as error:
             who = f"The MCP server {one_line(self.server_name, 60)!r}"
-            said = (
+            problem = (
                 f"{who} rejected the call"
                 if error.fault == "refused" and error.code
                 else f"{who} failed"
             )
-            text = f"{said} ({error.fault}): {error}"
-            return Answer(
+            text = f"{problem} ({error.fault}): {error}"
+            return ToolResult(
                 text=clip(f"{text}\n{OPEN}" if error.is_open else text, 8_000), error=True
             )
         except ConfigError as error:
-            return Answer(text=f"The call was not made: {error}", error=True)
+            return ToolResult(text=f"The call was not made: {error}", error=True)
 
     def summary(self, args: dict[str, Any]) -> str:
         """One line for the live view."""
-        said = " ".join(
+        arguments = " ".join(
             f"{k}={v if isinstance(v, str | int | float) else '…'}"
             for k, v in list(args.items())[:4]
         )
-        return one_line(f"{self.server_name}: {self.tool_name} {said}", 120)
+        return one_line(f"{self.server_name}: {self.tool_name} {arguments}", 120)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError(f"{self.schema.name} starts no children")

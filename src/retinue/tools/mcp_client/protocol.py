@@ -42,7 +42,10 @@ class McpError(RetinueError):
         self, fault: Fault, message: str, *, is_open: bool = False, code: int = 0, data: Any = None
     ) -> None:
         super().__init__(message)
-        self.fault, self.is_open, self.code, self.data = fault, is_open, code, data
+        self.fault = fault
+        self.is_open = is_open
+        self.code = code
+        self.data = data
 
 
 class SessionGone(Exception):
@@ -53,7 +56,7 @@ class ServerLimits(Value):
     """What one server may take of this process.
 
     `message_bytes`: the longest message that is read. `flood_bytes`, `flood_messages`: what it may
-    send that nobody asked for, in ten seconds and between two useful messages, before it is ended.
+    send that no one asked for, in ten seconds and between two useful messages, before it is ended.
     `discover_seconds`: how long it may keep silent after `server/discover` before the old handshake
     is tried beside it. `call_seconds_most`: no progress keeps a call open for longer. `restarts`:
     how often in a row it is started again without having answered a call."""
@@ -140,7 +143,7 @@ def guess_id(head: bytes, tail: bytes) -> int | None:
     if b'"result"' not in head + tail and b'"error"' not in head + tail:
         return None
     is_last = head.lstrip().startswith((b'{"result"', b'{"error"'))
-    found = None if is_last else _ID.search(head[:200])
-    for match in _ID.finditer(tail) if found is None else ():
-        found = match
-    return int(found[1]) if found else None
+    first = None if is_last else _ID.search(head[:200])
+    for match in _ID.finditer(tail) if first is None else ():
+        first = match
+    return int(first[1]) if first else None

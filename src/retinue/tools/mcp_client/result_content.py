@@ -1,5 +1,5 @@
-"""The result of a tool of a server, as an `Answer`: texts joined, pictures apart, everything else
-named."""
+"""The result of a tool of a server, as a `ToolResult`: texts joined, pictures apart, everything
+else named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retinue.core.image_checks import look_at
 from retinue.core.messages import Image
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean, one_line
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.mcp_client.protocol import ServerLimits, encode
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -22,7 +22,7 @@ MAX_BLOCKS = 2_000
 NOTHING = "(The tool returned nothing.)"
 
 
-def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
+def answer(result: Mapping[str, Any], limits: ServerLimits) -> ToolResult:
     """What the server says is data: it is handed on as the text of a result and never acted upon
     here."""
     texts: list[str] = []
@@ -40,7 +40,7 @@ def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
     if data is not None and not _says_it(texts, data):
         texts.append(encode(data).decode() if isinstance(data, dict | list) else str(data))
     text = clean("\n".join(texts)) or (NOTHING if not images else "")
-    return Answer(
+    return ToolResult(
         text=clip(text, limits.result_chars),
         error=result.get("isError") is True,
         images=tuple(images),
@@ -87,14 +87,14 @@ def _add(
         )
 
 
-def _resource(found: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
-    if not isinstance(found, dict):
+def _resource(resource: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
+    if not isinstance(resource, dict):
         texts.append("[an invalid resource was omitted]")
-    elif isinstance(found.get("text"), str):
-        texts.append(f"[resource {_word(found, 'uri')}]\n{found['text']}")
+    elif isinstance(resource.get("text"), str):
+        texts.append(f"[resource {_word(resource, 'uri')}]\n{resource['text']}")
     else:
-        texts.append(f"[resource {_word(found, 'uri')}]")
-        _picture(found.get("mimeType"), found.get("blob"), texts, images, limits)
+        texts.append(f"[resource {_word(resource, 'uri')}]")
+        _picture(resource.get("mimeType"), resource.get("blob"), texts, images, limits)
 
 
 def _picture(
@@ -127,10 +127,10 @@ def _word(block: Mapping[str, Any], key: str) -> str:
 
 
 def asked(result: Mapping[str, Any]) -> str:
-    """What a server wants to know before it goes on, for a model that cannot answer it through the
-    protocol."""
+    """What a server wants to know before it continues, for a model that cannot answer it through
+    the protocol."""
     requests = result.get("inputRequests")
-    said = []
+    lines = []
     for request in list(requests.values())[:10] if isinstance(requests, dict) else []:
         params = request.get("params") if isinstance(request, dict) else None
         message = params.get("message") if isinstance(params, dict) else None
@@ -143,5 +143,5 @@ def asked(result: Mapping[str, Any]) -> str:
             if isinstance(fields, dict)
             else ""
         )
-        said.append(f"- {words}{named}")
-    return "\n".join(said) or "- (no question given)"
+        lines.append(f"- {words}{named}")
+    return "\n".join(lines) or "- (no question given)"

@@ -116,10 +116,10 @@ def read_servers(
 
     servers: dict[str, ServerConfig] = {}
     complaints: list[ServerComplaint] = []
-    for given in files_or_json:
-        path = _path(given)
+    for source_value in files_or_json:
+        path = _path(source_value)
         try:
-            tree, dialect = _load(given, path)
+            tree, dialect = _load(source_value, path)
         except (OSError, ValueError) as error:
             complaints.append(
                 ServerComplaint(text=_reason(error), file=str(path or ""), kind="unreadable")
@@ -129,9 +129,9 @@ def read_servers(
         if path is not None and not trusted(path):
             complaints += _untrusted(tree, source)
             continue
-        found, wrong = translate(tree, source, environ, inputs or {})
+        configs, wrong = translate(tree, source, environ, inputs or {})
         complaints += wrong
-        for server in found:
+        for server in configs:
             if server.name in servers:
                 before = servers[server.name].source.file or "an earlier source"
                 text = f"not used, because {before} has a server with this name"
@@ -142,19 +142,19 @@ def read_servers(
     return list(servers.values()), complaints
 
 
-def _path(given: Given) -> Path | None:
-    if isinstance(given, Path):
-        return given
-    return Path(given) if isinstance(given, str) and not given.lstrip().startswith("{") else None
+def _path(source: Given) -> Path | None:
+    if isinstance(source, Path):
+        return source
+    return Path(source) if isinstance(source, str) and not source.lstrip().startswith("{") else None
 
 
-def _load(given: Given, path: Path | None) -> tuple[dict[str, Any], str]:
+def _load(source: Given, path: Path | None) -> tuple[dict[str, Any], str]:
     from retinue.tools.mcp_client.config_dialects import dialect_of, parse
 
-    if isinstance(given, Mapping):
-        tree: Any = dict(given)
+    if isinstance(source, Mapping):
+        tree: Any = dict(source)
     elif path is None:
-        tree = parse(str(given), is_toml=False)
+        tree = parse(str(source), is_toml=False)
     else:
         tree = parse(_text(path), is_toml=path.suffix == ".toml")
     if not isinstance(tree, dict):
@@ -182,10 +182,10 @@ def _untrusted(tree: Mapping[str, Any], source: ServerConfigSource) -> Sequence[
         "not started, because the file is not trusted; review what it would start, then "
         "trust the file"
     )
-    found = entries(tree, source)[0]
+    servers = entries(tree, source)[0]
     return [
         ServerComplaint(
             text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted"
         )
-        for n in found
+        for n in servers
     ]

@@ -28,7 +28,10 @@ class ServerEntry:
             raise Wrong("", f"it must be an object, not {type_name(entry)}")
         if not name.strip() or len(name) > 128:
             raise Wrong("", "the name must have 1 to 128 characters")
-        self._name, self._entry, self._source, self._expand = name, dict(entry), source, expand
+        self._name = name
+        self._entry = dict(entry)
+        self._source = source
+        self._expand = expand
         self._known: set[str] = set()
         self.notes: list[tuple[str, str, ComplaintKind]] = []
 
@@ -53,7 +56,7 @@ class ServerEntry:
             kind,
             url=self._address(url, url_field),
             headers=self._headers("headers"),
-            call=None if timeout is None else timeout if timeout < 1_000 else timeout / 1_000,
+            call=timeout if timeout is None or timeout < 1_000 else timeout / 1_000,
             disabled=self._flag("disabled", False) or not self._flag("enabled", True),
             trust=self._flag("trust", False),
             include=None if include == ("*",) else include,
@@ -72,7 +75,7 @@ class ServerEntry:
             "http" if url else "stdio",
             url=self._address(url, "url"),
             headers=headers,
-            start=start if start is not None else None if start_ms is None else start_ms / 1_000,
+            start=start_ms / 1_000 if start is None and start_ms is not None else start,
             call=self._number("tool_timeout_sec"),
             disabled=not self._flag("enabled", True),
             include=self._texts("enabled_tools", None),
@@ -142,7 +145,9 @@ class ServerEntry:
             )
         if http_url:
             return "http", http_url, "httpUrl"
-        bare: Kind = "stdio" if not url else "sse" if self._source.dialect == "gemini" else "http"
+        bare: Kind = "stdio"
+        if url:
+            bare = "sse" if self._source.dialect == "gemini" else "http"
         return KINDS.get(named, bare), url, "url"
 
     def _address(self, url: str, field: str) -> str:
@@ -150,33 +155,33 @@ class ServerEntry:
             if self._entry.get("type") in KINDS and KINDS[self._entry["type"]] != "stdio":
                 raise Wrong("url", "a server over HTTP needs a url")
             return ""
-        found = self._expand(url, field)
+        address = self._expand(url, field)
         try:
-            parts = urlsplit(found)
+            parts = urlsplit(address)
             is_right = (
                 parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
             )
         except ValueError:
             is_right = False
-        if not is_right or re.search(r"[\s\x00-\x1f]", found):
+        if not is_right or re.search(r"[\s\x00-\x1f]", address):
             raise Wrong(field, "expected a URL that starts with http:// or https://")
         if parts.username or parts.password:
             raise Wrong(
                 field,
                 "a user name and password in the URL would end up in logs; use a header",
             )
-        return found
+        return address
 
     def _headers(self, field: str) -> dict[str, str]:
-        found = {
+        headers = {
             k: self._expand(v, f"{field}.{k}") for k, v in self._texts_by_name(field, TOKEN).items()
         }
-        for key, value in found.items():
+        for key, value in headers.items():
             if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
                 raise Wrong(
                     f"{field}.{key}", "a header cannot contain control characters or line breaks"
                 )
-        return found
+        return headers
 
     def _variable(self, name: str, field: str) -> str:
         return self._expand(f"${{{name}}}", field)
@@ -219,17 +224,17 @@ class ServerEntry:
         return None if value is None else float(value)
 
     def _texts(self, field: str, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        found = self._get(field, list, None)
-        for n, item in enumerate(found or ()):
+        texts = self._get(field, list, None)
+        for n, item in enumerate(texts or ()):
             if not isinstance(item, str) or "\0" in item:
                 raise Wrong(f"{field}[{n}]", f"it must be a text, not {type_name(item)}")
-        return default if found is None else tuple(found)
+        return default if texts is None else tuple(texts)
 
     def _texts_by_name(
         self, field: str, names: re.Pattern[str] | None, is_value: bool = False
     ) -> dict[str, str]:
-        found: dict[str, Any] = self._get(field, dict, {})
-        for key, item in found.items():
+        texts: dict[str, Any] = self._get(field, dict, {})
+        for key, item in texts.items():
             if not isinstance(item, str) or "\0" in item:
                 raise Wrong(f"{field}.{key}", f"it must be a text, not {type_name(item)}")
             checked = item if is_value else key
@@ -240,4 +245,4 @@ class ServerEntry:
                 or (names is None and "=" in key)
             ):
                 raise Wrong(field, f"{reveal(checked, keep='')[:60]!r} is not a valid name here")
-        return dict(found)
+        return dict(texts)

@@ -56,14 +56,14 @@ async def cancel_note(task: asyncio.Task[ServerInfo]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def hello_of(era: Era, version: str, found: Mapping[str, Any], about: Any) -> ServerInfo:
+def hello_of(era: Era, version: str, answer: Mapping[str, Any], about: Any) -> ServerInfo:
     name = about.get("name") if isinstance(about, dict) else ""
-    told, offered = found.get("instructions"), found.get("capabilities")
+    instructions, offered = answer.get("instructions"), answer.get("capabilities")
     return ServerInfo(
         era=era,
         version=version,
         name=name[:200] if isinstance(name, str) else "",
-        instructions=told[:4_096] if isinstance(told, str) else "",
+        instructions=instructions[:4_096] if isinstance(instructions, str) else "",
         has_tools=not isinstance(offered, dict) or "tools" in offered,
     )
 
@@ -77,8 +77,8 @@ def error_note(error: Mapping[str, Any]) -> McpError:
 
 
 def supported_versions(error: McpError) -> Sequence[Any]:
-    found = error.data.get("supported") if isinstance(error.data, dict) else None
-    return found if isinstance(found, list) else ()
+    versions = error.data.get("supported") if isinstance(error.data, dict) else None
+    return versions if isinstance(versions, list) else ()
 
 
 def is_only_modern(error: McpError) -> bool:

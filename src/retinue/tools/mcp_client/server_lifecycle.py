@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from retinue.core.redaction import Redactor
-from retinue.tools.base import Answer
+from retinue.tools.base import ToolResult
 from retinue.tools.mcp_client.connection import McpConnection
 from retinue.tools.mcp_client.http_headers import argument_headers, marked
 from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, McpError, ServerLimits
@@ -48,7 +48,10 @@ class McpServer:
         self.named: dict[str, dict[str, Any]] = {}
         self.connection: McpConnection | None = None
         self.n_starts = 0
-        self._environ, self._cwd, self._within, self._roots = environ, cwd, within, roots
+        self._environ = environ
+        self._cwd = cwd
+        self._within = within
+        self._roots = roots
         self._listed, self._offers = listed, offers
         self._era: Era | None = None
         self._starting = asyncio.Lock()
@@ -167,14 +170,14 @@ class McpServer:
         has_tools = connection.hello is None or connection.hello.has_tools
         try:
             async with asyncio.timeout(self.config.start_seconds):
-                found = await connection.tools(self.config.start_seconds) if has_tools else []
+                definitions = await connection.tools(self.config.start_seconds) if has_tools else []
         except TimeoutError:
             raise McpError(
                 "timeout",
                 f"the server did not list its tools within {self.config.start_seconds:g} s",
             ) from None
         named: dict[str, dict[str, Any]] = {}
-        for definition in found[: self.limits.tools]:
+        for definition in definitions[: self.limits.tools]:
             name = definition.get("name")
             if isinstance(name, str) and 0 < len(name) <= 256:
                 named.setdefault(name, definition)
@@ -189,13 +192,13 @@ class McpServer:
 
     # calling
 
-    async def call(self, tool: str, args: Mapping[str, Any]) -> Answer:
+    async def call(self, tool: str, args: Mapping[str, Any]) -> ToolResult:
         if self.config.is_parallel:
             return await self._call(tool, args)
         async with self._turn:
             return await self._call(tool, args)
 
-    async def _call(self, tool: str, args: Mapping[str, Any]) -> Answer:
+    async def _call(self, tool: str, args: Mapping[str, Any]) -> ToolResult:
         connection = await self._usable()
         if self._is_stale:
             await self.refresh()
@@ -220,7 +223,7 @@ class McpServer:
 
     async def _rounds(
         self, connection: McpConnection, tool: str, args: Mapping[str, Any]
-    ) -> Answer:
+    ) -> ToolResult:
         """Ask until the result is whole. A server of the new versions may answer that it needs to
         know something first; what we can tell it, it is told."""
         params: dict[str, Any] = {"name": tool, "arguments": dict(args)}
@@ -251,7 +254,7 @@ class McpServer:
                     "\nIf the arguments can include it, call the tool again with it. "
                     "Otherwise ask for it, or report that it is missing."
                 )
-                return Answer(text=text + asked(result) + hint, error=True)
+                return ToolResult(text=text + asked(result) + hint, error=True)
             more = {"inputResponses": responses} if responses else {}
             state = result.get("requestState")
             more |= {"requestState": state} if isinstance(state, str) else {}

@@ -190,12 +190,12 @@ class McpServers:
 
     def _withheld(self, server: str, tool: str) -> str:
         """Why a tool may not be called now, "" if it may."""
-        found = self._servers[server].named.get(tool)
-        if found is None:
+        definition = self._servers[server].named.get(tool)
+        if definition is None:
             return "the server no longer offers this tool"
         if not self._is_wanted(self._servers[server].config, tool):
             return "its configuration excludes this tool"
-        state = self._pins.state(server, tool, self._look(server, found).print)
+        state = self._pins.state(server, tool, self._look(server, definition).print)
         if state == "approved":
             return ""
         return (
@@ -233,15 +233,15 @@ class McpServers:
     def resolve(self, pattern: str) -> list[McpTool]:
         """The tools that a word in an agent's list of tools means: `mcp__server__tool`,
         `mcp__server`, `server/tool`, `server/*`, or an alias; `*` and `?` as in a shell."""
-        made = self._made()
+        tools = self._made()
         keys = {name: key for key, name in self._names().items()}
-        return [made[n] for n in sorted(made) if names.is_named(pattern, keys[n], n)]
+        return [tools[n] for n in sorted(tools) if names.is_named(pattern, keys[n], n)]
 
     def _made(self) -> dict[str, McpTool]:
-        made = {}
+        tools = {}
         for (server, tool), name in self._names().items():
-            found = self._servers[server]
-            definition = found.named[tool]
+            state = self._servers[server]
+            definition = state.named[tool]
             looked = self._look(server, definition)
             if looked.unusable is not None or self._withheld(server, tool):
                 continue
@@ -249,30 +249,30 @@ class McpServers:
                 name=name, description=looked.description, parameters=looked.parameters
             )
             risk, restart = effects(
-                definition.get("annotations"), found.config.kind, found.config.trust
+                definition.get("annotations"), state.config.kind, state.config.trust
             )
-            made[name] = McpTool(found, schema, tool, risk, restart)
-        return made
+            tools[name] = McpTool(state, schema, tool, risk, restart)
+        return tools
 
     # approvals
 
     async def approve(self, server: str, tool: str = "") -> None:
         """Approve one tool as it is offered now; without `tool`, the server as it is configured and
         all its tools. One that was not started for want of approval is started."""
-        found = self._server(server)
+        state = self._server(server)
         if tool:
-            definition = found.named.get(tool)
+            definition = state.named.get(tool)
             if definition is None:
                 raise NotFound(
                     f"MCP server {server!r} has no tool {tool!r}. Use status() to list them."
                 )
-            self._pins.approve(server, found.config.identity, definition)
+            self._pins.approve(server, state.config.identity, definition)
             return
-        if found.state == "changed":
-            self._pins.approve(server, found.config.identity, whole=True)
-            found.state = "idle"
-            await found.start()
-        self._pins.approve(server, found.config.identity, *found.definitions, whole=True)
+        if state.state == "changed":
+            self._pins.approve(server, state.config.identity, whole=True)
+            state.state = "idle"
+            await state.start()
+        self._pins.approve(server, state.config.identity, *state.definitions, whole=True)
 
     def _server(self, name: str) -> McpServer:
         if name not in self._servers:
@@ -282,8 +282,7 @@ class McpServers:
     # looking after them
 
     def status(self) -> list[ServerStatus]:
-        """How each server is, and those that were left out of the configuration, with the
-        reason."""
+        """How each server is, and those that were omitted, with the reason."""
         known = self._names()
         out = [self._status(server, known) for server in self._servers.values()]
         for complaint in self._skipped:
@@ -327,11 +326,11 @@ class McpServers:
             reason = f"its definition is larger than {4 * self._limits.schema_bytes} bytes"
             withheld.append(Withheld(tool=reveal(tool, keep=""), reason=reason))
         state = "dead" if server.connection is not None and server.connection.gone else server.state
-        gone = server.connection.gone if server.connection else ""
+        problem = server.connection.gone if server.connection else ""
         return ServerStatus(
             name=config.name,
             state=state,
-            reason=server.error or gone,
+            reason=server.error or problem,
             kind=config.kind,
             source=config.source.file,
             version=hello.version if hello else "",
@@ -358,9 +357,9 @@ class McpServers:
 
     async def restart(self, server: str) -> None:
         """Start one server anew, also one that was given up. McpError if that fails."""
-        found = self._server(server)
-        if self._is_as_approved(found):
-            await found.restart()
+        state = self._server(server)
+        if self._is_as_approved(state):
+            await state.restart()
 
     async def refresh(self) -> None:
         """List the tools of all servers anew."""

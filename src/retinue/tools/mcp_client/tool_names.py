@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 def plain_name(server: str, tool: str) -> str:
     """Characters that a provider does not take become `_`; what is too long ends in a hash of the
-    whole, and so does what looks as if it did: nobody can write the name that another would get."""
+    whole, and so does what looks as if it did: no one can write the name that another would get."""
     name = PREFIX + "__".join(_OTHER.sub("_", part) for part in (server, tool))
     is_short = len(name) <= MAX_NAME and not _HASHED.search(name)
     return name if is_short else _with_hash(name, server, tool)
@@ -35,11 +35,11 @@ def names(keys: Iterable[Key], aliases: Mapping[Key, str]) -> dict[Key, str]:
     """A name for each tool. When two would have the same, neither gets it: both end in a hash, so
     that no server can take over a name by inventing a tool, and the order in which servers are
     known does not matter."""
-    wanted = {key: aliases.get(key) or plain_name(*key) for key in keys}
-    n = Counter(wanted.values())
+    plain_names = {key: aliases.get(key) or plain_name(*key) for key in keys}
+    n = Counter(plain_names.values())
     return {
         key: name if n[name] == 1 else _with_hash(plain_name(*key), *key)
-        for key, name in wanted.items()
+        for key, name in plain_names.items()
     }
 
 

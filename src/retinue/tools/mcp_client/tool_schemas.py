@@ -2,7 +2,7 @@
 references, no unknown words.
 
 One schema that a provider refuses costs the whole request, and with it every turn of the run; so
-only what is known to be understood is copied, and a tool that cannot be described so is left out.
+only what is known to be understood is copied, and a tool that cannot be described so is omitted.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class _Copier:
         for word in ("title", "description"):
             # What is taken out of a text is bounded too: several times what is kept of it is looked
             # at.
-            if isinstance(told := node.get(word), str) and (
-                text := several_lines(told[: 4 * MAX_TEXT])[:MAX_TEXT]
+            if isinstance(description := node.get(word), str) and (
+                text := several_lines(description[: 4 * MAX_TEXT])[:MAX_TEXT]
             ):
                 out[word] = text
                 self._take(len(text))
@@ -170,25 +170,25 @@ class _Copier:
         """What a reference inside this schema points to; nothing is fetched from elsewhere."""
         if not ref.startswith("#"):
             return {}
-        found: Any = self._root
+        node: Any = self._root
         for part in ref[1:].strip("/").split("/") if ref not in ("#", "#/") else ():
-            found = (
-                found.get(part.replace("~1", "/").replace("~0", "~"))
-                if isinstance(found, dict)
+            node = (
+                node.get(part.replace("~1", "/").replace("~0", "~"))
+                if isinstance(node, dict)
                 else None
             )
-        return found if isinstance(found, dict) else {}
+        return node if isinstance(node, dict) else {}
 
     def _inner(self, node: Mapping[str, Any], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
         properties = node.get("properties")
         if isinstance(properties, dict):
-            kept = {k: v for k, v in properties.items() if v is not False}
-            self._take(sum(map(len, kept)))
-            out["properties"] = {k: self.copy(v, depth + 1) for k, v in kept.items()}
+            fields = {k: v for k, v in properties.items() if v is not False}
+            self._take(sum(map(len, fields)))
+            out["properties"] = {k: self.copy(v, depth + 1) for k, v in fields.items()}
             required = node.get("required")
             named = (
-                [k for k in required if isinstance(k, str) and k in kept]
+                [k for k in required if isinstance(k, str) and k in fields]
                 if isinstance(required, list)
                 else []
             )
@@ -226,13 +226,9 @@ def _type(node: Mapping[str, Any]) -> Any:
         return "object"
     if "items" in node:
         return "array"
-    values = (
-        node.get("enum")
-        if isinstance(node.get("enum"), list)
-        else [node["const"]]
-        if "const" in node
-        else []
-    )
+    values = node.get("enum")
+    if not isinstance(values, list):
+        values = [node["const"]] if "const" in node else []
     kinds = {_kind(v) for v in values or ()}
     return kinds.pop() if len(kinds) == 1 else None
 

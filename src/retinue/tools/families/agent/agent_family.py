@@ -30,20 +30,20 @@ class AgentFamily(Family):
 
     def tools(self) -> Sequence[Tool]:
         settings = self.settings
-        kept, more_keys = settings.finished_kept, settings.more_keys
-        status = StatusTool(kept, more_keys=more_keys)
+        n_kept, more_keys = settings.finished_kept, settings.more_keys
+        status = StatusTool(n_kept, more_keys=more_keys)
         five = (
             AgentSpawnTool(settings),
             ForkTool(settings),
             status,
-            CancelTool(kept),
-            AgentListTool(kept),
+            CancelTool(n_kept),
+            AgentListTool(n_kept),
         )
         if settings.more_tools:
             return (
                 *five,
                 AgentSendTool(settings),
-                WaitTool(kept, more_keys=more_keys),
+                WaitTool(n_kept, more_keys=more_keys),
                 ResumeTool(settings),
             )
         return (*five, AgentSendTool(settings)) if settings.enable_comms else five

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.core.spawn import fork_point
-from retinue.core.spec import DRAWN, Context, Orders
+from retinue.core.spec import DRAWN, Actions, History
 from retinue.core.values import Budget, ToolSchema, Value
-from retinue.tools.base import Caller, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.agent.agent_settings import PROVIDERS, AgentSettings, resolve
 from retinue.tools.families.agent.agent_starter import ACCESS, Starter, ToolAccess, access_of
 from retinue.tools.families.agent.agent_tool import FORK, MOST, comms_note, short, with_comms
@@ -27,8 +27,8 @@ class ForkTool(Starter):
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
-        told = f"The model's provider. Default: {self.provider_note()}."
-        provider = {"type": "string", "enum": list(PROVIDERS), "description": told}
+        note = f"The model's provider. Default: {self.provider_note()}."
+        provider = {"type": "string", "enum": list(PROVIDERS), "description": note}
         policies = "Its budget: equal (default), remaining, proportional, or fixed:<tokens>."
         self.schema = ToolSchema(
             name=FORK,
@@ -53,31 +53,31 @@ class ForkTool(Starter):
             ),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, ForkArgs, "tool_access")
-        access = self.read_access(asked.tool_access)
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+        request = self.read(args, ForkArgs, "tool_access")
+        access = self.read_access(request.tool_access)
         await self.check_limits(caller, "fork agent", "forking")
-        if not asked.prompt.strip():
+        if not request.prompt.strip():
             raise CallComplaint("Fork prompt cannot be empty")
         look = looking(caller)
         provider, model, real = resolve(
-            self.settings, asked.provider, asked.model, caller.spec.model, look
+            self.settings, request.provider, request.model, caller.spec.model, look
         )
         id, comms = caller.child_id(), self.settings.enable_comms
         name = f"fork-{short(id)}"
-        tokens, share = self._allowance(asked.budget_policy, caller)
+        tokens, share = self._allowance(request.budget_policy, caller)
         order = self.order(
             caller,
-            caller.spec.order.agent,
-            with_comms(asked.prompt, caller.id) if comms else asked.prompt,
+            caller.spec.request.agent,
+            with_comms(request.prompt, caller.run_id) if comms else request.prompt,
             label=name,
-            context=Context(kind="fork"),
-            access=access_of(access, self.settings, caller, level_of(caller, self)),
-            instructions=caller.spec.order.instructions,
+            history=History(kind="fork"),
+            permissions=access_of(access, self.settings, caller, level_of(caller, self)),
+            instructions=caller.spec.request.instructions,
             budget=Budget(tokens=tokens),
-            share=share,
+            budget_share=share,
             model=real,
-            max_turns=caller.spec.order.max_turns,
+            max_turns=caller.spec.request.max_turns,
         )
         reply = {
             "agent_id": id,
@@ -91,9 +91,9 @@ class ForkTool(Starter):
         if comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("fork agent", "Failed to spawn forked agent")
-        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _allowance(self, policy: str | None, caller: Caller) -> tuple[int | None, str]:
+    def _allowance(self, policy: str | None, caller: Context) -> tuple[int | None, str]:
         """Tokens, and the way to share. What cannot be read counts as `equal`, and so does
         `proportional`.
 
@@ -103,7 +103,7 @@ class ForkTool(Starter):
         if kind == "fixed" and n.isascii() and n.isdecimal():
             n = n.lstrip("0") or "0"
             return self.cap(int(n) if len(n) <= len(str(MOST)) else MOST), ""
-        mine, most = caller.spec.order.budget.tokens, self.settings.max_budget_per_agent
+        mine, most = caller.spec.request.budget.tokens, self.settings.max_budget_per_agent
         if kind == "remaining" and mine is not None:
             return (None, "") if most is None or most >= mine else (most, "remaining")
         return self.settings.default_budget, DRAWN

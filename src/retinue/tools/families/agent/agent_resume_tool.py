@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.spec import DRAWN, Base, Context, Orders
+from retinue.core.spec import DRAWN, Actions, ForkPoint, History
 from retinue.core.state import ending_of
 from retinue.core.values import Budget, ToolSchema, Value
-from retinue.tools.base import Caller, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.agent.agent_spawn_tool import amount
 from retinue.tools.families.agent.agent_starter import Starter
@@ -49,27 +49,27 @@ class ResumeTool(Starter):
             ),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, GoOn, "budget")
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+        request = self.read(args, GoOn, "budget")
         await self.check_limits(caller, "resume sub-agent", "spawning")
-        if not asked.prompt.strip():
+        if not request.prompt.strip():
             raise CallComplaint("Prompt cannot be empty")
-        (kin,) = await self.watcher.find(caller, asked.agent_id)
+        (kin,) = await self.watcher.find(caller, request.agent_id)
         spec, run = kin
         if ending_of(run) is None:
             raise CallComplaint(
                 f"Sub-agent {spec.id} is still running. Use {SEND} to send it a message"
             )
-        id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
+        id, budget, before = caller.child_id(), request.budget or SpawnBudget(), spec.request
         name = f"sub-agent-{short(id)}"
-        base = Base(conversation=spec.conversation, length=run.length, start=run.start)
+        base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
         order = self.order(
             caller,
             before.agent,
-            asked.prompt,
+            request.prompt,
             label=name,
-            context=Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh),
-            access=before.access,
+            history=History(kind="run", run=spec.id, base=base, tokens=run.context + run.new_bytes),
+            permissions=before.permissions,
             instructions=before.instructions,
             budget=Budget(
                 tokens=before.budget.tokens
@@ -79,7 +79,9 @@ class ResumeTool(Starter):
                 if budget.max_tool_calls is None
                 else amount(budget.max_tool_calls),
             ),
-            share=before.share if budget.max_tokens is None and before.share == DRAWN else "",
+            budget_share=before.budget_share
+            if budget.max_tokens is None and before.budget_share == DRAWN
+            else "",
             max_turns=before.max_turns if budget.max_turns is None else amount(budget.max_turns),
             model=spec.model,
         )
@@ -94,4 +96,4 @@ class ResumeTool(Starter):
         if self.settings.enable_comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("resume sub-agent", "Failed to resume sub-agent")
-        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from retinue.core.values import Value
-from retinue.tools.base import Look
+from retinue.tools.base import RuntimeReader
 from retinue.tools.families.base import CallComplaint, FamilySettings
 
 Number = Annotated[int, Meta(ge=0)]
@@ -129,7 +129,11 @@ def bare(model: str) -> str:
 
 
 def resolve(
-    settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
+    settings: AgentSettings,
+    provider: str | None,
+    model: str | None,
+    parents: str,
+    look: RuntimeReader,
 ) -> tuple[str, str, str]:
     """The provider and the model of a child, and the name by which the runtime knows it, or a
     `CallComplaint`.
@@ -138,52 +142,61 @@ def resolve(
     """
     known = look.models()
     if settings.allowed_models is None:
-        name, chosen = _unlisted(settings, provider, model, parents, look)
+        name, choice = _unlisted(settings, provider, model, parents, look)
     else:
         mine = look.resolved(parents).partition(" | ")[
             0
         ]  # of several that stand in for each other, the first
-        name, chosen = _listed(settings, settings.allowed_models, provider, model, mine)
-        if chosen == bare(mine) and provider_of(mine) == name:
-            return name, chosen, parents
-    real = next((m for m in (chosen, f"{name}:{chosen}") if m in known), None)
+        name, choice = _listed(settings, settings.allowed_models, provider, model, mine)
+        if choice == bare(mine) and provider_of(mine) == name:
+            return name, choice, parents
+    real = next((m for m in (choice, f"{name}:{choice}") if m in known), None)
     if real is None and settings.allowed_models is not None:
-        real = f"{name}:{chosen}"
+        real = f"{name}:{choice}"
         if why := look.find_model(real):
             raise CallComplaint(f"Failed to create LLM client: {why}")
     if real is None:
         there = ", ".join(known)
         raise CallComplaint(
-            f"Failed to create LLM client: unknown model '{chosen}' (known: {there})"
+            f"Failed to create LLM client: unknown model '{choice}' (known: {there})"
         )
-    return name, chosen, real
+    return name, choice, real
 
 
 def _unlisted(
-    settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
+    settings: AgentSettings,
+    provider: str | None,
+    model: str | None,
+    parents: str,
+    look: RuntimeReader,
 ) -> tuple[str, str]:
     def of(name: str) -> str | None:
         return provider_of(look.resolved(name))
 
-    wanted = provider or (
+    provider_name = provider or (
         None if settings.default_provider == INHERIT else settings.default_provider
     )
     default = settings.default_model if settings.is_default_named else None
-    if default is not None and wanted is not None and of(default) not in (None, wanted):
+    if (
+        default is not None
+        and provider_name is not None
+        and of(default) not in (None, provider_name)
+    ):
         default = None
-    chosen = model or default
-    if chosen is None and wanted is not None and of(parents) != wanted:
-        chosen = next((m for m in look.models() if of(m) == wanted), None)
-        if chosen is None:
+    choice = model or default
+    if choice is None and provider_name is not None and of(parents) != provider_name:
+        choice = next((m for m in look.models() if of(m) == provider_name), None)
+        if choice is None:
             raise CallComplaint(
-                f"Failed to create LLM client: no model of provider '{wanted}' is known"
+                f"Failed to create LLM client: no model of provider '{provider_name}' is known"
             )
-    chosen = chosen or parents
-    if wanted is not None and of(chosen) not in (None, wanted):
+    choice = choice or parents
+    if provider_name is not None and of(choice) not in (None, provider_name):
         raise CallComplaint(
-            f"Failed to create LLM client: model '{chosen}' does not belong to provider '{wanted}'"
+            f"Failed to create LLM client: model '{choice}' does not belong to provider "
+            f"'{provider_name}'"
         )
-    return wanted or any_provider_of(look.resolved(chosen)), chosen
+    return provider_name or any_provider_of(look.resolved(choice)), choice
 
 
 def _listed(
@@ -197,25 +210,27 @@ def _listed(
     default = settings.default_model
     if name == INHERIT:
         named = model or (default if settings.is_default_named else None)
-        found = _listing(lists, named) or provider_of(named) if named else provider_of(parents)
-        if found is None:
+        provider_name = (
+            _listing(lists, named) or provider_of(named) if named else provider_of(parents)
+        )
+        if provider_name is None:
             raise CallComplaint(
                 f"The provider is ambiguous: it is inherited, and {named or parents!r} "
                 f"does not say which. Name one of {', '.join(PROVIDERS)}."
             )
-        name = found
+        name = provider_name
     allowed = lists[name]
     if default == INHERIT:
         default = bare(parents) if provider_of(parents) in (None, name) else None
     elif default not in allowed:
         default = None  # It is of another provider than the one that was asked for.
-    chosen = model or default or allowed[0]
-    if chosen not in allowed:
+    choice = model or default or allowed[0]
+    if choice not in allowed:
         listed = ", ".join(allowed)
         raise CallComplaint(
-            f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}"
+            f"Model '{choice}' is not in allowlist for provider '{name}'. Allowed models: {listed}"
         )
-    return name, chosen
+    return name, choice
 
 
 def _listing(lists: dict[str, tuple[str, ...]], model: str) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.spec import DRAWN, Order, Orders
+from retinue.core.spec import DRAWN, Actions, RunRequest
 from retinue.core.values import Budget, ToolSchema, Value
-from retinue.tools.base import Caller, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.agent.agent_settings import ALIASES, PROVIDERS, AgentSettings, resolve
 from retinue.tools.families.agent.agent_starter import ACCESS, Starter, ToolAccess, access_of
 from retinue.tools.families.agent.agent_tool import (
@@ -19,6 +19,7 @@ from retinue.tools.families.agent.agent_tool import (
     with_comms,
 )
 from retinue.tools.families.base import (
+    TURNS,
     CallComplaint,
     as_json,
     helper_name,
@@ -38,8 +39,8 @@ class AgentSpawnArgs(Value, forbid_unknown_fields=True):
     host_mode: bool = False
 
 
-def amount(asked: int | None) -> int | None:
-    return None if asked is None else min(asked, MOST)
+def amount(number: int | None) -> int | None:
+    return None if number is None else min(number, MOST)
 
 
 class AgentSpawnTool(Starter):
@@ -73,27 +74,31 @@ class AgentSpawnTool(Starter):
             name=SPAWN,
             description=(
                 "Start a sub-agent with an empty context for an independent task. "
-                "Returns immediately with its agent_id; you are notified when it ends."
+                "Returns immediately with its agent_id; you are notified when it ends. " + TURNS
             ),
             parameters=object_schema(properties, ("prompt",)),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, AgentSpawnArgs, "tool_access", "budget")
-        access = self.read_access(asked.tool_access)
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+        request = self.read(args, AgentSpawnArgs, "tool_access", "budget")
+        access = self.read_access(request.tool_access)
         await self.check_limits(caller, "spawn sub-agent", "spawning")
-        if not asked.prompt.strip():
+        if not request.prompt.strip():
             raise CallComplaint("Prompt cannot be empty")
-        if asked.host_mode and not self.settings.enable_comms:
+        if request.host_mode and not self.settings.enable_comms:
             raise CallComplaint("host_mode requires comms to be enabled for sub-agents")
-        if asked.provider is not None and asked.provider.strip().lower() not in ALIASES:
-            raise CallComplaint(f"Invalid provider: {asked.provider}")
-        wanted = ALIASES[asked.provider.strip().lower()] if asked.provider is not None else None
+        if request.provider is not None and request.provider.strip().lower() not in ALIASES:
+            raise CallComplaint(f"Invalid provider: {request.provider}")
+        provider_asked = (
+            ALIASES[request.provider.strip().lower()] if request.provider is not None else None
+        )
         look = looking(caller)
-        provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, look)
+        provider, model, real = resolve(
+            self.settings, provider_asked, request.model, caller.spec.model, look
+        )
         id = caller.child_id()
         name = f"sub-agent-{short(id)}"
-        order = self._order(caller, asked, access, name, real)
+        order = self._order(caller, request, access, name, real)
         reply = {
             "agent_id": id,
             "name": name,
@@ -105,45 +110,49 @@ class AgentSpawnTool(Starter):
         if self.settings.enable_comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
-        return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
     def _order(
         self,
-        caller: Caller,
-        asked: AgentSpawnArgs,
+        caller: Context,
+        request: AgentSpawnArgs,
         access: ToolAccess | None,
         name: str,
         model: str,
-    ) -> Order:
-        settings, budget = self.settings, asked.budget or SpawnBudget()
+    ) -> RunRequest:
+        settings, budget = self.settings, request.budget or SpawnBudget()
         is_default = budget.max_tokens is None
         tokens = (
             settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
         )
-        task = asked.prompt
+        task = request.prompt
         if settings.enable_comms:
-            task = with_comms(task, caller.id, host=asked.host_mode)
+            task = with_comms(task, caller.run_id, host=request.host_mode)
         return self.order(
             caller,
-            helper_name(caller.spec.order.agent, "agent"),
+            helper_name(caller.spec.request.agent, "agent"),
             task,
             label=name,
-            access=access_of(access, settings, caller, level_of(caller, self)),
-            instructions=asked.system_prompt
-            if asked.system_prompt is not None
+            permissions=access_of(access, settings, caller, level_of(caller, self)),
+            instructions=request.system_prompt
+            if request.system_prompt is not None
             else self._inherited(caller),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
-            share=DRAWN if is_default else "",
+            budget_share=DRAWN if is_default else "",
             max_turns=amount(budget.max_turns),
             model=model,
-            host=asked.host_mode,
+            stay_open=request.host_mode,
         )
 
-    def _inherited(self, caller: Caller) -> str | None:
+    def _inherited(self, caller: Context) -> str | None:
         """Helpers are defined with the instructions of their parent's agent. What its run was told
         instead counts more, but not what it was told about tools that helpers do not have. ""
         stands for none."""
         if not self.settings.inherit_system_prompt:
             return ""
-        told = caller.spec.order.instructions
-        return None if told is None else told.replace(guide(self.settings.more_tools), "").strip()
+        instructions = caller.spec.request.instructions
+        return (
+            None
+            if instructions is None
+            else instructions.replace(guide(self.settings.more_tools), "").strip()
+        )

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from retinue.core.spec import Lane, Order
-from retinue.core.values import Capabilities, Limits, Value
-from retinue.tools.base import Caller
+from retinue.core.spec import Lane, RunRequest
+from retinue.core.values import Permissions, SpawnLimits, Value
+from retinue.tools.base import Context
 from retinue.tools.families.agent.agent_settings import INHERIT, PROVIDERS, AgentSettings
 from retinue.tools.families.agent.agent_tool import FORK, MOST, SEND, SPAWN, TOOLS, WORDS, AgentTool
 from retinue.tools.families.base import (
@@ -27,8 +27,8 @@ class ToolAccess(Value, forbid_unknown_fields=True):
 
 
 def access_of(
-    asked: ToolAccess | None, settings: AgentSettings, caller: Caller, level: int
-) -> Capabilities:
+    request: ToolAccess | None, settings: AgentSettings, caller: Context, level: int
+) -> Permissions:
     """What the model asked for. Tools to start children are lent only where nesting is wired, and
     an allow list has to name them like any other; with comms the tool to write to the parent is
     always there."""
@@ -36,10 +36,10 @@ def access_of(
     nests = nests and level + 1 < settings.concurrency_limits.max_depth
     talk = (SEND,) if settings.enable_comms else ()
     hidden = (dialect_tools(caller) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
-    policy, named = ("inherit", ()) if asked is None else (asked.policy, asked.tools or ())
+    policy, named = ("inherit", ()) if request is None else (request.policy, request.tools or ())
     tools = tuple(sorted({*named, *talk})) if policy == "allow_list" else None
     denied = named if policy == "deny_list" else ()
-    return Capabilities(tools=tools, deny=tuple(sorted({*hidden, *denied})), spawn=nests)
+    return Permissions(tools=tools, deny=tuple(sorted({*hidden, *denied})), may_spawn=nests)
 
 
 WITHHELD = {
@@ -58,29 +58,30 @@ class Starter(AgentTool):
     """What starts children: the limits, and what all of their orders have in common."""
 
     risk = "execute"
-    words = WORDS
+    notices = WORDS
     starts = "agent"
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
         if settings.grant_spawn_tools:
             nests = settings.allow_nested_spawn or settings.concurrency_limits.max_depth < 2
-            self.words = replace(WORDS, refused=WITHHELD if nests else NOT_NESTED)
+            self.notices = replace(WORDS, refused=WITHHELD if nests else NOT_NESTED)
 
-    def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
+    def read_access(self, request: ToolAccess | None) -> ToolAccess | None:
         """A policy that does not fit its list is not guessed at: the child could hold more than was
         meant."""
-        if asked is not None and asked.policy == "inherit" and asked.tools:
+        if request is not None and request.policy == "inherit" and request.tools:
             raise CallComplaint(
-                f"{self.invalid}: tool_access.tools needs the policy allow_list or deny_list"
+                f"{self.invalid_prefix}: tool_access.tools needs the policy allow_list or deny_list"
             )
-        if asked is not None and asked.policy != "inherit" and asked.tools is None:
+        if request is not None and request.policy != "inherit" and request.tools is None:
             raise CallComplaint(
-                f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it"
+                f"{self.invalid_prefix}: tool_access.tools is missing; the policy {request.policy} "
+                "needs it"
             )
-        return asked
+        return request
 
-    async def check_limits(self, caller: Caller, verb: str, noun: str) -> None:
+    async def check_limits(self, caller: Context, verb: str, noun: str) -> None:
         """First what is full, then whether the caller may nest at all."""
         limits = self.settings.concurrency_limits
         running = sum(agent_state(run) == "running" for _, run in await caller.children())
@@ -91,20 +92,20 @@ class Starter(AgentTool):
         if level > 0 and not self.settings.allow_nested_spawn:
             raise CallComplaint(f"Nested {noun} is not allowed at this depth")
 
-    def room(self, caller: Caller) -> int:
+    def room(self, caller: Context) -> int:
         """How many runs there may be below the root: operations of all kinds share one number, and
         calls of tools that start nobody are operations too."""
         most: int = self.settings.concurrency_limits.max_concurrent_ops
         return max(0, most - looking(caller).n_calls(caller.spec.root))
 
-    def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
+    def order(self, caller: Context, agent: str, task: str, **options: Any) -> RunRequest:
         """An order with the same numbers for the machine, which counts them again when it is taken.
         Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts
         because its parent does.
 
         A parent stays for its children, who report to it; one that lives for messages ends with its
         parent."""
-        limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
+        limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.request
         lane = Lane(
             name=f"agents of {root}",
             size=limits.max_concurrent_agents,
@@ -112,15 +113,17 @@ class Starter(AgentTool):
             scope="tree",
         )
         deepest = caller.spec.depth - level_of(caller, self) + limits.max_depth
-        most = Limits(depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller))
-        return Order(
+        most = SpawnLimits(
+            depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller)
+        )
+        return RunRequest(
             agent=agent,
             task=task,
             join="none",
-            bond="cancel" if options.get("host") else "wait",
+            on_parent_end="cancel" if options.get("stay_open") else "wait",
             lanes=(lane,),
             limits=most,
-            unknown_tool="ignore",
+            on_unknown_tool="ignore",
             cwd=mine.cwd,
             retry=mine.retry,
             **options,
@@ -154,13 +157,9 @@ class Starter(AgentTool):
                 f"{default if settings.is_default_named else 'your own'}."
             )
         listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
-        left_out = (
-            "the first of the provider"
-            if default is None
-            else "your own"
-            if default == "inherit"
-            else default
-        )
+        left_out = "your own" if default == "inherit" else default
+        if default is None:
+            left_out = "the first of the provider"
         return f"The model to use. Allowed models by provider: {listed}. Default: {left_out}."
 
     def cap(self, tokens: int) -> int:

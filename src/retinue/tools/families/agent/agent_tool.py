@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from retinue.core.account import DIMENSIONS
-from retinue.core.values import Value, Words
+from retinue.core.values import NoticeTexts, Value
 from retinue.tools.families.base import CallComplaint, FamilyTool
 
 SPAWN, FORK, SEND = "agent_spawn", "agent_fork", "agent_send"
@@ -42,7 +42,7 @@ def guide(has_wait: bool) -> str:
 
 RESULT = "\nUse agent_status for the full result."
 _PARTIAL = "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}"
-WORDS = Words(
+WORDS = NoticeTexts(
     notice={
         "completed": "Sub-agent {label} ({id}) completed: {brief}" + RESULT,
         "incomplete": _PARTIAL + RESULT,

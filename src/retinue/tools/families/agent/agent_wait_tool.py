@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from retinue.core.answer_layout import Laid, Sheet
-from retinue.core.spec import Orders, Wait
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions, WaitForRuns
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
-from retinue.tools.base import Caller, Kin, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.agent.child_status import ChildTool, status_of
 from retinue.tools.families.base import CallComplaint, as_json, object_schema
 
@@ -49,28 +49,29 @@ class WaitTool(ChildTool):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, Several, "agent_ids")
-        if not 1 <= len(asked.agent_ids) <= MAX_IDS:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        request = self.read(args, Several, "agent_ids")
+        if not 1 <= len(request.agent_ids) <= MAX_IDS:
             raise CallComplaint(
-                f"{self.invalid}: give 1 to {MAX_IDS} agent_ids, not {len(asked.agent_ids)}"
+                f"{self.invalid_prefix}: give 1 to {MAX_IDS} agent_ids, "
+                f"not {len(request.agent_ids)}"
             )
-        if not 0 <= asked.timeout_seconds <= MAX_WAIT:
+        if not 0 <= request.timeout_seconds <= MAX_WAIT:
             raise CallComplaint(
-                f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
+                f"{self.invalid_prefix}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
             )
-        kin = await self.find(caller, *asked.agent_ids)
+        kin = await self.find(caller, *request.agent_ids)
         live = [spec.id for spec, run in kin if ending_of(run) is None]
-        over = not live or (asked.mode == "any" and len(live) < len(kin))
-        if over or caller.woken or not asked.timeout_seconds:
-            return self._report(kin, caller.at, over=over)
-        timeout_ms = round(asked.timeout_seconds * 1000)
-        wait = Wait(
-            runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args)
+        over = not live or (request.mode == "any" and len(live) < len(kin))
+        if over or caller.is_woken or not request.timeout_seconds:
+            return self._report(kin, caller.called_at, over=over)
+        timeout_ms = round(request.timeout_seconds * 1000)
+        wait = WaitForRuns(
+            runs=tuple(live), timeout_ms=timeout_ms, first=request.mode == "any", then=as_json(args)
         )
-        return Orders(wait=wait)
+        return Actions(wait=wait)
 
-    def _report(self, kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
+    def _report(self, kin: Sequence[RunRecord], now: int, *, over: bool) -> Laid:
         status = "complete" if over else "timeout"
         agents = [status_of(k, now, more_keys=self.more_keys) for k in kin]
         return Sheet({"status": status, "agents": agents}, "agents", lambda row: row["state"])

@@ -7,9 +7,9 @@ from typing import Any
 
 from retinue.core.answer_layout import Long, result_of
 from retinue.core.provenance import tell
-from retinue.core.state import ending_of
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import Value
-from retinue.tools.base import Caller, Kin
+from retinue.tools.base import Context
 from retinue.tools.families.agent.agent_tool import AgentTool
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.family_states import agent_state
@@ -29,27 +29,27 @@ class ChildTool(AgentTool):
     """Reads the caller's own children, whichever family started them. Of those that have ended only
     the newest are shown; the log keeps all."""
 
-    def __init__(self, kept: int = 256, *, more_keys: bool = True) -> None:
-        self.kept, self.more_keys = kept, more_keys
+    def __init__(self, n_kept: int = 256, *, more_keys: bool = True) -> None:
+        self.kept, self.more_keys = n_kept, more_keys
 
-    async def visible(self, caller: Caller) -> list[Kin]:
+    async def visible(self, caller: Context) -> list[RunRecord]:
         children = list(await caller.children())
-        if caller.woken:  # Who was waited for is found also if it would not be shown any more.
+        if caller.is_woken:  # Who was waited for is found also if it would not be shown any more.
             return children
         ended = sorted(
             (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
         )
-        gone = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
-        return [kin for kin in children if kin[0].id not in gone]
+        ids = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
+        return [kin for kin in children if kin[0].id not in ids]
 
-    async def find(self, caller: Caller, *ids: str) -> list[Kin]:
+    async def find(self, caller: Context, *ids: str) -> list[RunRecord]:
         """Children by their ids, each once."""
-        wanted = dict.fromkeys(uuid_of(id) for id in ids)
+        uuids = dict.fromkeys(uuid_of(id) for id in ids)
         known = {kin[0].id: kin for kin in await self.visible(caller)}
-        for id in wanted:
+        for id in uuids:
             if id not in known:
                 raise CallComplaint(f"Sub-agent not found: {id}")
-        return [known[id] for id in wanted]
+        return [known[id] for id in uuids]
 
 
 def uuid_of(id: str) -> str:
@@ -59,12 +59,12 @@ def uuid_of(id: str) -> str:
         raise CallComplaint(f"Invalid agent_id format: {error}") from None
 
 
-def started(kin: Kin) -> int:
+def started(kin: RunRecord) -> int:
     spec, run = kin
     return spec.created_at if run.started_at is None else run.started_at
 
 
-def status_of(kin: Kin, now: int, *, more_keys: bool = True) -> dict[str, Any]:
+def status_of(kin: RunRecord, now: int, *, more_keys: bool = True) -> dict[str, Any]:
     """Keys that do not apply are absent. `more_keys`: with those that the document does not
     have."""
     spec, run = kin

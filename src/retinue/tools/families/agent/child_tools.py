@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.answer_layout import Laid, Long, Sheet
-from retinue.core.spec import Orders, Send
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions, SendMessage
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
-from retinue.tools.base import Answer, Caller, Returned
+from retinue.tools.base import Context, Returned, ToolResult
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.agent.agent_tool import SEND
 from retinue.tools.families.agent.child_status import (
@@ -42,9 +42,9 @@ class StatusTool(ChildTool):
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
         (kin,) = await self.find(caller, self.read(args, One).agent_id)
-        return Sheet(status_of(kin, caller.at, more_keys=self.more_keys))
+        return Sheet(status_of(kin, caller.called_at, more_keys=self.more_keys))
 
 
 class CancelTool(ChildTool):
@@ -55,20 +55,20 @@ class CancelTool(ChildTool):
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
         ((spec, run),) = await self.find(caller, self.read(args, One).agent_id)
         state = agent_state(run)
         if state != "running":
             message = f"Only running agents can be cancelled; this one is {state}"
-            return Answer(text=_cancelled(spec.id, state, message, success=False))
-        done = _cancelled(spec.id, state, "Sub-agent cancelled successfully", success=True)
+            return ToolResult(text=_cancelled(spec.id, state, message, success=False))
+        reply = _cancelled(spec.id, state, "Sub-agent cancelled successfully", success=True)
         late = _cancelled(
             spec.id,
             state,
             "It ended before it could be cancelled. Use agent_status for its result",
             success=False,
         )
-        return Orders(cancels=(spec.id,), answer=done, refusals={"cancel": late})
+        return Actions(cancels=(spec.id,), answer=reply, refusals={"cancel": late})
 
 
 def _cancelled(id: str, state: str, message: str, *, success: bool) -> str:
@@ -85,20 +85,23 @@ class AgentListTool(ChildTool):
         parameters=object_schema({}),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
         self.read(args, Nothing)
         agents, count = [], dict.fromkeys(("running", "completed", "failed", "cancelled"), 0)
         for spec, run in sorted(await self.visible(caller), key=lambda kin: kin[0].id):
             state, ending = agent_state(run), ending_of(run)
             count[state] += 1
-            running_ms = max(0, (caller.at if ending is None else ending.at) - started((spec, run)))
-            name = spec.order.label or spec.order.agent
+            running_ms = max(
+                0,
+                (caller.called_at if ending is None else ending.at) - started(RunRecord(spec, run)),
+            )
+            name = spec.request.label or spec.request.agent
             agents.append(
                 {
                     "id": spec.id,
                     "name": Long(name),
                     "state": state,
-                    "depth": spec.order.level or spec.depth,
+                    "depth": spec.request.level or spec.depth,
                     "running_ms": running_ms,
                 }
             )
@@ -137,11 +140,11 @@ class AgentSendTool(ChildTool):
             ),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, AgentSendArgs)
-        if not asked.message.strip():
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+        request = self.read(args, AgentSendArgs)
+        if not request.message.strip():
             raise CallComplaint("Message cannot be empty")
-        to = uuid_of(asked.agent_id)
+        to = uuid_of(request.agent_id)
         if to == caller.spec.parent:
             if not self.comms:
                 raise CallComplaint(
@@ -155,10 +158,12 @@ class AgentSendTool(ChildTool):
                     f"Sub-agent {to} has ended ({agent_state(run)}). Use agent_resume to "
                     "continue it"
                 )
-        gone = f"Cannot send to {to} now: it has ended, or it has too many unread messages from you"
+        refusal = (
+            f"Cannot send to {to} now: it has ended, or it has too many unread messages from you"
+        )
         reply = as_json({"success": True, "agent_id": to, "message": "Delivered to its mailbox"})
-        return Orders(
-            sends=(Send(to=to, text=asked.message, steer=asked.steer),),
+        return Actions(
+            sends=(SendMessage(to=to, text=request.message, steer=request.steer),),
             answer=reply,
-            refusals={"comms": gone},
+            refusals={"comms": refusal},
         )

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from retinue.core.spec import Spec
-from retinue.core.state import ending_of
-from retinue.tools.base import Caller, Kin, Look
+from retinue.core.spec import RunSpec
+from retinue.core.state import RunRecord, ending_of
+from retinue.tools.base import Context, RuntimeReader
 from retinue.tools.families.base import looking
 
 NAME = "delegate"
@@ -35,7 +35,7 @@ class Claim:
     until: float
 
 
-_CLAIMS: WeakKeyDictionary[Look, dict[str, Claim]] = WeakKeyDictionary()
+_CLAIMS: WeakKeyDictionary[RuntimeReader, dict[str, Claim]] = WeakKeyDictionary()
 """By runtime, then by call: agents with families of their own share one hour."""
 
 
@@ -43,7 +43,7 @@ _CLAIMS: WeakKeyDictionary[Look, dict[str, Claim]] = WeakKeyDictionary()
 class Tally:
     """The runs that sub-agents of this family are, and the claims that are not among them yet."""
 
-    rows: Sequence[Kin]
+    rows: Sequence[RunRecord]
     claims: Sequence[Claim]
     at: int
 
@@ -52,7 +52,7 @@ class Tally:
         them."""
         groups = {(c.run, c.group) for c in self.claims if c.agent == agent and c.group}
         for spec, run in self.rows:
-            order = spec.order
+            order = spec.request
             if (
                 order.agent == agent
                 and order.group_kind == NAME
@@ -65,25 +65,25 @@ class Tally:
     def n_tokens(self) -> int:
         """What the last hour counts: an open task with what it was granted, one that has ended with
         what it used. What a nested task takes is part of what the task above it was granted."""
-        by_id = {spec.id: (spec, run) for spec, run in self.rows if is_task(spec)}
+        by_id = {record.spec.id: record for record in self.rows if is_task(record.spec)}
         total = sum(c.tokens for c in self.claims)
         for spec, run in by_id.values():
             if _is_covered(spec, by_id):
                 continue
             ending = ending_of(run)
             if ending is None:
-                total += max(run.usage.tokens, spec.order.budget.tokens or 0)
+                total += max(run.usage.tokens, spec.request.budget.tokens or 0)
             elif ending.at > self.at - HOUR_MS:
                 total += run.usage.tokens
         return total
 
 
-def is_task(spec: Spec) -> bool:
+def is_task(spec: RunSpec) -> bool:
     """Whether a run is a sub-agent of this family."""
-    return spec.order.agent.endswith(f".{NAME}")
+    return spec.request.agent.endswith(f".{NAME}")
 
 
-def _is_covered(spec: Spec, by_id: dict[str, Kin]) -> bool:
+def _is_covered(spec: RunSpec, by_id: dict[str, RunRecord]) -> bool:
     above = by_id.get(spec.parent)
     while above is not None:
         if ending_of(above[1]) is None:
@@ -92,7 +92,7 @@ def _is_covered(spec: Spec, by_id: dict[str, Kin]) -> bool:
     return False
 
 
-async def tally(caller: Caller, since: int) -> Tally:
+async def tally(caller: Context, since: int) -> Tally:
     """What is on record since then, and what was claimed meanwhile. Claim before you wait for
     anything else."""
     look = looking(caller)
@@ -100,20 +100,20 @@ async def tally(caller: Caller, since: int) -> Tally:
     claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()
     for key in [key for key, claim in claims.items() if claim.until <= now]:
         del claims[key]
-    seen = {spec.id for spec, _ in rows}
-    unseen = [c for c in claims.values() if c.first not in seen and not _is_settled(c, caller)]
-    return Tally(rows, unseen, caller.at)
+    ids = {spec.id for spec, _ in rows}
+    unseen = [c for c in claims.values() if c.first not in ids and not _is_settled(c, caller)]
+    return Tally(rows, unseen, caller.called_at)
 
 
-def _is_settled(claim: Claim, caller: Caller) -> bool:
+def _is_settled(claim: Claim, caller: Context) -> bool:
     """The claim is of an earlier turn of the same run: it is on record by now, or was refused."""
-    return claim.run == caller.id and claim.turn < caller.run.turn
+    return claim.run == caller.run_id and claim.turn < caller.run.turn
 
 
-def claim(caller: Caller, agent: str, group: str, tokens: int) -> None:
+def claim(caller: Context, agent: str, group: str, tokens: int) -> None:
     until = asyncio.get_running_loop().time() + CLAIM_SECONDS
     _CLAIMS.setdefault(looking(caller), {})[caller.key] = Claim(
-        run=caller.id,
+        run=caller.run_id,
         turn=caller.run.turn,
         agent=agent,
         first=caller.child_id(),

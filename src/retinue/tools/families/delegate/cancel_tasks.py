@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from retinue.core.spec import Orders
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
-from retinue.tools.base import Answer, Caller, Kin, Returned
+from retinue.tools.base import Context, Returned, ToolResult
 from retinue.tools.families.base import CallComplaint, FamilyTool, object_schema
 from retinue.tools.families.delegate.delegate_texts import CANCEL_DESCRIPTION, LIST_DESCRIPTION
 from retinue.tools.families.delegate.task_arguments import check_fields
@@ -47,29 +47,29 @@ class CancelTasks(FamilyTool):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
         check_fields(args, Which.__struct_fields__)
         which = self.read(args, Which)
         if not which.group_id and not which.task_ids:
             raise CallComplaint("Give 'group_id', 'task_ids', or both")
-        chosen = _choose(await _tasks(caller), which)
-        live = [spec for spec, run in chosen if ending_of(run) is None]
+        tasks = _choose(await _tasks(caller), which)
+        live = [spec for spec, run in tasks if ending_of(run) is None]
         parts = []
         if live:
-            parts.append(f"Cancelled: {', '.join(_name(s.order.label) for s in live)}.")
+            parts.append(f"Cancelled: {', '.join(_name(s.request.label) for s in live)}.")
         if ended := [
-            f"{_name(s.order.label)} ({STATES[e.state]})"
-            for s, run in chosen
+            f"{_name(s.request.label)} ({STATES[e.state]})"
+            for s, run in tasks
             if (e := ending_of(run))
         ]:
             parts.append(f"Already ended: {', '.join(ended)}.")
         text = " ".join(parts)
         if not live:
-            return Answer(text=f"Nothing was cancelled. {text}")
+            return ToolResult(text=f"Nothing was cancelled. {text}")
         late = (
             "One of these tasks ended just now, so nothing was cancelled. Call cancel_tasks again."
         )
-        return Orders(cancels=tuple(s.id for s in live), answer=text, refusals={"cancel": late})
+        return Actions(cancels=tuple(s.id for s in live), answer=text, refusals={"cancel": late})
 
 
 class ListTasks(FamilyTool):
@@ -83,35 +83,36 @@ class ListTasks(FamilyTool):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
         check_fields(args, ("group_id",))
-        chosen = _choose(await _tasks(caller), Which(group_id=self.read(args, Which).group_id))
-        groups: dict[tuple[str, str], list[Kin]] = {}
-        for spec, run in chosen:
-            groups.setdefault((spec.parent, spec.order.group), []).append((spec, run))
+        choice = _choose(await _tasks(caller), Which(group_id=self.read(args, Which).group_id))
+        groups: dict[tuple[str, str], list[RunRecord]] = {}
+        for record in choice:
+            key = (record.spec.parent, record.spec.request.group)
+            groups.setdefault(key, []).append(record)
         parts = [_listed(group, tasks) for (_, group), tasks in groups.items()]
-        return Answer(text="\n\n".join(parts) or "You have not started any task groups.")
+        return ToolResult(text="\n\n".join(parts) or "You have not started any task groups.")
 
 
-def _listed(group: str, tasks: Sequence[Kin]) -> str:
+def _listed(group: str, tasks: Sequence[RunRecord]) -> str:
     states = [STATES[e.state] if (e := ending_of(run)) else "running" for _, run in tasks]
     lines = [
-        f"- {_name(s.order.label)} {state}" for (s, _), state in zip(tasks, states, strict=True)
+        f"- {_name(s.request.label)} {state}" for (s, _), state in zip(tasks, states, strict=True)
     ]
     return "\n".join([f"{group} ({states.count('running')} of {len(tasks)} running)", *lines])
 
 
-async def _tasks(caller: Caller) -> list[Kin]:
+async def _tasks(caller: Context) -> list[RunRecord]:
     """The background tasks of this run, oldest first."""
     return [
-        (s, r)
-        for s, r in await caller.children()
-        if s.order.group and s.slot and s.slot.tool == DELEGATE
+        task
+        for task in await caller.children()
+        if (s := task.spec).request.group and s.parent_call and s.parent_call.tool == DELEGATE
     ]
 
 
-def _choose(tasks: Sequence[Kin], which: Which) -> list[Kin]:
-    mine = [(s, r) for s, r in tasks if which.group_id in (None, "", s.order.group)]
+def _choose(tasks: Sequence[RunRecord], which: Which) -> list[RunRecord]:
+    mine = [task for task in tasks if which.group_id in (None, "", task.spec.request.group)]
     if which.group_id and not mine:
         raise CallComplaint(
             f"You have not started a task group '{which.group_id}'. Running: "
@@ -122,12 +123,12 @@ def _choose(tasks: Sequence[Kin], which: Which) -> list[Kin]:
     return [_find(mine, id) for id in dict.fromkeys(which.task_ids)]
 
 
-def _find(tasks: Sequence[Kin], id: str) -> Kin:
+def _find(tasks: Sequence[RunRecord], id: str) -> RunRecord:
     """The task of that name that is at work, or else the last that was."""
-    named = [(s, r) for s, r in tasks if s.order.label == id]
-    live = [(s, r) for s, r in named if ending_of(r) is None]
+    named = [task for task in tasks if task.spec.request.label == id]
+    live = [task for task in named if ending_of(task.run) is None]
     if not named:
-        running = ", ".join(_name(s.order.label) for s, r in tasks if ending_of(r) is None)
+        running = ", ".join(_name(s.request.label) for s, r in tasks if ending_of(r) is None)
         raise CallComplaint(f"No background task {_name(id)}. Running: {running or 'none'}")
     if len(live) > 1:
         raise CallComplaint(
@@ -136,8 +137,8 @@ def _find(tasks: Sequence[Kin], id: str) -> Kin:
     return (live or named)[-1]
 
 
-def _groups(tasks: Sequence[Kin]) -> str:
-    return ", ".join(dict.fromkeys(s.order.group for s, r in tasks if ending_of(r) is None))
+def _groups(tasks: Sequence[RunRecord]) -> str:
+    return ", ".join(dict.fromkeys(s.request.group for s, r in tasks if ending_of(r) is None))
 
 
 def _name(label: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from retinue.tools.families.base import FamilySettings
 
+DAY = 86_400.0
 BEYOND: tuple[Literal["model"], ...] = ("model",)
 """Fields of a task that the document does not have."""
 
@@ -14,6 +15,8 @@ BEYOND: tuple[Literal["model"], ...] = ("model",)
 class DelegateSettings(FamilySettings):
     """What the table `[orchestrator]` of a configuration sets.
 
+    A task ends by itself, by its budget, or when nothing is heard of its model or its tools for
+    `stall_secs`; `turns_per_task` and the timeouts end it in any case, None is no limit.
     `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None
     is no limit. `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how
     many levels of sub-agents there may then be. `more_tools`: `cancel_tasks` and `list_tasks`
@@ -21,8 +24,10 @@ class DelegateSettings(FamilySettings):
 
     max_concurrent_subtasks: int = 5
     max_subtasks_per_request: int = 10
-    parallel_timeout_secs: float = 120
-    background_timeout_secs: float = 600
+    parallel_timeout_secs: float | None = None
+    background_timeout_secs: float | None = None
+    turns_per_task: int | None = None
+    stall_secs: float | None = 1_800
     max_background_groups: int = 3
     hourly_token_budget: int | None = None
     allow_nesting: bool = False
@@ -43,9 +48,10 @@ class DelegateSettings(FamilySettings):
 
     @property
     def longest_ms(self) -> int:
-        """Longer than any task can be open: at worst the tasks of a call run one after the
-        other."""
-        seconds = max(self.parallel_timeout_secs, self.background_timeout_secs)
+        """Longer than any task can be open, or is likely to be: at worst the tasks of a call run
+        one after the other."""
+        times = (self.parallel_timeout_secs, self.background_timeout_secs)
+        seconds = max(DAY if time is None else time for time in times)
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
 

@@ -9,11 +9,17 @@ from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
-from retinue.core.spec import Lane, Order, Orders
-from retinue.core.state import ending_of
-from retinue.core.values import Budget, Capabilities, Limits, ToolSchema
-from retinue.tools.base import Caller, Kin, Returned
-from retinue.tools.families.base import CallComplaint, FamilyTool, helper_name, looking
+from retinue.core.spec import Actions, Lane, RunRequest
+from retinue.core.state import RunRecord, ending_of
+from retinue.core.values import Budget, Permissions, SpawnLimits, ToolSchema
+from retinue.tools.base import Context, Returned
+from retinue.tools.families.base import (
+    CallComplaint,
+    FamilyTool,
+    helper_name,
+    looking,
+    writers_note,
+)
 from retinue.tools.families.delegate.background_usage import (
     HOUR_MS,
     NAME,
@@ -35,7 +41,6 @@ from retinue.tools.families.delegate.delegate_texts import (
 )
 from retinue.tools.families.delegate.task_arguments import DelegateTask, read_call, task_parameters
 
-MAX_TURNS = 10
 MIN_TOKENS = 2_000
 """With less than this a task could not say anything useful: it is not started."""
 
@@ -43,18 +48,20 @@ MIN_TOKENS = 2_000
 class DelegateTasks(FamilyTool):
     """The tool that starts sub-agents."""
 
-    words = WORDS
+    notices = WORDS
     dialect = starts = NAME
 
     def __init__(self, settings: DelegateSettings) -> None:
         self.settings = self._settings = settings
         self.schema = ToolSchema(
-            name=DELEGATE, description=DELEGATE_DESCRIPTION, parameters=task_parameters(settings)
+            name=DELEGATE,
+            description=f"{DELEGATE_DESCRIPTION} {writers_note(settings.writers)}",
+            parameters=task_parameters(settings),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        helper = helper_name(caller.spec.order.agent, NAME)
-        if caller.look is None or not caller.look.defaults(helper):
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+        helper = helper_name(caller.spec.request.agent, NAME)
+        if caller.reader is None or not caller.reader.defaults(helper):
             raise CallComplaint("Orchestrator registry not initialized")
         mode, tasks = read_call(
             args, self._settings.max_subtasks_per_request, self._settings.task_fields
@@ -64,18 +71,18 @@ class DelegateTasks(FamilyTool):
         group, tokens = await self._reserve(caller, helper, mode, len(tasks))
         shared = self._shared(caller, group, tokens, len(tasks))
         spawns = tuple(
-            _order(caller, helper, task, *held, shared)
-            for task, held in zip(tasks, access, strict=True)
+            _order(caller, helper, task, *limits, shared)
+            for task, limits in zip(tasks, access, strict=True)
         )
         return self._orders(caller, spawns, group)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         return results(outcomes)
 
     def summarize(self, group: str, outcomes: Sequence[ChildOutcome]) -> Laid:
         return summary(group, outcomes)
 
-    def _orders(self, caller: Caller, spawns: tuple[Order, ...], group: str) -> Orders:
+    def _orders(self, caller: Context, spawns: tuple[RunRequest, ...], group: str) -> Actions:
         n, s = len(spawns), self._settings
         refusals = {
             "depth": DEPTH,
@@ -85,36 +92,37 @@ class DelegateTasks(FamilyTool):
         if not group:
             # What a sub-agent hands on is part of a task that the channel knows of.
             posts = () if is_task(caller.spec) else (f"Working on {n} tasks...",)
-            return Orders(spawns=spawns, posts=posts, refusals=refusals)
+            return Actions(spawns=spawns, posts=posts, refusals=refusals)
         started = f"Started task group {group} with {n} tasks."
-        told = (
+        remark = (
             "The user will be notified on the original channel as tasks complete."
             if caller.spec.origin.channel
             else "No channel is set, so the user is not notified. You will get each result as "
             "a message while you work, or when this conversation continues."
         )
-        told = " ".join([told, *(f"Task '{o.label}' {o.remark}" for o in spawns if o.remark)])
+        remark = " ".join([remark, *(f"Task '{o.label}' {o.remark}" for o in spawns if o.remark)])
         names = ", ".join(f"'{o.label}'" for o in spawns)
         posts = (f"{started[:-1]}: {names}",)
-        return Orders(spawns=spawns, posts=posts, answer=f"{started} {told}", refusals=refusals)
+        return Actions(spawns=spawns, posts=posts, answer=f"{started} {remark}", refusals=refusals)
 
     # what each task gets
 
-    def _shared(self, caller: Caller, group: str, tokens: int | None, n: int) -> dict[str, Any]:
+    def _shared(self, caller: Context, group: str, tokens: int | None, n: int) -> dict[str, Any]:
         """The fields that all orders of a call have in common."""
         s = self._settings
         seconds = s.background_timeout_secs if group else s.parallel_timeout_secs
         fields: dict[str, Any] = {
             "cwd": caller.cwd,
-            "max_turns": MAX_TURNS,
-            "timeout_ms": max(1, round(1000 * seconds)),
-            "clock": "start",
+            "max_turns": s.turns_per_task,
+            "timeout_ms": None if seconds is None else max(1, round(1000 * seconds)),
+            "silence_ms": None if s.stall_secs is None else max(1, round(1000 * s.stall_secs)),
+            "timeout_from": "start",
             "lanes": (
                 Lane(
                     name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks, scope="tree"
                 ),
             ),
-            "limits": Limits(
+            "limits": SpawnLimits(
                 per_call=s.max_subtasks_per_request,
                 groups=s.max_background_groups if group else None,
             ),
@@ -122,32 +130,43 @@ class DelegateTasks(FamilyTool):
         if tokens is not None:
             fields["budget"] = Budget(tokens=tokens)
         if not group:
-            return {**fields, "join": "call", "compose": True, "results": "input"}
+            return {**fields, "join": "call", "format_results": True, "result_order": "input"}
         # A sub-agent is not done before those whom it has started: what they spend is part of what
         # it was granted.
         bond = "wait" if is_task(caller.spec) else "keep"
         news = not caller.spec.origin.channel
         own = {"group": group, "group_kind": NAME, "group_size": n}
-        return {**fields, **own, "join": "none", "bond": bond, "announce": True, "news": news}
+        return {
+            **fields,
+            **own,
+            "join": "none",
+            "on_parent_end": bond,
+            "announce": True,
+            "tell_parent": news,
+        }
 
-    def _access(self, caller: Caller, helper: str, task: DelegateTask) -> tuple[Capabilities, str]:
+    def _access(self, caller: Context, helper: str, task: DelegateTask) -> tuple[Permissions, str]:
         """Only the tools that are listed; those of this family only while there are levels left for
         them. What there is not is left out, and whoever reads the result is told."""
-        held = caller.run.access or caller.spec.capabilities
+        permissions = caller.run.permissions or caller.spec.permissions
         depth = (
-            self._settings.levels if held.depth is None else min(held.depth, self._settings.levels)
+            self._settings.levels
+            if permissions.depth is None
+            else min(permissions.depth, self._settings.levels)
         )
         withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
-        known = [t for t in looking(caller).tools(helper) if allows(held, t) and t not in withheld]
-        wanted = sorted({t for t in task.tools if t not in withheld})
-        given = tuple(t for t in wanted if t in known)
-        remark = not_given([t for t in wanted if t not in known], known)
-        return Capabilities(tools=given, depth=max(0, depth - 1)), remark
+        known = [
+            t for t in looking(caller).tools(helper) if allows(permissions, t) and t not in withheld
+        ]
+        names = sorted({t for t in task.tools if t not in withheld})
+        tools = tuple(t for t in names if t in known)
+        remark = not_given([t for t in names if t not in known], known)
+        return Permissions(tools=tools, depth=max(0, depth - 1)), remark
 
     # what a call may take
 
     async def _reserve(
-        self, caller: Caller, helper: str, mode: str, n: int
+        self, caller: Context, helper: str, mode: str, n: int
     ) -> tuple[str, int | None]:
         """The id of a background group and the tokens of each task, claimed at once."""
         s, background = self._settings, mode == "background"
@@ -155,7 +174,7 @@ class DelegateTasks(FamilyTool):
         if not background and not budgeted:
             return "", None
         children = await caller.children()
-        known = await tally(caller, caller.at - s.longest_ms - (HOUR_MS if budgeted else 0))
+        known = await tally(caller, caller.called_at - s.longest_ms - (HOUR_MS if budgeted else 0))
         group = ""
         if background:
             running = known.n_groups(helper)
@@ -166,16 +185,16 @@ class DelegateTasks(FamilyTool):
         claim(caller, helper, group, (tokens or 0) * n)
         return group, tokens
 
-    def _grant(self, caller: Caller, children: Sequence[Kin], known: Tally, n: int) -> int:
+    def _grant(self, caller: Context, children: Sequence[RunRecord], known: Tally, n: int) -> int:
         """What one task may use: what it would get if the call were as large as it may be, so that
         others get theirs. Never more than the caller's own budget can give."""
         s = self._settings
         most = s.hourly_token_budget or 0
-        left = max(0, most - known.n_tokens())
-        each = max(MIN_TOKENS, left // s.max_subtasks_per_request)
-        if each * n > left:
+        rest = max(0, most - known.n_tokens())
+        each = max(MIN_TOKENS, rest // s.max_subtasks_per_request)
+        if each * n > rest:
             raise CallComplaint(
-                f"Hourly token budget exhausted: {left} of {most} tokens left, too few "
+                f"Hourly token budget exhausted: {rest} of {most} tokens left, too few "
                 f"for {n} tasks. Do the work yourself, start fewer tasks, or try again "
                 "later."
             )
@@ -189,28 +208,30 @@ class DelegateTasks(FamilyTool):
 
 
 def _order(
-    caller: Caller,
+    caller: Context,
     helper: str,
     task: DelegateTask,
-    access: Capabilities,
+    access: Permissions,
     remark: str,
     shared: dict[str, Any],
-) -> Order:
-    return caller.order(
+) -> RunRequest:
+    return caller.request(
         helper,
         task.prompt,
         label=task.task_id,
         instructions=instructions(task.prompt, task.context_summary),
-        access=access,
+        permissions=access,
         model=task.model,
         remark=remark,
         **shared,
     )
 
 
-def _check_models(caller: Caller, tasks: Sequence[DelegateTask]) -> None:
-    held = caller.run.access or caller.spec.capabilities
-    known = [m for m in looking(caller).models() if held.models is None or m in held.models]
+def _check_models(caller: Context, tasks: Sequence[DelegateTask]) -> None:
+    permissions = caller.run.permissions or caller.spec.permissions
+    known = [
+        m for m in looking(caller).models() if permissions.models is None or m in permissions.models
+    ]
     for i, task in enumerate(tasks):
         if task.model and task.model not in known:
             raise CallComplaint(
@@ -218,24 +239,24 @@ def _check_models(caller: Caller, tasks: Sequence[DelegateTask]) -> None:
             )
 
 
-def _own_rest(caller: Caller, children: Sequence[Kin]) -> int | None:
+def _own_rest(caller: Context, children: Sequence[RunRecord]) -> int | None:
     """What the caller's own budget has left, or None when it has none."""
-    limit = caller.spec.order.budget.tokens
+    limit = caller.spec.request.budget.tokens
     if limit is None:
         return None
     for spec, run in children:
-        granted = spec.order.granted.tokens
+        granted = spec.request.granted.tokens
         limit -= run.usage.tokens if ending_of(run) is not None or granted is None else granted
     return max(0, limit - caller.run.usage.tokens)
 
 
-def _group_id(caller: Caller, children: Sequence[Kin], known: Tally) -> str:
+def _group_id(caller: Context, children: Sequence[RunRecord], known: Tally) -> str:
     """The same for the same call, and no other group of this run has it."""
-    taken = {spec.order.group for spec, _ in (*children, *known.rows)} | {
+    ids = {spec.request.group for spec, _ in (*children, *known.rows)} | {
         c.group for c in known.claims
     }
     n = 0
-    while (id := f"bg-{digest(caller.child_id(), n)[:6]}") in taken:
+    while (id := f"bg-{digest(caller.child_id(), n)[:6]}") in ids:
         n += 1
     return id
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, result_of
 from retinue.core.effects import ChildOutcome
-from retinue.core.values import Ending, Words
+from retinue.core.values import Ending, NoticeTexts
 from retinue.formats.fair_cut import clip, missing_in
 from retinue.tools.families.family_states import DELEGATE
 
@@ -20,7 +20,7 @@ _STOPS = {
     "budget": "The token budget of this task is spent",
     "tokens_budget": "The token budget of this task is spent",
 }
-WORDS = Words(
+WORDS = NoticeTexts(
     notice={
         "completed": "### {label} (completed)\n{text}",
         "timed_out": "### {label} (timed_out)\n" + TIMED_OUT + "\n\nText so far:\n{text}",
@@ -113,19 +113,23 @@ def summary(group: str, outcomes: Sequence[ChildOutcome]) -> LayoutPage:
 
 
 def _remarked(outcome: ChildOutcome) -> Long:
-    said = _output(outcome.ending)
-    return replace(said, text=f"{said.text}\n\n(It {outcome.remark})") if outcome.remark else said
+    output = _output(outcome.ending)
+    return (
+        replace(output, text=f"{output.text}\n\n(It {outcome.remark})")
+        if outcome.remark
+        else output
+    )
 
 
 def _output(ending: Ending) -> Long:
-    status, said = DELEGATE[ending.state], result_of(ending)
+    status, result = DELEGATE[ending.state], result_of(ending)
     if status == "completed":
-        return said
+        return result
     head = TIMED_OUT if status == "timed_out" else f"Error: {_message(ending)}"
     if not ending.text.strip():
         return Long(head)
     text = f"{head}\n\nText so far:\n{ending.text}"
-    return Long(text, said.where, note=missing_in(text)) if said.where else Long(text)
+    return Long(text, result.where, note=missing_in(text)) if result.where else Long(text)
 
 
 def _message(ending: Ending) -> str:

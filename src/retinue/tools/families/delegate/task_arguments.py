@@ -64,10 +64,10 @@ def _check_required(i: int, task: Any) -> None:
 
 def _read_task(i: int, task: dict[str, Any], fields: Collection[str]) -> DelegateTask:
     check_fields(task, fields, f"Task {i}: ")
-    given = {name: value for name, value in task.items() if value is not None}
-    given["tools"] = [name for name in task["tools"] if isinstance(name, str)]
+    values = {name: value for name, value in task.items() if value is not None}
+    values["tools"] = [name for name in task["tools"] if isinstance(name, str)]
     try:
-        return msgspec.convert(given, DelegateTask)
+        return msgspec.convert(values, DelegateTask)
     except msgspec.ValidationError as error:
         raise CallComplaint(f"Task {i}: {error}") from None
 
@@ -87,8 +87,8 @@ def _check_ids(tasks: list[DelegateTask]) -> None:
         first[id] = i
 
 
-def check_fields(given: dict[str, Any], known: Collection[str], where: str = "") -> None:
-    for name in given:
+def check_fields(fields: dict[str, Any], known: Collection[str], where: str = "") -> None:
+    for name in fields:
         if name not in known:
             raise CallComplaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
 

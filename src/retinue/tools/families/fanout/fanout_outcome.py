@@ -13,8 +13,8 @@ from retinue.tools.families.fanout.fanout_texts import NO_OUTPUT
 def outcome_of(ending: Ending) -> dict[str, Any]:
     """A child that ran out of turns has done what it has said; any other limit is a failure that
     keeps the text."""
-    done = ending.state == "completed" or (ending.stop == "turn_limit" and ending.text.strip())
-    if done:
+    is_done = ending.state == "completed" or (ending.stop == "turn_limit" and ending.text.strip())
+    if is_done:
         return {"success": {"result": result_of(ending)}}
     return {"failure": {"error": Long(_error(ending)), "error_kind": error_kind(ending)}}
 
@@ -36,5 +36,7 @@ def _error(ending: Ending) -> str:
             head = f"Interrupted: {why}"
         case _:
             head = why
-    said = ending.text.strip() and ending.stop != "sub_agent_error" and ending.text != ending.error
-    return f"{head}\nText so far: {ending.text}" if said else head
+    has_text = (
+        ending.text.strip() and ending.stop != "sub_agent_error" and ending.text != ending.error
+    )
+    return f"{head}\nText so far: {ending.text}" if has_text else head

@@ -66,7 +66,9 @@ def parameters(settings: ToolTexts) -> dict[str, Any]:
         },
     }
     offered = {
-        name: told for name, told in known.items() if name in ("task", "cwd", *settings.task_fields)
+        name: schema
+        for name, schema in known.items()
+        if name in ("task", "cwd", *settings.task_fields)
     }
     task = object_schema(offered, ["task"])
     tasks = {
@@ -103,10 +105,7 @@ _GUIDE = (
 )
 _FILES = " Name files that it must read in read_first."
 _TOGETHER = " The results of all calls of a turn are together in the answer to the last of them."
-_MODES = (
-    "\n- Keep mode explore unless something must be changed; only one sub-agent may "
-    "write at a time."
-)
+_MODES = "\n- Keep mode explore unless something must be changed."
 
 
 def guide(settings: ToolTexts) -> str:
@@ -117,14 +116,6 @@ def guide(settings: ToolTexts) -> str:
 
 NOT_THE_LEADS = {RESULT, ERROR, "artifact"}
 EMPTY = "At least one task is required"
-TWO_WRITERS = (
-    "At most one task of a call may have mode 'work', because only one sub-agent may "
-    "write at a time. Use mode 'explore' for the others, or send them in a later turn."
-)
-WORK_ACTIVE = (
-    "A work sub-agent of yours is already active, and only one may write at a time. "
-    "Wait for its result, or use mode 'explore'."
-)
 WRITES = (
     "You may change files; no other sub-agent does so at the same time. State exactly "
     "what you changed."

@@ -12,7 +12,7 @@ from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_directories import OpenDirectory
 from retinue.sandbox.path_checks import checked_text, strip
 from retinue.sandbox.paths import Root, real_path
-from retinue.tools.base import Caller
+from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.child_directory import inside
 from retinue.tools.file_rules import hidden
@@ -21,7 +21,7 @@ ANY_SIZE = 1 << 62
 
 
 def contents(
-    caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str
+    caller: Context, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str
 ) -> str:
     """The files as one text, each between fences that its author could not know; `CallComplaint`
     names the first that is bad.
@@ -41,12 +41,12 @@ def contents(
     return "\n\n".join(out)
 
 
-def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
+def _read(caller: Context, cwd: str, path: str, cap: int) -> str:
     """At most `cap` bytes, never half a character. Only plain files: a pipe or a device could
     block, or never end."""
     if not path:
         raise ValueError("the path is empty")
-    if not cwd or (not caller.cwd and caller.held.read is None):
+    if not cwd or (not caller.cwd and caller.permissions.read is None):
         raise ValueError("you have no working directory, so no file can be given to a sub-agent")
     with caller.opening() as (mine, holding):
         data, size = _opened(mine, holding, cwd, path, cap)
@@ -62,21 +62,21 @@ def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
 
 
 def _opened(
-    caller: Caller, holding: OpenDirectory, cwd: str, path: str, cap: int
+    caller: Context, holding: OpenDirectory, cwd: str, path: str, cap: int
 ) -> tuple[bytes, int]:
-    tops = (caller.cwd,) if caller.held.read is None else caller.held.read
+    tops = (caller.cwd,) if caller.permissions.read is None else caller.permissions.read
     rest = strip(checked_text(path), cwd) if path.startswith("/") else checked_text(path)
     if rest is None:
         raise ValueError(f"it is outside the task's working directory {cwd}")
     with Root(cwd, None, holding, caller.private) as root:
-        fd, found = root.open_file(rest, ANY_SIZE)
+        fd, info = root.open_file(rest, ANY_SIZE)
         with os.fdopen(fd, "rb") as file:
             name = root.named(real_path(fd), path)
             if not inside(name, tops):
                 raise ValueError("it is outside of what you can read")
             if why := hidden(caller)(name):
                 raise ValueError(f"it cannot be shown to you: {why}")
-            return file.read(cap + 1), found.st_size
+            return file.read(cap + 1), info.st_size
 
 
 def _fenced(path: str, text: str, key: str) -> str:

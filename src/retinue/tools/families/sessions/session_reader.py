@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.core.answer_layout import Long
-from retinue.core.messages import Assistant, Message, Result
-from retinue.core.state import ending_of
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
+from retinue.core.state import RunRecord, ending_of
 from retinue.formats.fair_cut import clip
-from retinue.tools.base import Caller, Kin
+from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint, looking
 from retinue.tools.families.sessions.sessions_settings import SessionsSettings, SessionTool, run_in
 
@@ -22,33 +22,35 @@ class SessionReader(SessionTool):
     def __init__(self, settings: SessionsSettings) -> None:
         self.settings = settings
 
-    def spawned(self, children: Sequence[Kin], now: int) -> dict[str, Kin]:
+    def spawned(self, children: Sequence[RunRecord], now: int) -> dict[str, RunRecord]:
         """The last run of each session by its key, the session that was last at work last; without
         archived ones."""
-        found: dict[str, Kin] = {}
-        for spec, run in children:
-            key = self.settings.key_of(spec)
-            found.pop(key, None)
-            found[key] = (spec, run)
+        sessions: dict[str, RunRecord] = {}
+        for record in children:
+            key = self.settings.key_of(record.spec)
+            sessions.pop(key, None)
+            sessions[key] = record
         put_away = self.settings.is_archived
         return {
-            key: kin for key, kin in found.items() if not put_away(kin[0], ending_of(kin[1]), now)
+            key: kin
+            for key, kin in sessions.items()
+            if not put_away(kin[0], ending_of(kin[1]), now)
         }
 
-    async def find(self, caller: Caller, key: str) -> Kin:
+    async def find(self, caller: Context, key: str) -> RunRecord:
         own = {
             self.settings.key_of(caller.spec),
             "current",
             *(() if caller.spec.parent else ("main",)),
         }
         id = run_in(key)
-        if key in own or id == caller.id:
-            return caller.spec, caller.run
+        if key in own or id == caller.run_id:
+            return RunRecord(caller.spec, caller.run)
         if id is None:
             like = self.settings.key("<uuid>", "<agent>")
             raise CallComplaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
         children = await caller.children()
-        spawned = self.spawned(children, caller.at)
+        spawned = self.spawned(children, caller.called_at)
         for spec, _ in children:
             name = self.settings.key_of(spec)
             if id in (spec.id, run_in(name)) and name in spawned:
@@ -64,19 +66,19 @@ class SessionReader(SessionTool):
             "sessions_list to see them"
         )
 
-    async def labelled(self, caller: Caller, label: str) -> Kin:
-        spawned = self.spawned(await caller.children(), caller.at)
-        found = [kin for kin in spawned.values() if kin[0].order.label == label]
-        if len(found) != 1:
+    async def labelled(self, caller: Context, label: str) -> RunRecord:
+        spawned = self.spawned(await caller.children(), caller.called_at)
+        matches = [kin for kin in spawned.values() if kin[0].request.label == label]
+        if len(matches) != 1:
             why = (
                 "matches no session; use sessions_list to see them"
-                if not found
-                else f"matches {len(found)} sessions; use the session key"
+                if not matches
+                else f"matches {len(matches)} sessions; use the session key"
             )
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
-        return found[0]
+        return matches[0]
 
-    async def said(self, caller: Caller, kin: Kin, *, tools: bool) -> list[dict[str, Any]]:
+    async def said(self, caller: Context, kin: RunRecord, *, tools: bool) -> list[dict[str, Any]]:
         messages = await looking(caller).messages(*kin)
         return [
             shown
@@ -87,7 +89,7 @@ class SessionReader(SessionTool):
 
 def plain_message(message: Message, *, tools: bool) -> dict[str, Any] | None:
     match message:
-        case Assistant():
+        case AssistantMessage():
             out: dict[str, Any] = {"role": "assistant", "text": Long(message.text, most=MAX_TEXT)}
             if tools and message.calls:
                 out["toolCalls"] = [
@@ -95,7 +97,7 @@ def plain_message(message: Message, *, tools: bool) -> dict[str, Any] | None:
                     for c in message.calls
                 ]
             return out if message.text or "toolCalls" in out else None
-        case Result():
+        case ToolMessage():
             return (
                 {"role": "tool", "name": message.name, "text": Long(message.text, most=MAX_TEXT)}
                 if tools

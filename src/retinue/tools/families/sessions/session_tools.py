@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from retinue.core.answer_layout import Laid, Long, Sheet
-from retinue.core.spec import Orders
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
-from retinue.tools.base import Caller, Returned
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.base import as_json, object_schema
 from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.session_reader import SessionReader
@@ -70,15 +70,19 @@ class SessionsListTool(SessionReader):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, SessionsListArgs)
-        since = None if asked.active_minutes is None else caller.at - asked.active_minutes * 60_000
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        request = self.read(args, SessionsListArgs)
+        since = (
+            None
+            if request.active_minutes is None
+            else caller.called_at - request.active_minutes * 60_000
+        )
         rows: list[dict[str, Any]] = []
-        spawned = self.spawned(await caller.children(), caller.at)
+        spawned = self.spawned(await caller.children(), caller.called_at)
         for spec, run in [*reversed(spawned.values()), (caller.spec, caller.run)]:
             ending = ending_of(run)
-            updated = caller.at if ending is None else ending.at
-            if (since is not None and updated < since) or len(rows) >= asked.limit:
+            updated = caller.called_at if ending is None else ending.at
+            if (since is not None and updated < since) or len(rows) >= request.limit:
                 continue
             row: dict[str, Any] = {
                 "key": self.settings.key_of(spec),
@@ -91,11 +95,11 @@ class SessionsListTool(SessionReader):
             }
             if run.usage.estimated:
                 row["estimatedTokens"] = run.usage.estimated
-            if spec.order.label:
-                row["label"] = Long(spec.order.label)
-            if asked.message_limit:
-                row["messages"] = (await self.said(caller, (spec, run), tools=False))[
-                    -asked.message_limit :
+            if spec.request.label:
+                row["label"] = Long(spec.request.label)
+            if request.message_limit:
+                row["messages"] = (await self.said(caller, RunRecord(spec, run), tools=False))[
+                    -request.message_limit :
                 ]
             rows.append(row)
         return Sheet(
@@ -128,12 +132,12 @@ class HistoryTool(SessionReader):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, HistoryArgs)
-        kin = await self.find(caller, asked.session_key)
-        shown = await self.said(caller, kin, tools=asked.include_tools)
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        request = self.read(args, HistoryArgs)
+        kin = await self.find(caller, request.session_key)
+        shown = await self.said(caller, kin, tools=request.include_tools)
         key = self.settings.key_of(kin[0])
-        messages = shown[-asked.limit :]
+        messages = shown[-request.limit :]
         return Sheet(
             {"sessionKey": key, "messages": messages},
             "messages",
@@ -165,12 +169,12 @@ class YieldTool(SessionTool):
             ),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, YieldArgs)
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        request = self.read(args, YieldArgs)
         live = [spec for spec, run in await caller.children() if ending_of(run) is None]
         reply: dict[str, Any] = {"status": "yielded", "activeChildren": len(live)}
-        if asked.message:
-            reply["message"] = asked.message
-        if live and not any(spec.order.news for spec in live):
+        if request.message:
+            reply["message"] = request.message
+        if live and not any(spec.request.tell_parent for spec in live):
             reply["note"] = QUIET
-        return Orders(pause=True, answer=as_json(reply))
+        return Actions(pause=True, answer=as_json(reply))

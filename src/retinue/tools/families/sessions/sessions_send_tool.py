@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.core.answer_layout import Laid
-from retinue.core.spec import Base, Context, Orders, Send
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions, ForkPoint, History, SendMessage
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
-from retinue.tools.base import Answer, Caller, Kin, Returned
+from retinue.tools.base import Context, Returned, ToolResult
 from retinue.tools.families.base import CallComplaint, as_json, object_schema
 from retinue.tools.families.sessions.session_reader import SessionReader
 from retinue.tools.families.sessions.session_result import is_announcing
@@ -57,42 +57,42 @@ class SessionsSendTool(SessionReader):
 
     def __init__(self, settings: SessionsSettings, steered: Steered) -> None:
         super().__init__(settings)
-        self.words, self._steered = words_of(settings), steered
+        self.notices, self._steered = words_of(settings), steered
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, SendArgs)
-        most = LONGEST_STEER if asked.steer else LONGEST
-        if not asked.message.strip() or len(asked.message) > most:
-            raise CallComplaint(f"{self.invalid}: message must have 1 to {most} characters")
-        if bool(asked.session_key) == bool(asked.label):
-            raise CallComplaint(f"{self.invalid}: give either sessionKey or label")
-        if asked.session_key:
-            kin = await self.find(caller, asked.session_key)
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        request = self.read(args, SendArgs)
+        most = LONGEST_STEER if request.steer else LONGEST
+        if not request.message.strip() or len(request.message) > most:
+            raise CallComplaint(f"{self.invalid_prefix}: message must have 1 to {most} characters")
+        if bool(request.session_key) == bool(request.label):
+            raise CallComplaint(f"{self.invalid_prefix}: give either sessionKey or label")
+        if request.session_key:
+            kin = await self.find(caller, request.session_key)
         else:
-            kin = await self.labelled(caller, asked.label)
-        return self.deliver(caller, kin, asked.message, steer=asked.steer)
+            kin = await self.labelled(caller, request.label)
+        return self.deliver(caller, kin, request.message, steer=request.steer)
 
-    def deliver(self, caller: Caller, kin: Kin, message: str, *, steer: bool) -> Returned:
+    def deliver(self, caller: Context, kin: RunRecord, message: str, *, steer: bool) -> Returned:
         spec, run = kin
-        if spec.id == caller.id:
+        if spec.id == caller.run_id:
             raise CallComplaint("a session cannot send to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
             return self._go_on(caller, kin, key, message)
         if is_announcing(run):
             wait = f"{key} is done and is writing its announcement. Send to it when it has ended"
-            return Answer(text=status("error", wait), error=True)
-        if steer and self._is_too_soon((caller.id, key), caller.at):
+            return ToolResult(text=status("error", wait), error=True)
+        if steer and self._is_too_soon((caller.run_id, key), caller.called_at):
             text = (
                 "it was steered less than 2 s ago. Wait a moment, and put everything in one message"
             )
-            return Answer(text=status("rate_limited", text), error=True)
+            return ToolResult(text=status("rate_limited", text), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
-        gone = status(
+        refusal = status(
             "error", f"cannot send to {key} now: it has ended, or it has too many unread messages"
         )
-        send = Send(to=spec.id, text=message, steer=steer)
-        return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
+        send = SendMessage(to=spec.id, text=message, steer=steer)
+        return Actions(sends=(send,), answer=reply, refusals={"comms": refusal})
 
     def _is_too_soon(self, who: tuple[str, str], now: int) -> bool:
         """Whether a session was steered a moment ago, with whichever tool; if not, it is now."""
@@ -103,18 +103,18 @@ class SessionsSendTool(SessionReader):
         self._steered[who] = now
         return False
 
-    def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
+    def _go_on(self, caller: Context, kin: RunRecord, key: str, message: str) -> Returned:
         """An ended session is taken up by a new run with the same conversation. One that is to be
         deleted is not: it may be gone before the run starts."""
         spec, run = kin
-        old = spec.order
+        old = spec.request
         if old.group_kind != SESSION or old.retention != "keep":
             why = 'is not kept. Spawn another (cleanup "keep" would keep it)'
-            return Answer(text=status("error", f"{key} has ended and {why}"), error=True)
+            return ToolResult(text=status("error", f"{key} has ended and {why}"), error=True)
         spawn = SessionsSpawnTool(self.settings)
-        base = Base(conversation=spec.conversation, length=run.length, start=run.start)
-        context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
-        order = replace(old, task=message, context=context, **spawn.common(caller, key))
+        base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
+        context = History(kind="run", run=spec.id, base=base, tokens=run.context + run.new_bytes)
+        order = replace(old, task=message, history=context, **spawn.common(caller, key))
         if old.origin is not None:
             order = replace(order, announce=True)
         reply = {
@@ -124,6 +124,6 @@ class SessionsSendTool(SessionReader):
             "continues": spec.id,
             "note": NOTE,
         }
-        return Orders(
+        return Actions(
             spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent)
         )

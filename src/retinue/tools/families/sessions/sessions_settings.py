@@ -9,7 +9,7 @@ import re
 import uuid
 from typing import Any, Literal, TypeVar
 
-from retinue.core.spec import Spec
+from retinue.core.spec import RunSpec
 from retinue.core.values import Ending
 from retinue.formats.fair_cut import clip
 from retinue.tools.families.base import CallComplaint, FamilySettings, FamilyTool, as_json
@@ -63,21 +63,21 @@ class SessionsSettings(FamilySettings):
         if not 0 <= self.archive_after_minutes < math.inf:
             raise ValueError("agent.subagents.archiveAfterMinutes must be 0 or more, and finite")
 
-    def is_archived(self, spec: Spec, ending: Ending | None, now: int) -> bool:
+    def is_archived(self, spec: RunSpec, ending: Ending | None, now: int) -> bool:
         """Whether a session has ended too long ago. One with a thread of its own is not put
         away."""
         minutes = self.archive_after_minutes
         return bool(
-            minutes and ending and not spec.order.origin and now >= ending.at + minutes * 60_000
+            minutes and ending and not spec.request.origin and now >= ending.at + minutes * 60_000
         )
 
     def key(self, id: str, agent: str) -> str:
         return f"subagent:{id}" if self.keys == "plain" else f"agent:{agent}:subagent:{id}"
 
-    def key_of(self, spec: Spec) -> str:
-        agent = lead_of(spec.order.agent)
-        if spec.order.group_kind == SESSION:
-            return spec.order.group
+    def key_of(self, spec: RunSpec) -> str:
+        agent = lead_of(spec.request.agent)
+        if spec.request.group_kind == SESSION:
+            return spec.request.group
         return self.key(spec.id, agent) if spec.parent else f"agent:{agent}:main"
 
 
@@ -110,7 +110,7 @@ class SessionTool(FamilyTool):
             if name not in known:
                 names = ", ".join(known)
                 raise CallComplaint(
-                    f"{self.invalid}: unknown parameter '{clip(name, 80)}'. Known: {names}"
+                    f"{self.invalid_prefix}: unknown parameter '{clip(name, 80)}'. Known: {names}"
                 )
         try:
             return super().read({k: v for k, v in args.items() if v is not None}, type_, *objects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.values import Words
+from retinue.core.values import NoticeTexts
 from retinue.tools.families.sessions.sessions_settings import (
     SKIP,
     SPAWN,
@@ -51,7 +51,7 @@ _EVENT = (
     "tell the user in your own words, or continue with your task.\nresult:\n%s"
 )
 NOTHING = "{nothing}"
-WORDS = Words(
+WORDS = NoticeTexts(
     notice={
         "completed": _EVENT % ("ok", "completed successfully", "{text}"),
         "incomplete": _EVENT % ("error", "stopped early: {why}", "{text}"),
@@ -64,7 +64,7 @@ WORDS = Words(
 never the model's. Whoever stops a session knows it: the chat is not told."""
 
 
-def words_of(settings: SessionsSettings) -> Words:
+def words_of(settings: SessionsSettings) -> NoticeTexts:
     """The same, and what a session that may not spawn is told when it calls a session tool all the
     same."""
     most = settings.max_spawn_depth

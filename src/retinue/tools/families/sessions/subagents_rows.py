@@ -9,15 +9,15 @@ from retinue.core.answer_layout import Long
 from retinue.core.effects import ChildOutcome
 from retinue.core.state import Asking, Run, ending_of
 from retinue.core.values import Ending
-from retinue.tools.base import Answer, Caller
+from retinue.tools.base import Context, ToolResult
 from retinue.tools.families.base import looking
 from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.session_result import is_announcing, session_result
 from retinue.tools.families.sessions.sessions_settings import status
 
 
-def error_answer(text: str) -> Answer:
-    return Answer(text=status("error", text), error=True)
+def error_answer(text: str) -> ToolResult:
+    return ToolResult(text=status("error", text), error=True)
 
 
 def reason_of(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
@@ -31,15 +31,15 @@ def reason_of(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOu
 
 
 def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
-    ending: Ending | None = (
-        back.ending if back is not None else None if run is None else ending_of(run)
-    )
+    ending: Ending | None = None if run is None else ending_of(run)
+    if back is not None:
+        ending = back.ending
     if ending is not None:
         return {"runId": id, **session_result(ending)}
     if run is None:
         return {"runId": id, "status": "unknown", "error": "not a recorded run of yours"}
     if is_announcing(run):
-        return {"runId": id, "status": "ok", "reply": Long(run.said)}
+        return {"runId": id, "status": "ok", "reply": Long(run.last_text)}
     asks = (
         {"note": "it is waiting for an answer or a permission"}
         if isinstance(run.state, Asking)
@@ -48,7 +48,7 @@ def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any
     return {"runId": id, "status": session_state(run), **asks}
 
 
-async def live_below(caller: Caller, run: str) -> list[str]:
+async def live_below(caller: Context, run: str) -> list[str]:
     """Everybody below a run who is at work."""
     out, todo = [], [run]
     while todo:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from retinue.core.answer_layout import Laid, Long, Sheet
-from retinue.core.spec import Orders, Wait
-from retinue.core.state import ending_of
+from retinue.core.spec import Actions, WaitForRuns
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import ToolSchema, Value
 from retinue.formats.fair_cut import clip
-from retinue.tools.base import Answer, Caller, Kin, Returned
+from retinue.tools.base import Context, Returned, ToolResult
 from retinue.tools.families.base import CallComplaint, as_json, object_schema
 from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.session_tools import LONGEST_STEER
@@ -88,27 +88,27 @@ class ControlTool(SessionsSendTool):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        if caller.woken:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+        if caller.is_woken:
             return await self._shown(caller, args["runs"])
-        asked = self.read(args, ControlArgs, "runIds")
-        match asked.action:
+        request = self.read(args, ControlArgs, "runIds")
+        match request.action:
             case "list":
-                return await self._list(caller, asked)
+                return await self._list(caller, request)
             case "wait":
-                return await self._wait(caller, asked)
+                return await self._wait(caller, request)
             case "steer":
-                return await self._steer(caller, asked)
+                return await self._steer(caller, request)
             case _:
-                return await self._kill(caller, asked)
+                return await self._kill(caller, request)
 
-    async def _own(self, caller: Caller) -> list[Kin]:
+    async def _own(self, caller: Context) -> list[RunRecord]:
         """The last run of each session that is not archived, newest first: their places are the
         numbers in the list."""
-        return [*reversed(self.spawned(await caller.children(), caller.at).values())]
+        return [*reversed(self.spawned(await caller.children(), caller.called_at).values())]
 
-    async def _list(self, caller: Caller, asked: ControlArgs) -> Laid:
-        since = caller.at - asked.recent_minutes * 60_000
+    async def _list(self, caller: Context, request: ControlArgs) -> Laid:
+        since = caller.called_at - request.recent_minutes * 60_000
         active, recent = [], []
         for n, (spec, run) in enumerate(await self._own(caller), 1):
             ending = ending_of(run)
@@ -116,10 +116,10 @@ class ControlTool(SessionsSendTool):
                 "index": n,
                 "runId": spec.id,
                 "sessionKey": self.settings.key_of(spec),
-                "label": Long(spec.order.label),
-                "task": clip(spec.order.task.rsplit("[Task] ", 1)[-1], 200),
+                "label": Long(spec.request.label),
+                "task": clip(spec.request.task.rsplit("[Task] ", 1)[-1], 200),
                 "status": session_state(run),
-                "runtimeMs": (caller.at if ending is None else ending.at)
+                "runtimeMs": (caller.called_at if ending is None else ending.at)
                 - (run.started_at or spec.created_at),
                 "model": run.model_used or spec.model,
                 "totalTokens": run.usage.tokens,
@@ -134,9 +134,9 @@ class ControlTool(SessionsSendTool):
 
     # waiting
 
-    async def _wait(self, caller: Caller, asked: ControlArgs) -> Returned | Laid:
+    async def _wait(self, caller: Context, request: ControlArgs) -> Returned | Laid:
         own = await self._own(caller)
-        ids = list(dict.fromkeys(asked.run_ids)) or [
+        ids = list(dict.fromkeys(request.run_ids)) or [
             spec.id for spec, run in own if ending_of(run) is None
         ]
         if len(ids) > MOST_IDS:
@@ -147,22 +147,22 @@ class ControlTool(SessionsSendTool):
         known = {spec.id: run for spec, run in await caller.children()}
         open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
         if (
-            not asked.timeout_seconds
+            not request.timeout_seconds
             or not open_
             or reason_of(ids, known, {}) in ("attention", "unavailable")
         ):
             return await self._shown(caller, ids)
-        wait = Wait(
+        wait = WaitForRuns(
             runs=tuple(open_),
-            timeout_ms=round(asked.timeout_seconds * 1_000),
+            timeout_ms=round(request.timeout_seconds * 1_000),
             then=as_json({"runs": ids}),
         )
-        return Orders(wait=wait)
+        return Actions(wait=wait)
 
-    async def _shown(self, caller: Caller, ids: Sequence[str]) -> Laid:
+    async def _shown(self, caller: Context, ids: Sequence[str]) -> Laid:
         """How they are now. Nothing is taken from what will be brought or announced."""
         known = {spec.id: run for spec, run in await caller.children()}
-        back = {o.id: o for o in caller.back}
+        back = {o.id: o for o in caller.ended_children}
         rows = [row_of(id, known.get(id), back.get(id)) for id in ids]
         reply = {
             "status": "ok",
@@ -174,24 +174,24 @@ class ControlTool(SessionsSendTool):
 
     # steering and killing
 
-    async def _steer(self, caller: Caller, asked: ControlArgs) -> Returned:
-        if not asked.message.strip() or len(asked.message) > LONGEST_STEER:
+    async def _steer(self, caller: Context, request: ControlArgs) -> Returned:
+        if not request.message.strip() or len(request.message) > LONGEST_STEER:
             raise CallComplaint(
-                f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters"
+                f"{self.invalid_prefix}: message must have 1 to {LONGEST_STEER} characters"
             )
-        kin = await self._target(caller, asked.target)
-        return self.deliver(caller, kin, asked.message, steer=True)
+        kin = await self._target(caller, request.target)
+        return self.deliver(caller, kin, request.message, steer=True)
 
-    async def _kill(self, caller: Caller, asked: ControlArgs) -> Returned:
+    async def _kill(self, caller: Context, request: ControlArgs) -> Returned:
         own = await self._own(caller)
-        if asked.target == "all":
-            chosen = [kin for kin in own if ending_of(kin[1]) is None]
+        if request.target == "all":
+            targets = [kin for kin in own if ending_of(kin[1]) is None]
         else:
-            chosen = [await self._target(caller, asked.target)]
-        live = [spec for spec, run in chosen if ending_of(run) is None]
+            targets = [await self._target(caller, request.target)]
+        live = [spec for spec, run in targets if ending_of(run) is None]
         if not live:
-            note = "None of them is active." if asked.target == "all" else "It has ended."
-            return Answer(
+            note = "None of them is active." if request.target == "all" else "It has ended."
+            return ToolResult(
                 text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note})
             )
         below = [id for spec in live for id in await live_below(caller, spec.id)]
@@ -201,21 +201,21 @@ class ControlTool(SessionsSendTool):
             "killed": len(live) + len(below),
             "cascaded": len(below),
             "runIds": [spec.id for spec in live],
-            "labels": [spec.order.label for spec in live],
+            "labels": [spec.request.label for spec in live],
         }
-        gone = status("error", "it has just ended, or is ending")
-        return Orders(
-            cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": gone}
+        refusal = status("error", "it has just ended, or is ending")
+        return Actions(
+            cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": refusal}
         )
 
-    async def _target(self, caller: Caller, target: str) -> Kin:
+    async def _target(self, caller: Context, target: str) -> RunRecord:
         """By its number in the list, its label, its key, its run id or the beginning of that:
         exactly one."""
         own, target = await self._own(caller), target.strip()
         if not target:
             raise CallComplaint(
-                f"{self.invalid}: target is missing: a number of the list, a label, a key or a "
-                "run id"
+                f"{self.invalid_prefix}: target is missing: a number of the list, a label, a key "
+                "or a run id"
             )
         if target.isdigit() and len(target) < 5:
             if not 1 <= int(target) <= len(own):
@@ -224,13 +224,15 @@ class ControlTool(SessionsSendTool):
         keys = {self.settings.key_of(spec) for spec, _ in own}
         if target in keys or any(target == spec.id for spec, _ in own):
             return await self.find(caller, target)
-        found = [kin for kin in own if kin[0].order.label == target]
-        found = found or [kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)]
-        if len(found) != 1:
+        matches = [kin for kin in own if kin[0].request.label == target]
+        matches = matches or [
+            kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)
+        ]
+        if len(matches) != 1:
             why = (
                 "matches none of your sub-agents"
-                if not found
-                else f"matches {len(found)} of them; use the run id"
+                if not matches
+                else f"matches {len(matches)} of them; use the run id"
             )
             raise CallComplaint(f"'{clip(target, 80)}' {why}")
-        return found[0]
+        return matches[0]

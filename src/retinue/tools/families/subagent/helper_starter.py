@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.capabilities import allows
-from retinue.core.spec import Order, Orders
-from retinue.core.values import Capabilities, Limits, Words
-from retinue.tools.base import Caller, Returned
+from retinue.core.spec import Actions, RunRequest
+from retinue.core.values import NoticeTexts, Permissions, SpawnLimits
+from retinue.tools.base import Context, Returned
 from retinue.tools.families.base import CallComplaint, FamilyTool, helper_name, level_of, looking
 from retinue.tools.families.subagent.quota import QuotaSpent
 from retinue.tools.families.subagent.subagent_args import MAX_TURNS, SubagentTask
@@ -33,9 +33,9 @@ class HelperStarter(FamilyTool):
     def __init__(self, family: SubagentFamily) -> None:
         self.family = family
         self.settings: SubagentSettings = family.settings
-        self.words = _words(family.settings.max_depth)
+        self.notices = _words(family.settings.max_depth)
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
         if why := self.refuses(caller):
             raise CallComplaint(why)
         await self.family.quotas.check(caller, _spent, self.wanted(args))
@@ -49,18 +49,18 @@ class HelperStarter(FamilyTool):
             fields |= await self.family.quotas.take(caller, len(tasks))
         except QuotaSpent as spent:
             raise _spent(str(spent)) from None
-        return Orders(
+        return Actions(
             spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks),
             refusals=refusals,
         )
 
-    def refuses(self, caller: Caller) -> str:
+    def refuses(self, caller: Context) -> str:
         """The depth is looked at first, before the arguments are read."""
         return (
             self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
         )
 
-    def too_deep(self, caller: Caller) -> str:
+    def too_deep(self, caller: Context) -> str:
         raise NotImplementedError
 
     def wanted(self, args: dict[str, Any]) -> int:
@@ -69,12 +69,12 @@ class HelperStarter(FamilyTool):
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
     def asked(
-        self, caller: Caller, args: dict[str, Any]
+        self, caller: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         """The tasks, checked, and what the orders of all of them say."""
         raise NotImplementedError
 
-    def _no_model(self, caller: Caller) -> str:
+    def _no_model(self, caller: Context) -> str:
         known = ", ".join(looking(caller).models())
         return (
             f"Subagent initialization failed: model '{self.settings.model}' cannot be "
@@ -95,12 +95,12 @@ class HelperStarter(FamilyTool):
             if name not in known:
                 raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
 
-    def known_tools(self, caller: Caller) -> list[str]:
+    def known_tools(self, caller: Context) -> list[str]:
         """What the caller itself may use: nobody can lend more."""
-        mine = looking(caller).tools(helper_name(caller.spec.order.agent, self.family.name))
+        mine = looking(caller).tools(helper_name(caller.spec.request.agent, self.family.name))
         return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
 
-    def order(self, caller: Caller, task: SubagentTask, n: int, **fields: Any) -> Order:
+    def order(self, caller: Context, task: SubagentTask, n: int, **fields: Any) -> RunRequest:
         settings = self.settings
         level = level_of(caller, self)
         nests = level + 2 < settings.max_depth
@@ -113,18 +113,18 @@ class HelperStarter(FamilyTool):
             "join": "call",
             "report": "summary",
             "report_prompt": task.summary_prompt.strip() or SUMMARY,
-            "access": Capabilities(tools=tools, spawn=nests),
-            "unknown_tool": "ignore",
-            "limits": Limits(depth=caller.spec.depth - level + settings.max_depth - 1),
+            "permissions": Permissions(tools=tools, may_spawn=nests),
+            "on_unknown_tool": "ignore",
+            "limits": SpawnLimits(depth=caller.spec.depth - level + settings.max_depth - 1),
             "max_turns": task.max_turns or settings.default_max_turns,
             "grace_turns": 1,
             "model": settings.model,
-            "keep_whole": _room(n, settings.output_max_size),
-            "compose": True,
+            "artifact_above_bytes": _room(n, settings.output_max_size),
+            "format_results": True,
             **fields,
         }
-        return caller.order(
-            helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options
+        return caller.request(
+            helper_name(caller.spec.request.agent, self.family.name), task.task_prompt, **options
         )
 
     def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
@@ -133,28 +133,30 @@ class HelperStarter(FamilyTool):
         for name in args:
             if name not in fields:
                 raise CallComplaint(
-                    f"{self.invalid}: {where}unknown field '{name}'. Known fields: "
+                    f"{self.invalid_prefix}: {where}unknown field '{name}'. Known fields: "
                     f"{', '.join(fields)}"
                 )
         return {name: value for name, value in args.items() if value is not None}
 
 
-def _words(most: int) -> Words:
+def _words(most: int) -> NoticeTexts:
     """Whoever is too deep is told so, though it holds neither tool."""
     deep = (
         f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot "
         "spawn nested subagent."
     )
     other = "Tool '{tool}' is not available to this subagent"
-    return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
+    return NoticeTexts(
+        refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other}
+    )
 
 
 def _spent(why: str) -> CallComplaint:
     return CallComplaint(f"Resource quota exceeded: {why}")
 
 
-def _held(caller: Caller) -> Capabilities:
-    return caller.spec.capabilities if caller.run.access is None else caller.run.access
+def _held(caller: Context) -> Permissions:
+    return caller.spec.permissions if caller.run.permissions is None else caller.run.permissions
 
 
 def _room(n: int, size: int) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from retinue.core.state import ending_of
+from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import Budget
-from retinue.tools.base import Caller, Kin
+from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.subagent.quota_usage import (
     QuotaUsage,
@@ -48,7 +48,7 @@ class _Grant:
 
     child: str
     tokens: int
-    caller: Caller
+    caller: Context
 
 
 class Quotas:
@@ -67,18 +67,18 @@ class Quotas:
         self._readers = 0
 
     async def check(
-        self, caller: Caller, complaint: Callable[[str], CallComplaint], asked: int = 1
+        self, caller: Context, complaint: Callable[[str], CallComplaint], n_requested: int = 1
     ) -> None:
         """Complain when nothing is left, before anything else is looked at. `asked`: how many are
         wanted."""
         if self._quota.is_open:
             return
         try:
-            self._left(caller, await self._used(caller), 1, asked)
+            self._left(caller, await self._used(caller), 1, n_requested)
         except QuotaSpent as spent:
             raise complaint(str(spent)) from None
 
-    async def take(self, caller: Caller, n: int) -> dict[str, Any]:
+    async def take(self, caller: Context, n: int) -> dict[str, Any]:
         """What the order of each of `n` new children has to say; `QuotaSpent` when there is not
         enough."""
         if self._quota.is_open:
@@ -88,13 +88,13 @@ class Quotas:
         tokens, timeout_ms = self._left(caller, used, n)
         fields: dict[str, Any] = {}
         if timeout_ms is not None:
-            fields = {"timeout_ms": timeout_ms, "clock": "created"}
+            fields = {"timeout_ms": timeout_ms, "timeout_from": "created"}
         share = 0
         if tokens is not None and not used.nested:
             share = share_of(caller, used, tokens, n * len(askers - used.taken | {caller.index}))
             if share < 1:
                 raise QuotaSpent(f"{tokens} tokens left, too few for {n} more")
-            fields |= {"budget": Budget(tokens=share), "share": policy_of(caller)}
+            fields |= {"budget": Budget(tokens=share), "budget_share": policy_of(caller)}
         for item in range(n):
             child = caller.child_id(item)
             self._grants[child] = _Grant(child, share, caller)
@@ -106,24 +106,24 @@ class Quotas:
             self._grants.pop(child, None)
 
     def _left(
-        self, caller: Caller, used: QuotaUsage, n: int, asked: int = 0
+        self, caller: Context, used: QuotaUsage, n: int, n_requested: int = 0
     ) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
-            more = f"{asked or n} more requested"
+            more = f"{n_requested or n} more requested"
             raise QuotaSpent(f"{used.executions} of {quota.executions} executions are used, {more}")
         tokens = None if quota.tokens is None else quota.tokens - used.tokens
         if tokens is not None and tokens <= 0 and not used.nested:
             raise QuotaSpent(f"{used.tokens} of {quota.tokens} tokens are used or granted")
         if quota.seconds is None:
             return tokens, None
-        spent = 0 if used.first_at is None else max(0, caller.at - used.first_at)
-        left = round(quota.seconds * 1000) - spent
-        if left <= 0:
+        spent = 0 if used.first_at is None else max(0, caller.called_at - used.first_at)
+        milliseconds = round(quota.seconds * 1000) - spent
+        if milliseconds <= 0:
             raise QuotaSpent(f"{spent / 1000:g} of {quota.seconds:g} seconds are used")
-        return tokens, left
+        return tokens, milliseconds
 
-    async def _used(self, caller: Caller) -> QuotaUsage:
+    async def _used(self, caller: Context) -> QuotaUsage:
         self._readers += 1
         try:
             answered = await self._answered(caller)
@@ -133,38 +133,38 @@ class Quotas:
         ours = {id for id, kin in tree.items() if self._is_ours(kin)}
         open_grants = self._open_grants(caller, answered, tree)
         self.settled(ours)
-        starts = [tree[id][0].created_at for id in ours] + [g.caller.at for g in open_grants]
+        starts = [tree[id][0].created_at for id in ours] + [g.caller.called_at for g in open_grants]
         return QuotaUsage(
             executions=len(ours) + len(open_grants),
             first_at=min(starts, default=None),
             charges=charges_of(tree, ours)
             + [(f"{g.caller.spec.path}/", g.tokens) for g in open_grants],
-            nested=top_of(caller.id, tree, ours) is not None,
+            nested=top_of(caller.run_id, tree, ours) is not None,
             taken=self._taken(caller, tree, ours, open_grants),
         )
 
-    def _is_ours(self, kin: Kin) -> bool:
-        slot = kin[0].slot
+    def _is_ours(self, kin: RunRecord) -> bool:
+        slot = kin[0].parent_call
         return slot is not None and slot.tool in self._tools
 
-    async def _answered(self, caller: Caller) -> set[str]:
+    async def _answered(self, caller: Context) -> set[str]:
         """The calls with a grant that have their result. Asked before the record: who is not there
         then was refused."""
         callers = {g.caller.key: g.caller for g in self._granted(caller)}
         return {key for key, one in callers.items() if is_answered(one, await turn_of(caller, one))}
 
-    def _granted(self, caller: Caller) -> list[_Grant]:
+    def _granted(self, caller: Context) -> list[_Grant]:
         """The grants of the caller's tree."""
         return [g for g in self._grants.values() if g.caller.spec.root == caller.spec.root]
 
     def _open_grants(
-        self, caller: Caller, answered: set[str], tree: dict[str, Kin]
+        self, caller: Context, answered: set[str], tree: dict[str, RunRecord]
     ) -> list[_Grant]:
         """Grants whose children are still to come on record. Those that the machine refused are
         dropped, and those of this same call: an earlier process was given them, and died."""
         out = []
         for grant in self._granted(caller):
-            key, parent = grant.caller.key, tree.get(grant.caller.id)
+            key, parent = grant.caller.key, tree.get(grant.caller.run_id)
             if grant.child in tree:
                 continue
             if (
@@ -179,14 +179,14 @@ class Quotas:
 
     @staticmethod
     def _taken(
-        caller: Caller, tree: dict[str, Kin], ours: set[str], open_grants: list[_Grant]
+        caller: Context, tree: dict[str, RunRecord], ours: set[str], open_grants: list[_Grant]
     ) -> set[int]:
         """The calls of the caller's turn that have got their part."""
         turn = caller.run.turn
-        taken = {
+        numbers = {
             g.caller.index
             for g in open_grants
-            if g.caller.id == caller.id and g.caller.run.turn == turn
+            if g.caller.run_id == caller.run_id and g.caller.run.turn == turn
         }
-        slots = [tree[id][0].slot for id in ours if tree[id][0].parent == caller.id]
-        return taken | {slot.index for slot in slots if slot is not None and slot.turn == turn}
+        slots = [tree[id][0].parent_call for id in ours if tree[id][0].parent == caller.run_id]
+        return numbers | {slot.index for slot in slots if slot is not None and slot.turn == turn}

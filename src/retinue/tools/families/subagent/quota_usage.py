@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from retinue.core.messages import Assistant, Message, Result
-from retinue.core.state import Working, ending_of
-from retinue.tools.base import Caller, Kin
+from retinue.core.messages import AssistantMessage, Message, ToolMessage
+from retinue.core.state import RunRecord, Working, ending_of
+from retinue.tools.base import Context
 from retinue.tools.families.base import looking
 
 
@@ -32,19 +32,19 @@ class QuotaUsage:
         return sum(tokens for at, tokens in self.charges if at.startswith(f"{path}/"))
 
 
-async def tree_of(caller: Caller) -> dict[str, Kin]:
+async def tree_of(caller: Context) -> dict[str, RunRecord]:
     """Everybody below the caller's root."""
-    out: dict[str, Kin] = {}
+    out: dict[str, RunRecord] = {}
     todo = [caller.spec.root]
     while todo:
-        for spec, run in await looking(caller).children(todo.pop()):
-            out[spec.id] = (spec, run)
-            if run.n_children:
-                todo.append(spec.id)
+        for record in await looking(caller).children(todo.pop()):
+            out[record.spec.id] = record
+            if record.run.n_children:
+                todo.append(record.spec.id)
     return out
 
 
-async def turn_of(caller: Caller, of: Caller | None = None) -> Sequence[Message]:
+async def turn_of(caller: Context, of: Context | None = None) -> Sequence[Message]:
     """The reply that a call stands in, and what has come after it."""
     of = of or caller
     state = of.run.state
@@ -55,30 +55,30 @@ async def turn_of(caller: Caller, of: Caller | None = None) -> Sequence[Message]
     return await looking(caller).messages(of.spec, span)
 
 
-def is_answered(caller: Caller, turn: Sequence[Message]) -> bool:
+def is_answered(caller: Context, turn: Sequence[Message]) -> bool:
     """Whether a call is closed: it has a result, or its run has gone on without one."""
-    if not turn or not isinstance(turn[0], Assistant):
+    if not turn or not isinstance(turn[0], AssistantMessage):
         return False
-    results = [m for m in turn[1:] if isinstance(m, Result)]
+    results = [m for m in turn[1:] if isinstance(m, ToolMessage)]
     if len(results) < len(turn) - 1:
         return True
     same = sum(c.id == caller.call_id for c in turn[0].calls)
     return sum(r.call_id == caller.call_id for r in results) >= same
 
 
-def askers_of(caller: Caller, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
+def askers_of(caller: Context, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
     """The calls of the caller's turn that may want a part: what is left is divided among them."""
     state = caller.run.state
-    if not turn or not isinstance(turn[0], Assistant) or not isinstance(state, Working):
+    if not turn or not isinstance(turn[0], AssistantMessage) or not isinstance(state, Working):
         return {caller.index}
     running = state.calls.tools
     return {i for i, call in enumerate(turn[0].calls) if call.name in tools and running >> i & 1}
 
 
-def share_of(caller: Caller, used: QuotaUsage, tokens: int, parts: int) -> int:
+def share_of(caller: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
     """An equal part of what is left, also of what the caller's own budget leaves as far as it can
     be seen from here."""
-    own = caller.spec.order.budget.tokens
+    own = caller.spec.request.budget.tokens
     if own is not None:
         tokens = min(
             tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path))
@@ -86,15 +86,15 @@ def share_of(caller: Caller, used: QuotaUsage, tokens: int, parts: int) -> int:
     return tokens // parts
 
 
-def policy_of(caller: Caller) -> str:
+def policy_of(caller: Context) -> str:
     """`equal` cuts a grant to what the caller has really free, where a plain budget would be
     refused. It divides every amount that has a limit; amounts other than tokens are better drawn
     from one pool."""
-    budget = caller.spec.order.budget
+    budget = caller.spec.request.budget
     return "equal" if (budget.usd, budget.turns, budget.calls) == (None, None, None) else ""
 
 
-def top_of(id: str, tree: dict[str, Kin], ours: set[str]) -> str | None:
+def top_of(id: str, tree: dict[str, RunRecord], ours: set[str]) -> str | None:
     """The highest of ours at or above a run: whoever got the grant that it lives on."""
     top = None
     while (kin := tree.get(id)) is not None:
@@ -103,7 +103,7 @@ def top_of(id: str, tree: dict[str, Kin], ours: set[str]) -> str | None:
     return top
 
 
-def charges_of(tree: dict[str, Kin], ours: set[str]) -> list[tuple[str, int]]:
+def charges_of(tree: dict[str, RunRecord], ours: set[str]) -> list[tuple[str, int]]:
     """What each grant has cost: all that was spent on it, or the whole of it while it may still be
     spent."""
     spent: dict[str, int] = {}
@@ -114,6 +114,6 @@ def charges_of(tree: dict[str, Kin], ours: set[str]) -> list[tuple[str, int]]:
     out = []
     for id, tokens in spent.items():
         spec, run = tree[id]
-        granted = 0 if ending_of(run) is not None else spec.order.budget.tokens or 0
+        granted = 0 if ending_of(run) is not None else spec.request.budget.tokens or 0
         out.append((spec.path, max(tokens, granted)))
     return out

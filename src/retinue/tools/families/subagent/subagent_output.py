@@ -17,8 +17,8 @@ def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return text, whole is not None and NOTE.search(text[-200:]) is not None
-    kept = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
-    return f"{kept}{mark(whole)(0, 0, '')}", True
+    text_shown = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
+    return f"{text_shown}{mark(whole)(0, 0, '')}", True
 
 
 def mark(whole: Artifact | None) -> Callable[[int, int, str], str]:

@@ -9,8 +9,8 @@ from retinue.core.answer_layout import Laid, Sheet
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Lane
 from retinue.core.values import ToolSchema
-from retinue.tools.base import Caller
-from retinue.tools.families.base import CallComplaint, level_of, object_schema
+from retinue.tools.base import Context
+from retinue.tools.families.base import CallComplaint, level_of, object_schema, writers_note
 from retinue.tools.families.subagent.helper_starter import HelperStarter
 from retinue.tools.families.subagent.subagent_args import (
     MANY,
@@ -40,7 +40,7 @@ class SubagentTool(HelperStarter):
         )
 
     def asked(
-        self, caller: Caller, args: dict[str, Any]
+        self, caller: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         task = self.read(
             self.known(args, SubagentTask.__struct_fields__), SubagentTask, "allowed_tools"
@@ -48,13 +48,13 @@ class SubagentTool(HelperStarter):
         self.check(task, self.known_tools(caller))
         return (task,), {}
 
-    def too_deep(self, caller: Caller) -> str:
+    def too_deep(self, caller: Context) -> str:
         return (
             f"Maximum subagent recursion depth ({self.settings.max_depth}) exceeded. "
             f"Current depth: {level_of(caller, self)}. Cannot spawn nested subagent."
         )
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         (one,) = outcomes
         self.family.quotas.settled([one.id])
         return Sheet(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
@@ -73,7 +73,8 @@ class ParallelTool(HelperStarter):
             description=(
                 "Give independent tasks to several sub-agents at the same time, and wait "
                 "for all summaries, in the order of the tasks. With fail_fast the first "
-                "failure stops the others. Do small or dependent tasks yourself."
+                "failure stops the others. Do small or dependent tasks yourself. "
+                + writers_note(self.settings.writers)
             ),
             parameters=object_schema(
                 {
@@ -95,7 +96,7 @@ class ParallelTool(HelperStarter):
         )
 
     def asked(
-        self, caller: Caller, args: dict[str, Any]
+        self, caller: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         batch = self._read(args)
         if not batch.tasks:
@@ -131,10 +132,10 @@ class ParallelTool(HelperStarter):
             task["allowed_tools"] = self._unwrap("allowed_tools", task["allowed_tools"])
         return task
 
-    def too_deep(self, caller: Caller) -> str:
+    def too_deep(self, caller: Context) -> str:
         return f"Maximum subagent depth {self.settings.max_depth} reached"
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+    def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         self.family.quotas.settled([o.id for o in outcomes])
         size, has_quota = self.settings.output_max_size, self.family.has_quota
         results = [line_of(o, size, has_quota=has_quota) for o in outcomes]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from retinue.errors import ConfigError
 from retinue.formats.sse import SseParser
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 
@@ -80,12 +79,8 @@ class Http:
         self.n_useless = 0
 
     def start(self) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise ConfigError(
-                "MCP servers over HTTP need the extra http: pip install 'retinue[http]'"
-            ) from None
+        import aiohttp
+
         self._pool = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),

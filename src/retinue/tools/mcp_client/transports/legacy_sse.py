@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin
 
-from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode
+from retinue.tools.mcp_client.protocol import McpError, decode, encode
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 from retinue.tools.mcp_client.transports.http_client import Http, origin
 
@@ -17,18 +17,8 @@ class LegacySseTransport(Http):
     """Old servers only. The place to POST to must be of the same origin as the stream."""
 
     is_inline = False
-
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        environ: Mapping[str, str],
-        limits: ServerLimits,
-    ) -> None:
-        super().__init__(url, headers, environ=environ, limits=limits)
-        self._post: asyncio.Future[str] | None = None
-        self._reader: asyncio.Task[None] | None = None
+    _post: asyncio.Future[str] | None = None
+    _reader: asyncio.Task[None] | None = None
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         self.start()
@@ -78,7 +68,7 @@ class LegacySseTransport(Http):
                         "start", "the server's stream ended before it said where to send messages"
                     )
                 )
-            # Nobody may be waiting for it any more.
+            # No one may be waiting for it.
             post.exception()
             lost(reason)
 

@@ -47,13 +47,8 @@ class StdioTransport:
         redactor: Redactor,
         within: str = "",
     ) -> None:
-        self._command, self._args, self._env, self._cwd, self._within = (
-            command,
-            tuple(args),
-            dict(env),
-            cwd,
-            within,
-        )
+        self._command, self._args = command, tuple(args)
+        self._env, self._cwd, self._within = dict(env), cwd, within
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1
@@ -93,7 +88,7 @@ class StdioTransport:
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[str]:
-        """Where it starts: a path to what was opened, which nobody can put another directory in the
+        """Where it starts: a path to what was opened, which no one can put another directory in the
         place of."""
         rest = strip(self._cwd, self._within) if self._within else None
         try:
@@ -119,10 +114,12 @@ class StdioTransport:
     def _program(self, where: str) -> str:
         if os.sep in self._command:
             path = os.path.join(where, self._command)
-            found = self._command if os.access(path, os.X_OK) and not os.path.isdir(path) else None
+            program = (
+                self._command if os.access(path, os.X_OK) and not os.path.isdir(path) else None
+            )
         else:
-            found = self._on_path()
-        if found is None:
+            program = self._on_path()
+        if program is None:
             text = f"program {self._command!r} not found on its PATH"
             text += (
                 " outside of the workspace, where any command could have put it"
@@ -130,7 +127,7 @@ class StdioTransport:
                 else ""
             )
             raise McpError("start", f"{text}; install it, or give its path")
-        return found
+        return program
 
     def _on_path(self) -> str | None:
         """A bare name means a program of the machine. PATH may lead into the workspace, where runs
@@ -142,10 +139,10 @@ class StdioTransport:
         )
         for folder in self._env.get("PATH", os.defpath).split(os.pathsep):
             if os.path.isabs(folder) and not f"{folder}/".startswith(tops):
-                found = shutil.which(self._command, path=folder)
-                real = (os.path.realpath(folder), os.path.realpath(found)) if found else ()
-                if found and not any(f"{path}/".startswith(tops) for path in real):
-                    return found
+                program = shutil.which(self._command, path=folder)
+                real = (os.path.realpath(folder), os.path.realpath(program)) if program else ()
+                if program and not any(f"{path}/".startswith(tops) for path in real):
+                    return program
         return None
 
     async def _read(self) -> None:
@@ -168,7 +165,7 @@ class StdioTransport:
             self._lost(reason or "the server closed its output")
 
     async def _messages(self, stdout: asyncio.StreamReader) -> str:
-        """Take messages until there are no more; a reason if they are not wanted any more."""
+        """Take messages until there are no more; a reason if they are no longer wanted."""
         lines, loop = LineSplitter(self._limits.message_bytes), asyncio.get_running_loop()
         n_bytes = n_messages = 0
         since = loop.time()

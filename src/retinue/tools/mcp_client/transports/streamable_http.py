@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from retinue.tools.mcp_client.protocol import (
     METHOD_NOT_FOUND,
     McpError,
-    ServerLimits,
     SessionGone,
     decode,
     encode,
@@ -29,23 +28,12 @@ RESUMES = 20
 
 class StreamableHttpTransport(Http):
     """Streamable HTTP. In versions with a handshake the server may give a name (`Mcp-Session-Id`)
-    that all later requests carry, and may break a stream off that goes on when it is asked for by
+    that all later requests carry, and may break a stream off that continues when it is asked for by
     its last event."""
 
     is_inline = True
-
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        environ: Mapping[str, str],
-        limits: ServerLimits,
-    ) -> None:
-        super().__init__(url, headers, environ=environ, limits=limits)
-        self._session = ""
-        self._version = ""
-        self._receive: Receive = lambda _: False
+    _session = ""
+    _version = ""
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         self._receive = receive
@@ -129,12 +117,12 @@ class StreamableHttpTransport(Http):
     def _take(self, data: bytes, id: int) -> bool:
         """Whether this was the answer to `id`. (2025-03-26 knew batches.)"""
         try:
-            found = decode(data)
+            answer = decode(data)
         except ValueError as error:
             self._receive(Unreadable(f"invalid JSON: {error}", id))
             return True
         is_answer = False
-        for message in found if isinstance(found, list) else [found]:
+        for message in answer if isinstance(answer, list) else [answer]:
             self._receive(message)
             is_answer |= (
                 isinstance(message, dict) and "method" not in message and message.get("id") == id
@@ -162,9 +150,9 @@ class StreamableHttpTransport(Http):
         data = await self.body(response, MAX_FAILURE) if kind == "application/json" else None
         if data is not None:
             with contextlib.suppress(ValueError):
-                found = decode(data)
-                if isinstance(found, dict) and isinstance(found.get("error"), dict):
-                    self._receive({"jsonrpc": "2.0", "id": message["id"], "error": found["error"]})
+                answer = decode(data)
+                if isinstance(answer, dict) and isinstance(answer.get("error"), dict):
+                    self._receive({"jsonrpc": "2.0", "id": message["id"], "error": answer["error"]})
                     return
         code = METHOD_NOT_FOUND if status in (404, 405) else 0
         raise McpError(

@@ -38,12 +38,12 @@ def descendants() -> list[int]:
                 open(f"/proc/{name}/stat", "rb") as file,
             ):
                 parents[int(name)] = int(file.read().rsplit(b")", 1)[1].split()[1])
-    found = {os.getpid()}
+    pids = {os.getpid()}
     while True:
-        more = {p for p, parent in parents.items() if parent in found} - found
+        more = {p for p, parent in parents.items() if parent in pids} - pids
         if not more:
-            return sorted(found - {os.getpid()})
-        found |= more
+            return sorted(pids - {os.getpid()})
+        pids |= more
 
 
 def reap() -> None:
@@ -66,10 +66,10 @@ def sweep(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     for _ in range(200):
-        left = descendants()
-        if not left and child.poll() is not None:
+        pids = descendants()
+        if not pids and child.poll() is not None:
             return
-        for pid in left:
+        for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         child.poll()
@@ -112,7 +112,8 @@ def main() -> int:
     else:
         sweep(child)
     code = child.returncode
-    return 0 if code is None else code if code >= 0 else 128 - code
+    code = code or 0
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

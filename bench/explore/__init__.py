@@ -1,0 +1,1 @@
+"""The explorer against oracles that nobody here wrote: `make explore`."""

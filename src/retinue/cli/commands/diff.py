@@ -1,0 +1,96 @@
+"""`retinue diff`: what runs that worked in copies of their own have changed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from retinue.cli.command_help import GroupedCommand
+from retinue.cli.context import CommandContext, common, out, pass_door, put
+from retinue.cli.foreground_run import line_to
+from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal.terminal_style import manners
+from retinue.formats.safe_text import one_line, several_lines
+from retinue.host import requests
+from retinue.host.client import HostClient
+from retinue.host.listing import RunListing
+from retinue.view import format as words
+from retinue.view.format import json_line
+
+EXAMPLES = """\
+retinue diff                       # the branches of the latest run
+retinue diff 7f3a/plugins          # what one sub-agent has changed
+retinue diff 7f3a/plugins | git apply"""
+SIGNS = {"+": "32", "-": "31", "@": "2"}
+
+
+@click.command("diff", cls=GroupedCommand, examples=EXAMPLES)
+@run_argument(default="latest")
+@click.option("--json", "as_json", is_flag=True, help="Print the branches as JSON.")
+@common
+@pass_door
+def command(door: CommandContext, run: str, as_json: bool) -> None:
+    """Show what a run's copies of the files changed: a line for each branch, or the diff of the
+    one that RUN/AGENT names."""
+    with RunListing(door.places) as shelf:
+        line = shelf.resolve(run)
+    with line_to(door) as client:
+        branches = branches_of(client, line.id)
+        if as_json:
+            out(json_line(branches))
+            return
+        own = [one for one in branches if one["run"] == line.id]
+        if own:
+            _print(door, client.ask(requests.DiffRequest(run=line.id)))
+            return
+    if not branches:
+        door.say(f"{line.short} has no copies: its agents worked in the files themselves.")
+        return
+    out("\n".join(table(branches)))
+    unmerged = [one for one in branches if one["state"] == "kept"]
+    if unmerged:
+        first = one_line(unmerged[0]["label"], 40)
+        door.say(
+            f"See one: retinue diff {line.short}/{first}     Merge: retinue merge {line.short}"
+        )
+
+
+def branches_of(client: HostClient, run: str) -> list[dict[str, Any]]:
+    """The copies of a run and of those below it, oldest first."""
+    return list(client.ask(requests.BranchesRequest(run=run))["branches"])
+
+
+def table(branches: list[dict[str, Any]]) -> list[str]:
+    """A line for each branch: whose, its name, how much, and what became of it."""
+    rows = []
+    for one in branches:
+        work = one.get("work") or {}
+        size = f"{work['files']} files  +{work['added']} -{work['removed']}" if work else "-"
+        label = one_line(one["label"], 40) or words.short_id(one["run"])
+        rows.append((label, one_line(one["branch"], 80), size, STATES[one["state"]]))
+    widths = [max(len(row[n]) for row in rows) for n in range(3)]
+    return [
+        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}"
+        for row in rows
+    ]
+
+
+STATES = {"open": "still at work", "kept": "not merged", "gone": "merged, or nothing to keep"}
+
+
+def _print(door: CommandContext, data: bytes) -> None:
+    """A diff as it is for a pipe; on a terminal with colours for what is added and removed."""
+    if not sys.stdout.isatty():
+        put(data)
+        return
+    text = several_lines(data.decode("utf-8", "replace")).rstrip("\n")
+    if not manners(door.environ, sys.stdout, door.color).color:
+        out(text)
+        return
+    lines = (
+        f"\x1b[{SIGNS[line[0]]}m{line}\x1b[0m" if line[:1] in SIGNS else line
+        for line in text.split("\n")
+    )
+    out("\n".join(lines), styled=True)

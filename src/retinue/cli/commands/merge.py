@@ -1,0 +1,94 @@
+"""`retinue merge`: the branches of a run into the files."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from retinue.cli import exit_codes as exits
+from retinue.cli.command_help import GroupedCommand
+from retinue.cli.commands.diff import branches_of, table
+from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli.foreground_run import line_to
+from retinue.cli.run_argument import run_argument
+from retinue.formats.safe_text import one_line
+from retinue.host import requests
+from retinue.host.listing import RunListing
+from retinue.view.format import json_line
+
+EXAMPLES = """\
+retinue merge 7f3a                 # every branch of the run, after a question
+retinue merge 7f3a plugins --yes   # one of them, without"""
+
+
+@click.command("merge", cls=GroupedCommand, examples=EXAMPLES)
+@run_argument()
+@click.argument("agents", nargs=-1)
+@click.option("-y", "--yes", is_flag=True, help="Merge without a question.")
+@click.option("--json", "as_json", is_flag=True, help="Print what became of each branch as JSON.")
+@common
+@pass_door
+def command(
+    door: CommandContext, run: str, agents: tuple[str, ...], yes: bool, as_json: bool
+) -> int:
+    """Merge what a run's copies of the files changed into the files of its directory. A branch
+    that conflicts is left as it is and named; your own branch and what you have staged are not
+    touched."""
+    with RunListing(door.places) as shelf:
+        line = shelf.resolve(run)
+    with line_to(door) as client:
+        unmerged = [one for one in branches_of(client, line.id) if one["state"] == "kept"]
+        chosen_branches = _named(unmerged, agents)
+        if not chosen_branches:
+            door.say(f"Nothing of {line.short} is left to be merged.")
+            return exits.OK
+        if not yes and not _is_wanted(chosen_branches):
+            door.say("Nothing was merged.")
+            return exits.FAILED
+        merges = [
+            client.ask(requests.MergeRequest(run=one["run"]))["merge"] for one in chosen_branches
+        ]
+    if as_json:
+        out(json_line(merges))
+    else:
+        _tell(merges)
+    return exits.OK if all(one["state"] in ("merged", "empty") for one in merges) else exits.FAILED
+
+
+def _named(branches: list[dict[str, Any]], agents: tuple[str, ...]) -> list[dict[str, Any]]:
+    labels = {one["label"] for one in branches}
+    if unknown := [name for name in agents if name not in labels]:
+        raise click.UsageError(
+            f"No branch of {unknown[0]!r} is left to be merged. There are: "
+            f"{', '.join(sorted(labels)) or 'none'}."
+        )
+    return [one for one in branches if not agents or one["label"] in agents]
+
+
+def _is_wanted(branches: list[dict[str, Any]]) -> bool:
+    from retinue.cli.terminal.typed_answer import line_after
+
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise click.UsageError("Nobody can be asked here. To merge all the same, pass --yes.")
+    for row in table(branches):
+        note(row)
+    what = "1 branch" if len(branches) == 1 else f"{len(branches)} branches"
+    answer = line_after(f"Merge {what} into the files of {branches[0]['place']}? [y/N] ")
+    return answer is not None and answer.strip().lower() in ("y", "yes")
+
+
+def _tell(merges: list[dict[str, Any]]) -> None:
+    merged = [one for one in merges if one["state"] in ("merged", "empty")]
+    if merged:
+        files = sum(one.get("files", 0) for one in merged)
+        note(f"✓ done: {len(merged)} of {len(merges)} merged, {files} files. Review: git diff")
+    for one in merges:
+        if one["state"] == "conflict":
+            paths = ", ".join(one_line(path, 80) for path in one.get("conflicts", ()))
+            branch = one_line(one.get("branch", ""), 80)
+            note(f"! {one_line(one['label'], 40)} conflicts in {paths}. Nothing of it was changed.")
+            note(f"  Resolve: git merge {branch}")
+        elif one["state"] == "kept":
+            note(f"! {one_line(one['label'], 40)} was not merged: {one_line(one.get('why', ''))}")

@@ -1,0 +1,146 @@
+"""Handing over what a run came to: the answer on stdout and in files, the last lines on stderr, and
+the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import CommandContext, note, out
+from retinue.cli.terminal.terminal_style import manners, size
+from retinue.formats.safe_text import one_line
+from retinue.host import answer_file
+from retinue.steps import TreeRecord
+from retinue.view import format as words
+from retinue.view import summary
+from retinue.view import totals as facts
+from retinue.view.format import json_line
+from retinue.view.stream_json import StreamHeader, StreamJsonWriter
+
+
+@dataclass
+class RunDisplay:
+    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
+
+    format: str = "text"
+    deltas: bool = False
+    is_headless: bool = False
+    is_background: bool = False
+    can_answer: bool = False
+    waits: bool = False
+    is_strict: bool = False
+    fail_on: str = ""
+    files: tuple[str, ...] = ()
+    is_memory: bool = False
+    is_raw: bool = False
+    next_lines: tuple[str, ...] = ()
+    """What to do next, after the last line: for who comes here the first time."""
+    shown: str | None = None
+    """The answer that has been shown as it came, and is not printed again."""
+    head: StreamHeader = field(default_factory=StreamHeader)
+
+
+def hand_over(
+    door: CommandContext,
+    final: TreeRecord,
+    wish: RunDisplay,
+    teller: StreamJsonWriter,
+    code: int | None = None,
+) -> int:
+    """The answer on stdout and in files, the last lines on stderr, and the exit code. `code` is
+    that of a signal."""
+    end = facts.ending(final.rows[0])
+    text = end.text if end is not None else ""
+    result = teller.result(final)
+    if wish.format == "text":
+        is_text = end is None or end.data is None or bool(text)
+        answer = text if is_text or end is None else json_line(facts.plain(end.data))
+        if answer and answer != wish.shown:
+            print_answer(door, answer, is_raw=wish.is_raw)
+    else:
+        out(json_line(result))
+    for path in wish.files:
+        answer_file.write(path, text)
+    code = _code(final, wish, result) if code is None else code
+    if lacking := facts.missing(final.rows[0]):
+        door.say(f"! {one_line(lacking)}")
+    _say_end(door, final, wish, result["permission_denials"], code)
+    return code
+
+
+def _say_end(
+    door: CommandContext, final: TreeRecord, wish: RunDisplay, denials: list[Any], code: int
+) -> None:
+    """The last lines. What went wrong is said even to those who want quiet."""
+    first, *more = summary.end_lines(final, code)
+    if code and wish.format == "text":
+        note(first)
+    else:
+        door.say(first)
+    labels = {
+        row.spec.id: words.agent_label(row.spec.request.label or row.spec.request.agent)
+        for row in final.rows
+    }
+    for line in (*more, *(f"  {line}" for line in summary.denial_lines(denials, labels))):
+        door.say(line)
+    for line in wish.next_lines:
+        door.say(f"  {line}")
+
+
+def _code(final: TreeRecord, wish: RunDisplay, result: dict[str, Any]) -> int:
+    top = final.rows[0]
+    end = facts.ending(top)
+    state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
+    code = exits.of_outcome(
+        state,
+        stop,
+        strict=wish.is_strict,
+        failed_children=facts.failed(final),
+        denials=len(result["permission_denials"]),
+    )
+    if code == exits.OK and wish.fail_on and found_severity(result, wish.fail_on):
+        return exits.FAILED
+    return code
+
+
+def is_one_terminal() -> bool:
+    """Whether stdout and stderr are the same terminal: then an answer that was shown on one of them
+    is not repeated on the other."""
+    try:
+        files = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+        return sys.stdout.isatty() and files[0].st_rdev == files[1].st_rdev
+    except (OSError, ValueError):
+        return False
+
+
+def print_answer(door: CommandContext, answer: str, *, is_raw: bool = False) -> None:
+    """An answer on stdout: rendered on a terminal, as it was written for a pipe or a file."""
+    how = manners(door.environ, sys.stdout, door.color)
+    if is_raw or not how.moves or door.is_reader:
+        out(answer)
+        return
+    from retinue.cli.terminal.markdown import rendered
+    from retinue.cli.terminal.painter import Painter
+    from retinue.formats.markdown_blocks import MarkdownBlocks
+
+    blocks = MarkdownBlocks()
+    lines = rendered(blocks.feed(answer) + blocks.close(), size(sys.stdout)[0] - 1)
+    painter = Painter(sys.stdout, color=how.color)
+    out("\n".join(painter.render(line) for line in lines), styled=True)
+
+
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+
+
+def found_severity(result: dict[str, Any], least: str) -> bool:
+    """Whether a review reports something at least this severe, or did not get to its end and so
+    vouches for nothing."""
+    bad = SEVERITIES[SEVERITIES.index(least) :]
+    data = result.get("structured_output")
+    if isinstance(data, dict) and isinstance(data.get("findings"), list):
+        return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
+    lines = [line.strip().lower() for line in str(result.get("result", "")).splitlines()]
+    return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)

@@ -1,0 +1,50 @@
+"""What a person's choice in a panel becomes: the request to the host, and the line that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retinue.cli.terminal import limit_answer as raising
+from retinue.formats.safe_text import one_line
+from retinue.host import requests
+from retinue.view import format as words
+from retinue.view.request_panel import request_panel
+
+
+def answer(q: Mapping[str, Any], key: str, text: str) -> requests.HostRequest | None:
+    """The request behind a choice; None for an amount that is none."""
+    run, id = q["run"], q["id"]
+    if q["kind"] == "budget":
+        return raising.added(dict(q), text) if key == "y" else raising.answer(dict(q), key)
+    if q["kind"] == "permission":
+        allow = key in ("y", "A")
+        answer_text = "" if allow else text
+        return requests.AnswerRequest(
+            run=run, question=id, allow=allow, always=key == "A", text=answer_text
+        )
+    options = {c.key: c.label for c in request_panel(q).choices if c.text is None}
+    return requests.AnswerRequest(run=run, question=id, text=options.get(key, text))
+
+
+def told(q: Mapping[str, Any], key: str, text: str, n_more: int = 0) -> str:
+    """`Allowed once. 1 more needs you: a`."""
+    who = one_line(words.agent_label(q["label"]), 40)
+    if q["kind"] == "permission":
+        reason = one_line(text, 80) or "no reason was given"
+        sentence = {
+            "y": "Allowed once.",
+            "A": "Allowed in this run and its sub-agents.",
+            "n": f"Denied. {who} was told: {reason}",
+        }[key]
+    elif q["kind"] == "budget":
+        sentence = {
+            "y": f"Added to the limit of {who}.",
+            "n": f"{who} finishes with one last turn.",
+            "e": f"Cancelling {who}.",
+        }[key]
+    else:
+        sentence = f"Answered {who}."
+    if not n_more:
+        return sentence
+    return f"{sentence} {n_more} more need{'s' if n_more == 1 else ''} you: a"

@@ -1,0 +1,85 @@
+"""What writers that worked side by side have changed goes back, in order: what is asked for, what
+became of it, and the words for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from retinue.core.values import Value
+from retinue.formats.safe_text import one_line
+
+MOST_SHOWN = 20
+"""Of the files that a note names."""
+MOST_NAME = 40
+
+
+class WriterCopy(Value):
+    """The copy in which a run has worked: of the commit `base` ("" when that is not known, and is
+    where its branch left the one of today), for the directory `place`.
+    `is_wanted`: it has done what it was asked for, so that its changes are to be merged; else they
+    are kept on its branch."""
+
+    run: str
+    label: str
+    base: str
+    place: str
+    is_wanted: bool = True
+
+
+class BranchMerge(Value):
+    """What became of the changes of one run. `conflicts` are the files that two have changed in
+    the same lines, `hunks` these lines, as git marks them. While it is neither `merged` nor `empty`
+    they are whole on `branch`; `why` says what kept them there."""
+
+    run: str
+    label: str
+    state: Literal["merged", "empty", "conflict", "kept"]
+    branch: str = ""
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    paths: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    hunks: str = ""
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        name = one_line(self.label, 200)
+        size = f"{self.files} files, +{self.added} -{self.removed}"
+        if self.state == "empty":
+            return f"- {name}: no changes"
+        if self.state == "merged":
+            return f"- {name}: merged ({size}: {_listed(self.paths)})"
+        where = f"Its changes ({size}) are on branch {self.branch}." if self.branch else ""
+        if self.state == "conflict":
+            heading = (
+                f"- {name}: NOT merged, conflict in {_listed(self.conflicts)}. {where} Nothing of "
+                "it was applied. Read the branch, and make its changes fit."
+            )
+            return f"{heading}\n{self.hunks}".rstrip()
+        return f"- {name}: not merged: {self.why}. {where}".rstrip()
+
+
+def branch_name(label: str, run: str) -> str:
+    """A branch that people recognise: what its run is called, and enough of its id to be the only
+    one."""
+    name = re.sub(r"[^a-z0-9]+", "-", label.lower())[:MOST_NAME].strip("-") or "run"
+    return f"retinue/{name}-{run.replace('-', '')[-8:]}"
+
+
+def merge_note(merges: Sequence[BranchMerge]) -> str:
+    """What whoever started the writers is told."""
+    changed = [one for one in merges if one.state != "empty"]
+    if not changed:
+        return ""
+    head = "The sub-agents worked in copies. Their changes go into your directory in order:"
+    return "\n".join((head, *(one.words for one in merges)))
+
+
+def _listed(paths: Sequence[str]) -> str:
+    shown = ", ".join(one_line(path, 200) for path in paths[:MOST_SHOWN])
+    more = len(paths) - MOST_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

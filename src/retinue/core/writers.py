@@ -1,0 +1,121 @@
+"""Children that change files while others do. One that is alone works in its parent's directory.
+Several work side by side in copies of it, or one after the other: in copies if its parent waits for
+them, so that there is a moment at which their changes can be merged, and if copies can be made
+there at all.
+
+Theory of operation. Before the step that takes orders, whoever performs effects asks
+`wants_copies` and makes a commit of the parent's files as they stand
+(`ActionsReturned.snapshot`, "" where there can be none). `placed` then decides for each child.
+One that edits in the directory itself takes turns (`RunRequest.writers` of a spec is `turns`):
+it stands in one of the `writer_lines`, before its first lane, until it has its turn, which it
+keeps to its end; then the next one is let in. What is done with copies is in `copy_merges`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from retinue.core.capabilities import allows, covers
+from retinue.core.events import ActionsReturned, Admitted
+from retinue.core.shared import Shared
+from retinue.core.spec import Actions, RunRequest
+from retinue.core.state import Run, calls_of
+from retinue.core.step_context import StepContext
+from retinue.core.tree import Tree
+from retinue.core.values import Permissions, ToolRisk
+
+
+def changes_files(shared: Shared, agent: str, permissions: Permissions) -> bool:
+    """Whether a run of this agent, or one that it may start, can change files."""
+    return _holds(shared, agent, permissions, is_edit=False)
+
+
+def edits_files(shared: Shared, agent: str, permissions: Permissions) -> bool:
+    """The same, but for commands: without their turn these only read."""
+    return _holds(shared, agent, permissions, is_edit=True)
+
+
+def _holds(shared: Shared, agent: str, permissions: Permissions, *, is_edit: bool) -> bool:
+    definition = shared.definitions.get(agent)
+    if definition is None or permissions.mode == "plan" or permissions.write == ():
+        return False
+    for name in dict.fromkeys((agent, *definition.agents)):
+        member = shared.definitions.get(name)
+        if member is None or (
+            name != agent and permissions.agents is not None and name not in permissions.agents
+        ):
+            continue
+        for tool, guard in member.tool_risks.items():
+            if allows(permissions, tool) and (_is_edit(guard) if is_edit else guard.changes_files):
+                return True
+    return False
+
+
+def _is_edit(guard: ToolRisk) -> bool:
+    return guard.changes_files and guard.risk == "write"
+
+
+def wants_copies(tree: Tree, run: str, index: int, orders: Actions) -> bool:
+    """Whether one of these children should work in a copy, if one can be made. `index` is the call
+    that orders them."""
+    parent, permissions = tree.runs.get(run), tree.held(run)
+    if parent is None:
+        return False
+    writers = [
+        order
+        for order in orders.spawns
+        if _may_have_copy(order)
+        and changes_files(tree.shared, order.agent, _asked(permissions, order))
+    ]
+    place = tree.specs[run].request.cwd
+    return bool(writers) and (len(writers) > 1 or not _is_alone(tree, parent, index, place))
+
+
+def _asked(permissions: Permissions, order: RunRequest) -> Permissions:
+    """About what a child will hold: whether it may is decided later."""
+    request = order.permissions
+    return replace(
+        permissions,
+        tools=permissions.tools if request.tools is None else request.tools,
+        deny=(*permissions.deny, *request.deny),
+        mode=request.mode or permissions.mode,
+        write=permissions.write if request.write is None else request.write,
+    )
+
+
+def _may_have_copy(order: RunRequest) -> bool:
+    return order.writers == "worktrees" and not order.isolation and order.join != "none"
+
+
+def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
+    """Whether nothing else of the parent can change its files meanwhile: no other call that is
+    being run, and no other child."""
+    calls = calls_of(parent)
+    if calls is not None and (calls.tools | calls.woken) & ~(1 << index):
+        return False
+    return not tree.writer_lines.is_busy(parent.id, place)
+
+
+def placed(
+    ctx: StepContext, event: ActionsReturned, order: RunRequest, permissions: Permissions
+) -> RunRequest:
+    """The order with what is decided about its place: a copy, or its turn in the directory
+    itself."""
+    shared, place = ctx.shared, event.place or ctx.order.cwd
+    if order.isolation:
+        return order
+    is_inside = not order.cwd or covers(order.cwd, place, Permissions())
+    is_possible = bool(event.snapshot) and is_inside and _may_have_copy(order)
+    if is_possible and changes_files(shared, order.agent, permissions):
+        return replace(order, isolation="worktree", copy_of=event.snapshot)
+    turn: Literal["turns", "worktrees"] = "worktrees"
+    if edits_files(shared, order.agent, permissions):
+        turn = "turns"
+    return order if order.writers == turn else replace(order, writers=turn)
+
+
+def let_next_in(ctx: StepContext) -> None:
+    """The run has ended: the oldest of those who wait for their turn has it."""
+    if ctx.order.writers == "turns" and (after := ctx.tree.writer_lines.leave(ctx.spec)):
+        ctx.tell(after, Admitted())

@@ -1,0 +1,1 @@
+"""What the map of a tree says, computed from its facts."""

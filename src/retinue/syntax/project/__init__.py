@@ -1,0 +1,1 @@
+"""What a project says of itself: manifests and README, each statement with its place."""

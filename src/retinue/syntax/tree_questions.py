@@ -1,0 +1,28 @@
+"""What can be asked about a source tree: each question is a pure function of the tree, and its
+answer is a value that JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retinue.syntax.overview.survey import area_answer, map_answer
+from retinue.syntax.source_tree import SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuestion:
+    """`text` is what a person asked, `area` a part of the tree, `full` more than fits a page.
+    `folder` is the name of the tree's folder."""
+
+    text: str = ""
+    path: str = "."
+    area: str = ""
+    full: bool = False
+    folder: str = ""
+
+
+QUESTIONS: dict[str, Callable[[SourceTree, TreeQuestion], object]] = {
+    "map": lambda tree, asked: map_answer(tree, asked.folder, full=asked.full),
+    "area": lambda tree, asked: area_answer(tree, asked.area, full=asked.full),
+}

@@ -1,0 +1,189 @@
+"""What a run came to, in the last lines that a person reads of it: one line, more only when there
+is more to say, and always the next command."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retinue.core.account import DIMENSIONS
+from retinue.core.budget_shares import written
+from retinue.core.messages import ToolCall
+from retinue.core.state import RunRecord
+from retinue.formats.safe_text import one_line
+from retinue.steps import TreeRecord
+from retinue.view import format as words
+from retinue.view import totals as facts
+from retinue.view.call_summary import describe
+from retinue.view.state_marks import LIMITS, mark
+
+FAILED = ("failed", "timed_out", "interrupted", "incomplete")
+
+
+def end_lines(final: TreeRecord, code: int = 0) -> list[str]:
+    """The end of a run for people, with its exit code where it is not 0."""
+    top = final.rows[0]
+    id = words.short_id(top.spec.id)
+    first = words.with_exit(_first(final, top, id), code)
+    state = end_state(top)
+    lines = [first]
+    if state == "cancelled":
+        n = sum(row.run.state.ending.state == "completed" for row in _ended(final))
+        results = f"Kept: {n} result{'s' if n > 1 else ''}. " if n else ""
+        lines.append(f"  {results}Continue: retinue resume {id}")
+    elif state == "at_limit":
+        lines.append(f"  Continue: retinue resume {id}{_more(final)}")
+    elif state != "completed":
+        lines.append(f"  Continue: retinue resume {id}")
+    return [*lines, *_cost_lines(final), *_failed_line(final, id), *_files_line(final, id)]
+
+
+def end_state(row: RunRecord) -> str:
+    """How a run ended, as screens tell it apart."""
+    end = facts.ending(row)
+    if end is None:
+        return facts.word(row)
+    at_limit = end.state == "timed_out" or any(word in end.stop for word in LIMITS)
+    return "at_limit" if end.state != "completed" and at_limit else end.state
+
+
+def _ended(final: TreeRecord) -> list[Any]:
+    return [row for row in final.rows if facts.ending(row) is not None]
+
+
+def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
+    end, state = facts.ending(top), end_state(top)
+    took, sign = words.span_text(facts.elapsed(top)), mark(state)
+    if state == "completed":
+        parts = [f"{sign.glyph} done in {took}", *_agents(final), cost(final)]
+        spent = facts.spent(final)
+        if not facts.spent(final).is_offline:
+            parts.append(spent.words[0])
+        return " · ".join([*parts, f"retinue show {id}"])
+    if end is None:
+        return f"{sign.glyph} {sign.word} after {took} · {cost(final)} · retinue show {id}"
+    if state == "cancelled":
+        who = "by you" if end.by in ("", "user") else f"by its {end.by}"
+        agents = f"all {len(final.rows)} stopped" if len(final.rows) > 1 else f"after {took}"
+        why = "" if end.error in ("", "Ctrl-C", "SIGTERM") else f": {one_line(end.error, 100)}"
+        return f"{sign.glyph} cancelled {who}{why} · {agents} · {cost(final)}"
+    if state == "at_limit":
+        partial = " · partial answer kept" if end.text else ""
+        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {took}{partial}"
+    why = one_line(end.error or end.stop.replace("_", " "), 300).rstrip(".")
+    return f"{mark('failed').glyph} failed after {took}: {why}"
+
+
+def _agents(final: TreeRecord) -> list[str]:
+    """`14 agents: 12 done, 1 failed, 1 cancelled`, of several."""
+    n = len(final.rows)
+    if n == 1:
+        return []
+    states = Counter(mark(end_state(row)).word for row in final.rows)
+    if states["done"] == n:
+        return [f"{n} agents"]
+    return [f"{n} agents: " + ", ".join(f"{k} {word}" for word, k in states.most_common())]
+
+
+def cost(final: TreeRecord) -> str:
+    """What a tree has cost, in a sentence: a fact, or it says what else it is."""
+    if facts.spent(final).is_offline:
+        return facts.OFFLINE
+    spent = facts.spent(final)
+    if spent.usd is None:
+        return "n/a"
+    if spent.usd_estimated:
+        known = words.money(max(0.0, spent.usd - spent.usd_estimated))
+        return f"{known}, {words.money(spent.usd, is_bound=True)}"
+    return words.money(spent.usd)
+
+
+def _cost_lines(final: TreeRecord) -> list[str]:
+    """What one word does not say of the costs: a limit, a bound, an unknown price."""
+    if facts.spent(final).is_offline:
+        return []
+    spent, account = facts.spent(final), final.account
+    if spent.usd is None and spent.tokens:
+        models = dict.fromkeys(row.run.model_used or row.spec.model for row in final.rows)
+        named = one_line(", ".join(models), 80)
+        return [f"  cost    n/a: no price known for {named} · {spent.words[0]}"]
+    if spent.usd_estimated:
+        return [f"  cost    {cost(final)} (replies were cut off before their usage came)"]
+    limit = account.limit[1] if account is not None else None
+    if limit is not None and spent.usd is not None and end_state(final.rows[0]) == "completed":
+        return [f"  cost    {words.money(spent.usd)} of {words.money(limit / 1e9)}"]
+    return []
+
+
+def _limit(final: TreeRecord, top: RunRecord) -> str:
+    end, account = facts.ending(top), final.account
+    if end is not None and end.state == "timed_out":
+        return "time"
+    if end is not None and end.stop == "turn_limit":
+        return f"{top.run.turn} turns"
+    if account is not None:
+        for n, _ in enumerate(DIMENSIONS):
+            limit = account.limit[n]
+            if limit is not None and account.spent[n] + account.held[n] >= 0.8 * limit:
+                return f"{written(n, account.spent[n])} of {written(n, limit)}"
+    return one_line(end.error or end.stop, 80) if end is not None else "a limit"
+
+
+def _more(final: TreeRecord) -> str:
+    limit = final.account.limit[1] if final.account is not None else None
+    return f" --max-budget-usd {2 * limit / 1e9:g}" if limit else ""
+
+
+def _failed_line(final: TreeRecord, id: str) -> list[str]:
+    failed = [row for row in final.rows[1:] if end_state(row) in FAILED]
+    if not failed:
+        return []
+    end = facts.ending(failed[0])
+    assert end is not None
+    why = one_line(end.error or end.stop.replace("_", " "), 100).rstrip(".")
+    order = failed[0].spec.request
+    name = one_line(words.agent_label(order.label or order.agent), 40)
+    others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
+
+
+def _files_line(final: TreeRecord, id: str) -> list[str]:
+    works = [end.work for row in final.rows if (end := facts.ending(row)) and end.work]
+    if not works:
+        return []
+    files, added = sum(w.files for w in works), sum(w.added for w in works)
+    removed, n = sum(w.removed for w in works), len(works)
+    where = f"{n} branch{'es' if n > 1 else ''}"
+    size = f"{files} changed, +{added} -{removed} in {where}"
+    return [f"  files   {size}. See: retinue diff {id}"]
+
+
+def denial_text(denial: Mapping[str, Any]) -> str:
+    """The call that was denied, in its shortest true form."""
+    args = facts.json_text_of(denial["tool_input"])
+    return describe(ToolCall(id="", name=denial["tool_name"], args=args))
+
+
+def denial_lines(denials: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> list[str]:
+    """At the end: what was denied, and the rules that would allow it."""
+    if not denials:
+        return []
+    each = [
+        f"{one_line(denial_text(d), 100)} ({one_line(labels.get(d['agent_id'], ''), 40)})"
+        for d in denials
+    ]
+    calls = "1 call was" if len(each) == 1 else f"{len(each)} calls were"
+    rules = " ".join(f'"{rule}"' for rule in dict.fromkeys(map(_rule, denials)))
+    return [
+        f"{calls} denied: {'; '.join(each[:5])}{'; ...' if len(each) > 5 else ''}",
+        f"To allow {'it' if len(each) == 1 else 'them'}: --allowed-tools {rules}",
+    ]
+
+
+def _rule(denial: Mapping[str, Any]) -> str:
+    args = denial["tool_input"]
+    named = [args[name] for name in ("path", "command", "url") if isinstance(args.get(name), str)]
+    subject = named[0] if named else ""
+    name = one_line(denial["tool_name"], 80)
+    return f"{name}({one_line(subject, 200)})" if subject else name

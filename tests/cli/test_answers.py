@@ -1,0 +1,131 @@
+"""Answers stream and are rendered on a terminal; a pipe gets them as they were written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from retinue.cli.terminal.answer_stream import AnswerStream
+from retinue.cli.terminal.markdown import rendered
+from retinue.core.messages import AssistantMessage, ToolMessage
+from retinue.core.spec import RunRequest, RunSpec
+from retinue.host.tree_items import MessageAdded, RunStarted, Said, TreeItem
+from retinue.testing import call
+from tests.cli.house import MODEL, House, Llm
+from tests.cli.terminal import terminal
+
+PAGE = """# Cause
+
+- `clock.py:41` calls **now** without a time zone.
+
+```python
+def now():  # aware
+    return datetime.now(tz=UTC)
+```
+
+| Fix | Files |
+|---|---:|
+| Use UTC | 1 |
+
+See [the page](https://example.org/x)."""
+
+
+def plain(lines: list[Text]) -> list[str]:
+    return [line.plain for line in lines]
+
+
+def test_headings_lists_code_tables_and_links_are_rendered_within_the_width() -> None:
+    lines = plain(rendered(PAGE.split("\n\n"), 60))
+    assert lines[0] == "Cause" and " • clock.py:41 calls now without a time zone." in lines
+    at = lines.index("    def now():  # aware")
+    assert lines[at + 1] == "        return datetime.now(tz=UTC)", "as it can be copied"
+    assert any(re.fullmatch(r" ─+ ─+", line) for line in lines)
+    assert "See the page (https://example.org/x)." in lines, "a link shows where it leads"
+    assert all(len(line) <= 60 for line in lines)
+
+
+def test_what_a_terminal_would_obey_is_not_rendered() -> None:
+    (line,) = plain(rendered(["a \x1b[2J\x1b]0;title\x07 b"], 60))
+    assert "\x1b" not in line and "\x07" not in line
+
+
+def spec(id: str) -> RunStarted:
+    return RunStarted(spec=RunSpec(id=id, request=RunRequest(agent="a", task="t"), root="top"))
+
+
+def heard(stream: AnswerStream, *items: TreeItem) -> list[str]:
+    for item in items:
+        stream.hear(item)
+    return plain(stream.take(79))
+
+
+def test_text_is_shown_block_by_block_and_calls_are_one_line_each() -> None:
+    stream = AnswerStream()
+    assert heard(stream, spec("top"), Said(run="top", attempt=1, text="I loo")) == []
+    assert plain(stream.tail(79, 5)) == ["I loo"]
+    look = call("read", path="clock.py")
+    message = AssistantMessage(text="I look.", calls=(look,))
+    assert heard(stream, MessageAdded(run="top", n=2, message=message)) == ["I look."]
+    result = ToolMessage(call_id=look.id, name="read", text="1\n2\n3")
+    (line,) = heard(stream, MessageAdded(run="top", n=3, message=result))
+    assert line.startswith("· read clock.py") and " 3 lines " in line and len(line) <= 79
+    lines = heard(stream, Said(run="top", attempt=2, text="# Cause\n\nThe clock.\n\nAnd"))
+    assert lines == ["Cause", "The clock."], "a heading stands close to its text"
+    final = AssistantMessage(text="# Cause\n\nThe clock.\n\nAnd more.")
+    assert heard(stream, MessageAdded(run="top", n=4, message=final)) == ["", "And more."]
+    assert stream.answer == final.text and plain(stream.tail(79, 5)) == []
+
+
+def test_a_reply_that_breaks_off_is_marked_and_a_denied_call_is_told() -> None:
+    stream = AnswerStream()
+    one, two = (Said(run="top", attempt=n, text="Half.\n\n") for n in (1, 2))
+    lines = heard(stream, spec("top"), one, two)
+    assert lines[0] == "Half." and "broke off" in lines[1] and lines[-1] == "Half."
+    write = call("write", path="a.txt", content="x")
+    message = AssistantMessage(text="", calls=(write,))
+    refusal = ToolMessage(call_id=write.id, name="write", text="no", error=True, denied=True)
+    items = [MessageAdded(run="top", n=n, message=m) for n, m in ((2, message), (3, refusal))]
+    assert heard(stream, *items)[-1].startswith("! denied: write a.txt")
+
+
+def test_of_a_tree_nothing_is_streamed() -> None:
+    stream = AnswerStream()
+    said = Said(run="top", attempt=1, text="A.\n\n")
+    assert heard(stream, spec("top"), spec("child"), said) == []
+    assert not stream.is_single and plain(stream.tail(79, 5)) == []
+
+
+@pytest.mark.parametrize("width, height", [(80, 24), (200, 50)])
+def test_an_answer_is_rendered_on_a_terminal_and_told_once(
+    tmp_path: Path, width: int, height: int
+) -> None:
+    with Llm([[call("list", path=".")], PAGE], chunks=40) as llm:
+        house = House(tmp_path)
+        try:
+            with terminal(tmp_path, width, height) as screen:
+                env = {**house.env, **llm.env}
+                screen.retinue("run", "--model", MODEL, "Why?", env=env, cwd=house.project)
+                assert screen.code() == 0
+                shown = screen.text(history=True)
+                assert shown.count("    def now():  # aware") == 1 and "```" not in shown
+                assert shown.count("Cause") == 1 and "# Cause" not in shown
+                assert re.search(r"^· list ", shown, re.MULTILINE), shown
+                assert all(len(line) < width for line in shown.splitlines())
+        finally:
+            house.close()
+
+
+def test_a_pipe_gets_the_answer_as_it_was_written_and_nothing_else(tmp_path: Path) -> None:
+    with Llm([PAGE]) as llm:
+        house = House(tmp_path)
+        try:
+            assert house.real("run", "--model", MODEL, "Why?", env=llm.env).stdout == PAGE + "\n"
+            with terminal(tmp_path) as screen:
+                env = {**house.env, **llm.env}
+                screen.retinue("run", "--raw", "-m", MODEL, "Why?", env=env, cwd=house.project)
+                assert screen.code() == 0 and "# Cause" in screen.text(history=True)
+        finally:
+            house.close()

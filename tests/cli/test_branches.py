@@ -1,0 +1,80 @@
+"""What runs in copies of their own leave behind is listed, shown and merged by commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from retinue.testing import call
+from tests.cli.house import MODEL, House, Llm
+from tests.cli.terminal import terminal
+from tests.needs import needs
+
+pytestmark = needs("git")
+CODER = {"coder": {"description": "codes", "prompt": "Code.", "isolation": "worktree"}}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    done = subprocess.run(
+        ["git", *who, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def project(house: House) -> Path:
+    folder = house.project
+    (folder / ".git").rmdir()
+    git(folder, "init", "-q")
+    (folder / "a.txt").write_text("one\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def worked(house: House, llm: Llm) -> None:
+    flags = ("--agent", "coder", "--agent-file", json.dumps(CODER), "--yolo", "--model", MODEL)
+    house.ok("run", *flags, "Change it.", env=llm.env)
+
+
+def test_a_branch_is_listed_shown_and_merged_after_a_question(tmp_path: Path) -> None:
+    with Llm([call("edit", path="a.txt", old="one", new="two"), "Changed."]) as llm:
+        house = House(tmp_path)
+        try:
+            folder = project(house)
+            worked(house, llm)
+            (branch,) = json.loads(house.ok("diff", "--json"))
+            assert branch["branch"].startswith("retinue/") and branch["state"] == "kept"
+            shown = house.run("diff")
+            assert "-one\n+two" in shown.stdout, (shown, branch)
+            refused = house.run("merge", "latest")
+            assert refused.returncode == 2 and "--yes" in refused.stderr
+            assert (folder / "a.txt").read_text() == "one\n", "nobody was asked"
+            with terminal(tmp_path) as screen:
+                screen.retinue("merge", "latest", env={**house.env, **llm.env}, cwd=folder)
+                screen.until("[y/N]")
+                screen.type("y\n")
+                assert screen.code() == 0 and "1 of 1 merged" in screen.text()
+            assert (folder / "a.txt").read_text() == "two\n"
+            assert git(folder, "branch", "--list", "retinue/*") == ""
+            again = house.run("merge", "latest", "--yes")
+            assert again.returncode == 0 and "Nothing of" in again.stderr
+        finally:
+            house.close()
+
+
+def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    with Llm([call("edit", path="a.txt", old="one", new="two"), "Changed."]) as llm:
+        house = House(tmp_path)
+        try:
+            folder = project(house)
+            worked(house, llm)
+            (folder / "a.txt").write_text("mine\n")
+            done = house.run("merge", "latest", "--yes")
+            assert done.returncode == 1 and "conflicts in a.txt" in done.stderr
+            assert "git merge retinue/" in done.stderr
+            assert (folder / "a.txt").read_text() == "mine\n"
+        finally:
+            house.close()

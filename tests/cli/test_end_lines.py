@@ -1,0 +1,112 @@
+"""The last lines about a run: what it came to, what it cost, and what to do next."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from retinue.core.account import Account
+from retinue.core.spec import RunRequest, RunSpec
+from retinue.core.state import Ended, Run, RunRecord
+from retinue.core.values import BranchWork, Ending, Usage
+from retinue.steps import TreeRecord
+from retinue.testing import call
+from retinue.view.format import with_exit
+from retinue.view.summary import denial_lines, end_lines
+from tests.cli.house import MODEL, House, Llm
+
+DONE = Ending(state="completed", stop="done", text="Yes.", at=24_000)
+WORK = BranchWork(branch="b", base="0", commit="1", files=3, added=9, removed=2, diff="d")
+
+
+def row(id: str, end: Ending, model: str = "anthropic:m", nanos: int = 30_000_000) -> RunRecord:
+    request = RunRequest(agent=id, task="t")
+    spec = RunSpec(
+        id=id, request=request, root="top", parent="" if id == "top" else "top", model=model
+    )
+    usage = Usage(input=8_000, output=100, nanos=nanos)
+    return RunRecord(spec, Run(id=id, state=Ended(ending=end), usage=usage, started_at=1))
+
+
+def told(*rows: RunRecord, code: int = 0, **fields: object) -> list[str]:
+    return end_lines(TreeRecord(rows=rows, **fields), code)  # type: ignore[arg-type]
+
+
+def test_one_agent_is_one_line() -> None:
+    assert told(row("top", DONE)) == ["✓ done in 24 s · $0.03 · 8.1k tokens · retinue show top"]
+
+
+def test_no_model_costs_nothing_and_says_so() -> None:
+    lines = told(row("top", DONE, "offline/explorer", 0), row("a", DONE, "offline/explorer", 0))
+    assert lines == ["✓ done in 24 s · 2 agents · offline, no model · retinue show top"]
+
+
+def test_a_price_that_is_not_known_is_never_nothing() -> None:
+    first, cost = told(row("top", DONE, nanos=0), priced=False)
+    assert " · n/a · " in first and "$" not in first
+    assert cost == "  cost    n/a: no price known for anthropic:m · 8.1k tokens"
+
+
+def test_a_bound_is_told_beside_the_fact() -> None:
+    account = Account(id="top", spent=(10_000, 330_000_000, 1, 0), guess=(900, 120_000_000, 0))
+    first, cost = told(row("top", DONE), account=account)
+    assert " · $0.21, at most $0.33 · " in first
+    assert cost.startswith("  cost    $0.21, at most $0.33 (")
+
+
+def test_who_failed_and_what_branches_have_are_lines_of_their_own() -> None:
+    bad = Ending(state="failed", stop="error", error="timed out", at=9_000)
+    first, *more = told(row("top", DONE), row("plugins", bad), row("x", replace(DONE, work=WORK)))
+    assert "3 agents: 2 done, 1 failed" in first
+    assert more == [
+        "  failed  plugins: timed out. Retry: retinue resume top --from-failed",
+        "  files   3 changed, +9 -2 in 1 branch. See: retinue diff top",
+    ]
+
+
+@pytest.mark.parametrize(
+    "end, code, begins, tail",
+    [
+        (Ending(state="failed", stop="x", error="no route"), 1, "✗ failed after ", ""),
+        (Ending(state="cancelled", stop="cancelled", by="user"), 130, "⊘ cancelled by you", ""),
+        (Ending(state="timed_out", stop="deadline"), 5, "◐ stopped at limit: time after ", ""),
+    ],
+)
+def test_every_other_end_has_its_code_and_the_next_command(
+    end: Ending, code: int, begins: str, tail: str
+) -> None:
+    first, second, *_ = told(row("top", replace(end, at=24_000)), code=code)
+    assert first.startswith(begins) and first.endswith(f" exit {code}") and len(first) == 79
+    assert second.endswith("Continue: retinue resume top")
+
+
+def test_a_long_line_keeps_its_code() -> None:
+    assert with_exit("x" * 90, 6) == "x" * 90 + " · exit 6" and with_exit("x", 0) == "x"
+
+
+def test_denials_are_named_with_the_rule_that_would_allow_them() -> None:
+    denial = {"tool_name": "edit", "tool_input": {"path": "src/a.py"}, "agent_id": "r"}
+    assert denial_lines([denial], {"r": "coder"}) == [
+        "1 call was denied: edit src/a.py (coder)",
+        'To allow it: --allowed-tools "edit(src/a.py)"',
+    ]
+    assert denial_lines([], {}) == []
+
+
+def test_a_denial_is_told_when_it_happens_and_at_the_end_and_strict_exits_with_4(
+    tmp_path: Path,
+) -> None:
+    with Llm([call("write", path="new.txt", content="x"), "Could not."]) as llm:
+        house = House(tmp_path)
+        try:
+            done = house.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
+            assert done.returncode == 4 and done.stdout == "Could not.\n"
+            lines = done.stderr.splitlines()
+            assert any(re.match(r"\d\d:\d\d ! main: denied: write new.txt", x) for x in lines)
+            assert '  To allow it: --allowed-tools "write(new.txt)"' in lines
+            assert any("✓ done in" in x and x.endswith("exit 4") for x in lines)
+        finally:
+            house.close()

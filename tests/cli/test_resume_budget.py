@@ -1,0 +1,19 @@
+"""A run that a limit has stopped continues with a new one, as its last line says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.house import House, Llm
+
+
+def test_a_run_that_has_ended_continues_with_a_budget_of_its_own(tmp_path: Path) -> None:
+    with Llm(["Here."]) as llm:
+        env = {"ANTHROPIC_BASE_URL": llm.llm.url, "ANTHROPIC_API_KEY": "sk-ant-very-secret"}
+        house = House(tmp_path, **env)
+        try:
+            house.ok("run", "-m", "anthropic:claude-sonnet-5-5", "first")
+            house.ok("resume", "latest", "more", "--max-budget-usd", "2")
+            assert " of $2.00" in house.ok("show", "latest")
+        finally:
+            house.close()

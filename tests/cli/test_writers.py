@@ -1,0 +1,170 @@
+"""Sub-agents that change files side by side, through the installed program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from retinue.testing import call
+from tests.cli.house import SECONDS, House, house
+from tests.needs import needs
+
+pytestmark = needs("git")
+LINES = "".join(f"line {n}\n" for n in range(1, 21))
+RUN = ("run", "--permission-mode", "acceptEdits")
+
+
+def edit(n: int, text: str, name: str = "a.txt") -> Any:
+    return call("edit", path=name, old=f"line {n}\n", new=f"{text}\n")
+
+
+class Writers:
+    """A lead that gives each script to a sub-agent of its own, in one call; those named in `gated`
+    go on after their first reply when the test lets them."""
+
+    def __init__(self, *scripts: list[Any], gated: tuple[int, ...] = ()) -> None:
+        self.scripts, self.gated = scripts, gated
+        self.let, self.reached = threading.Event(), threading.Event()
+        self.heard: list[str] = []
+        self.tools: Any = ()
+
+    async def __call__(self, heard: Any) -> Any:
+        first = heard.messages[0].text
+        if first.startswith("part"):
+            n, turn = int(first.split()[1]), heard.turn
+            if n in self.gated and turn == 1:
+                self.reached.set()
+                await asyncio.to_thread(self.let.wait, SECONDS)
+            script = self.scripts[n]
+            return script[turn] if turn < len(script) else f"wrote {n}"
+        self.heard, self.tools = [m.text for m in heard.messages], heard.tools
+        if heard.turn == 0:
+            tasks = [
+                {"task_id": f"Part {n}", "prompt": f"part {n}", "tools": ["edit", "write"]}
+                for n in range(len(self.scripts))
+            ]
+            return call("delegate_tasks", mode="parallel", tasks=tasks)
+        return "\n".join(self.heard[1:])
+
+
+def git(where: Path, *args: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(
+        ["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True
+    ).stdout
+
+
+@contextmanager
+def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[House]:
+    with house(folder, script) as home:
+        (home.project / ".git").rmdir()
+        (home.project / "a.txt").write_text(LINES)
+        if is_git:
+            git(home.project, "init", "-q", "-b", "main")
+            git(home.project, "add", ".")
+            git(home.project, "commit", "-qm", "first")
+        try:
+            yield home
+        finally:
+            script.let.set()
+
+
+def lines(home: House) -> list[str]:
+    return (home.project / "a.txt").read_text().splitlines()
+
+
+def branches(home: House) -> list[str]:
+    form = ("--format", "%(refname:short)")
+    return git(home.project, "branch", "--list", "retinue/*", *form).split()
+
+
+def shown(home: House, branch: str) -> str:
+    return git(home.project, "show", f"{branch}:a.txt")
+
+
+def test_three_writers_in_a_dirty_tree_change_one_file_and_make_others(tmp_path: Path) -> None:
+    made = call("write", path="new.txt", content="made\n")
+    script = Writers([edit(2, "zero")], [edit(10, "one")], [edit(18, "two"), made])
+    with project(tmp_path, script) as home:
+        (home.project / "a.txt").write_text(LINES.replace("line 6\n", "by hand\n"))
+        (home.project / "notes.txt").write_text("untracked\n")
+        text = home.ok(*RUN, "Go.")
+        assert [lines(home)[n] for n in (1, 5, 9, 17)] == ["zero", "by hand", "one", "two"]
+        assert (home.project / "new.txt").read_text() == "made\n"
+        assert (home.project / "notes.txt").read_text() == "untracked\n"
+        assert "- Part 2: merged (2 files, +2 -1: a.txt, new.txt)" in text
+        assert branches(home) == []
+        status = git(home.project, "status", "--porcelain").splitlines()
+        assert status == [" M a.txt", "?? new.txt", "?? notes.txt"]
+        assert len(git(home.project, "worktree", "list").splitlines()) == 1
+
+
+def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) -> None:
+    script = Writers([edit(2, "mine")], [edit(2, "yours")], [edit(18, "two")])
+    with project(tmp_path, script) as home:
+        text = home.ok(*RUN, "Go.")
+        (branch,) = branches(home)
+        assert branch.startswith("retinue/part-1-")
+        assert "- Part 1: NOT merged, conflict in a.txt" in text and branch in text
+        assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text
+        assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
+        assert "yours" in git(home.project, "show", f"{branch}:a.txt")
+
+
+def test_outside_of_git_one_writes_after_the_other(tmp_path: Path) -> None:
+    script = Writers([edit(2, "zero")], [edit(3, "one")], [edit(4, "two")])
+    with project(tmp_path, script, is_git=False) as home:
+        text = home.ok(*RUN, "Go.")
+        assert lines(home)[:5] == ["line 1", "zero", "one", "two", "line 5"]
+        assert text.count("(completed)") == 3 and "merged" not in text
+
+
+def test_a_setting_has_writers_take_turns_and_the_tool_says_so(tmp_path: Path) -> None:
+    script = Writers([edit(2, "zero")], [edit(3, "one")])
+    with project(tmp_path, script) as home:
+        home.ok(*RUN, "Go.", env={"RETINUE_AGENTS_WRITERS": "turns"})
+        assert lines(home)[:4] == ["line 1", "zero", "one", "line 4"]
+        (tool,) = [t for t in script.tools if t.name == "delegate_tasks"]
+        assert tool.description.endswith("Sub-agents that can edit files take turns.")
+
+
+def test_what_a_cancelled_writer_did_stays_on_its_branch_and_the_others_are_merged(
+    tmp_path: Path,
+) -> None:
+    script = Writers([edit(2, "zero")], [edit(10, "half")], gated=(1,))
+    with project(tmp_path, script) as home:
+        home.ok(*RUN, "--background", "Go.")
+        assert script.reached.wait(SECONDS)
+        (child,) = [r for r in home.runs() if r["label"] == "Part 1"]
+        home.ok("cancel", child["id"])
+        home.ok("wait", "latest")
+        assert (lines(home)[1], lines(home)[9]) == ("zero", "line 10")
+        (branch,) = branches(home)
+        assert "half" in git(home.project, "show", f"{branch}:a.txt")
+        kept = (
+            "not merged: it did not complete its task. Its changes (1 files, +1 -1) are on branch"
+        )
+        assert f"{kept} {branch}" in " ".join(home.ok("show", "latest").split())
+
+
+def test_killed_between_the_commit_of_one_and_the_merge_of_all_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    script = Writers([edit(2, "zero")], [edit(10, "one")], gated=(1,))
+    with project(tmp_path, script) as home:
+        home.ok(*RUN, "--background", "Go.")
+        assert script.reached.wait(SECONDS)
+        home.until(lambda: any("zero" in shown(home, branch) for branch in branches(home)))
+        assert lines(home)[1] == "line 2"
+        os.kill(home.host_pid(), signal.SIGKILL)
+        script.let.set()
+        home.ok("wait", "latest")
+        assert (lines(home)[1], lines(home)[9]) == ("zero", "one")
+        assert branches(home) == []

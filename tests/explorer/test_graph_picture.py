@@ -1,0 +1,106 @@
+"""The picture of a map in the terminal has the same boxes and numbers as its Mermaid."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from retinue.models.explorer.mermaid import graph
+from retinue.syntax.overview.map_facts import AreaEdge, AreaRow
+from retinue.syntax.project.places import Place
+from retinue.view.graph_picture import picture, read_graph
+
+HERE = Place("a", 1)
+
+
+def mermaid(sizes: dict[str, int], edges: dict[tuple[str, str], int]) -> str:
+    areas = [AreaRow(name, n, n * 100) for name, n in sizes.items()]
+    text = graph(areas, [AreaEdge(a, b, n, HERE) for (a, b), n in edges.items()])
+    assert text.startswith("```mermaid\n") and text.endswith("\n```")
+    return text.removeprefix("```mermaid\n").removesuffix("\n```")
+
+
+FLASK = mermaid(
+    {"src/flask/": 18, "src/flask/sansio/": 3, "src/flask/json/": 3},
+    {
+        ("src/flask/", "src/flask/sansio/"): 11,
+        ("src/flask/sansio/", "src/flask/"): 15,
+        ("src/flask/", "src/flask/json/"): 4,
+        ("src/flask/json/", "src/flask/"): 2,
+        ("src/flask/sansio/", "src/flask/json/"): 2,
+        ("src/flask/json/", "src/flask/sansio/"): 1,
+    },
+)
+
+
+def test_users_are_above_what_they_use_and_what_leads_back_points_up() -> None:
+    drawn = picture(FLASK, 80)
+    assert drawn is not None
+    rows = drawn.split("\n")
+    at = {
+        name: next(n for n, row in enumerate(rows) if f"│ {name} " in row)
+        for name in ("src/flask/", "src/flask/sansio/", "src/flask/json/")
+    }
+    assert at["src/flask/sansio/"] < at["src/flask/"] < at["src/flask/json/"]
+    assert "15 ↑11" in drawn and "4 ↑2" in drawn and "2 ↑1" in drawn
+    assert drawn.count("▼") == 3 and max(map(len, rows)) <= 80
+
+
+def test_a_plain_terminal_gets_plain_characters() -> None:
+    drawn = picture(FLASK, 80, is_unicode=False)
+    assert drawn is not None and drawn.isascii() and "+--" in drawn and "v" in drawn
+
+
+def numbers(text: str) -> list[int]:
+    return sorted(int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.,])", text))
+
+
+@pytest.mark.parametrize("n", [7, 12])
+def test_many_boxes_are_a_table_with_every_number(n: int) -> None:
+    names = {f"area{k}/": 2 for k in range(n)}
+    edges = {
+        (f"area{a}/", f"area{b}/"): 100 + a * n + b
+        for a in range(n)
+        for b in range(n)
+        if (a + b) % 3 == 0 and a != b
+    }
+    drawn = picture(mermaid(names, edges), 100)
+    assert drawn is not None and "▼" not in drawn and "from \\ to" in drawn
+    assert [x for x in numbers(drawn) if x >= 100] == sorted(edges.values())
+    assert drawn.count("\n") == n and max(map(len, drawn.split("\n"))) <= 100
+
+
+def test_boxes_that_are_too_wide_for_the_terminal_are_a_table() -> None:
+    names = {f"a/very/long/name/of/an/area/number/{k}/": 2 for k in range(3)}
+    first, *rest = names
+    drawn = picture(mermaid(names, {(first, other): 1 for other in rest}), 60)
+    assert drawn is not None and "from \\ to" in drawn and max(map(len, drawn.split("\n"))) <= 60
+
+
+def test_what_has_no_arrow_is_named_below_and_does_not_count_as_a_box() -> None:
+    names = {f"area{k}/": 2 for k in range(6)}
+    first, *rest = names
+    drawn = picture(mermaid({**names, "shell/": 2}, {(first, other): 1 for other in rest}), 200)
+    assert drawn is not None and drawn.count("┌─") >= 6 and "│ shell/" not in drawn
+    assert drawn.split("\n")[-1] == "without an arrow: shell/, 2 files, 200 lines"
+
+
+def test_a_ring_is_drawn_too() -> None:
+    ring = {("a/", "b/"): 3, ("b/", "c/"): 2, ("c/", "a/"): 1}
+    drawn = picture(mermaid({"a/": 1, "b/": 1, "c/": 1}, ring), 80)
+    assert drawn is not None and {1, 2, 3} <= set(numbers(drawn.replace("↑", " ")))
+
+
+def test_the_mermaid_of_many_areas_stays_a_part_of_a_page_and_reads_back() -> None:
+    names = {f"area{k}/": k + 1 for k in range(11)}
+    edges = {(a, b): 7 for a in names for b in names if a != b}
+    text = mermaid(names, edges)
+    assert text.count("\n") < 40 and max(map(len, text.split("\n"))) <= 100
+    found = read_graph(text)
+    assert found is not None and len(found.edges) == len(edges) and len(found.labels) == 11
+
+
+@pytest.mark.parametrize("code", ["", "sequenceDiagram\nA->>B: x", "graph TD\nA((x))", "graph TD"])
+def test_what_is_no_graph_of_ours_is_left_as_it_is(code: str) -> None:
+    assert picture(code, 80) is None
