@@ -15,12 +15,16 @@ from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.list_find_tools import FindTool, ListFilesTool
 from retinue.tools.builtin.read_tool import ReadTool
 from retinue.tools.builtin.search import SearchTool
+from retinue.tools.builtin.symbols import SymbolsTool
 from retinue.tools.builtin.write_tool import WriteTool
 
 TOOLS: dict[str, Builtin[Any]] = {
     t.name: t
-    for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
-}
+    for t in (
+        ReadTool(), ListFilesTool(), FindTool(), SearchTool(), SymbolsTool(),
+        EditTool(), WriteTool(),
+    )
+}  # fmt: skip
 
 
 def a_caller(root: Path | str, **fields: Any) -> Context:

@@ -9,10 +9,8 @@ from typing import Any
 
 from retinue.core.redaction import Redactor
 from retinue.sandbox.private_paths import Private
-from retinue.tools.builtin.symbols import SymbolsTool
-from tests.tools.builtin.filecase import TOOLS, Desk, tree
+from tests.tools.builtin.filecase import Desk, tree
 
-TOOLS.setdefault("symbols", SymbolsTool())
 FILES: dict[str, str | bytes] = {
     "src/a.py": "from src.b import target\n\ndef caller():\n    target()\n",
     "src/b.py": 'def target():\n    """Does it."""\n',
