@@ -8,6 +8,7 @@ import errno
 import json
 import resource
 import socket
+import ssl
 import time
 from typing import Any
 
@@ -22,6 +23,7 @@ from retinue.models.codec import Options, count
 from retinue.models.governor import MAX_COOLING, Governor
 from retinue.models.http import ConnectionPool
 from retinue.models.limit_headers import asked_for, limits_in, until
+from retinue.models.new_connections import Dialer
 from retinue.models.provider_errors import delay, worded
 from tests.models.http_world import (
     CODECS,
@@ -195,6 +197,34 @@ def test_a_name_that_was_not_found_for_lack_of_descriptors_is_this_machines_trou
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+def test_descriptors_that_are_back_when_a_look_up_has_failed_do_not_hide_that_they_lacked() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept: list[socket.socket] = []
+
+    async def fails(*_: Any, **__: Any) -> Any:
+        while kept:
+            kept.pop().close()
+        raise socket.gaierror(socket.EAI_AGAIN, "try again")
+
+    async def story() -> OSError:
+        loop = asyncio.get_running_loop()
+        loop.getaddrinfo = fails  # type: ignore[method-assign]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        try:
+            with pytest.raises(OSError):
+                while True:
+                    kept.append(socket.socket())
+            with pytest.raises(OSError) as caught:
+                await Dialer(1.0, ssl.create_default_context).resolve("localhost", 1)
+        finally:
+            while kept:
+                kept.pop().close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        return caught.value
+
+    assert "EMFILE" in machine.trouble(asyncio.run(story()))
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed(
     named: bool,
@@ -203,6 +233,7 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
         async with talking(["Hello."]) as (llm, model), Retinue() as retinue:
             if named:
                 model.connect(llm.url.replace("127.0.0.1", "localhost"), "k")
+            machine.DESCRIPTORS.raise_limit()  # a first call does so, once in a process
             before = resource.getrlimit(resource.RLIMIT_NOFILE)
             kept: list[socket.socket] = []
             loop = asyncio.get_running_loop()
@@ -218,7 +249,7 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
                         await complete(model, asking())
                     # Without descriptors, libc answers a look-up of a name with either number.
                     numbers = ("EMFILE", "EBUSY") if named else ("EMFILE",)
-                    assert caught.value.kind == "machine"
+                    assert caught.value.kind == "machine", caught.value
                     assert any(number in str(caught.value) for number in numbers), caught.value
                 assert (model.governor.failures, model.governor.is_broken) == (
                     0,

@@ -118,7 +118,7 @@ def trouble(error: BaseException | None) -> str:
             if error.errno == getattr(socket, "EAI_MEMORY", None):
                 return "out of memory"
             # The resolver calls a lack of descriptors a temporary failure of the name service.
-            return _no_descriptor()
+            return _words(number) if (number := lookup_shortage()) else ""
         if isinstance(error, OSError) and error.errno in OURS:
             return _words(error.errno or 0)
         error, n_causes = (
@@ -128,16 +128,16 @@ def trouble(error: BaseException | None) -> str:
     return ""
 
 
-def _no_descriptor() -> str:
-    """What is said when no descriptors are left for a look-up, which needs several at once; ""
-    when there are some."""
+def lookup_shortage() -> int:
+    """The error number that says why a name cannot be looked up now: a look-up needs several
+    descriptors at once. 0 when there are enough."""
     with contextlib.ExitStack() as probes:
         try:
             for _ in range(LOOKUP_DESCRIPTORS):
                 probes.enter_context(socket.socket())
         except OSError as error:
-            return _words(error.errno or 0)
-    return ""
+            return error.errno or errno.EMFILE
+    return 0
 
 
 def _words(number: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import socket
 import ssl
 from base64 import b64encode
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from retinue.errors import ConfigError
 from retinue.models.answer_head import NotHttp
 from retinue.models.http_connection import ProviderConnection
+from retinue.models.machine_limits import lookup_shortage
 
 REMEMBERED_SECONDS = 300.0
 """So long the addresses of a name are known."""
@@ -172,9 +174,14 @@ class Dialer:
         """By family. Each time another address of one comes first, and the families take turns."""
         loop = asyncio.get_running_loop()
         by_family: dict[int, list[Address]] = {}
-        for family, _, _, _, address in await loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=_FLAGS
-        ):
+        shortage = lookup_shortage()  # descriptors may be back by the time the look-up fails
+        try:
+            answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=_FLAGS)
+        except socket.gaierror as error:
+            if shortage:
+                raise OSError(shortage, os.strerror(shortage)) from error
+            raise
+        for family, _, _, _, address in answers:
             by_family.setdefault(family, []).append((family, address))
         if not by_family:
             raise OSError(f"{host} has no address")
