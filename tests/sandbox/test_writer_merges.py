@@ -178,6 +178,18 @@ def test_who_changed_nothing_leaves_nothing(bench: Bench) -> None:
     assert merge_note(merges) == ""
 
 
+def test_what_git_ignores_in_a_copy_is_named_since_no_branch_holds_it(bench: Bench) -> None:
+    def work(place: Path) -> None:
+        (place / "out.log").write_text("x")
+        (place / "sub" / "__pycache__").mkdir()
+        (place / "sub" / "__pycache__" / "a.log").write_text("x")
+
+    merges = bench.run(work, line(9, "whole"))
+    assert [(m.state, m.ignored) for m in merges] == [("empty", ("out.log",)), ("merged", ())]
+    assert "Not taken over, because git ignores it: out.log." in merge_note(merges)
+    assert not (bench.top / "out.log").exists()
+
+
 def test_a_file_that_programs_trust_is_not_changed_by_a_merge(bench: Bench) -> None:
     merges = bench.run(lambda place: (place / ".mcp.json").write_text("{}"))
     assert [m.state for m in merges] == ["kept"] and ".mcp.json is protected" in merges[0].why

@@ -31,7 +31,8 @@ class WriterCopy(Value):
 class BranchMerge(Value):
     """What became of the changes of one run. `conflicts` are the files that two have changed in
     the same lines, `hunks` these lines, as git marks them. While it is neither `merged` nor `empty`
-    they are whole on `branch`; `why` says what kept them there."""
+    they are whole on `branch`; `why` says what kept them there. `ignored` was new in its copy and
+    is neither merged nor on the branch, because git ignores it."""
 
     run: str
     label: str
@@ -44,9 +45,15 @@ class BranchMerge(Value):
     conflicts: tuple[str, ...] = ()
     hunks: str = ""
     why: str = ""
+    ignored: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
+        lost = f" Not taken over, because git ignores it: {_listed(self.ignored)}."
+        return self._fate if not self.ignored else f"{self._fate}{lost}"
+
+    @property
+    def _fate(self) -> str:
         name = one_line(self.label, 200)
         size = f"{self.files} files, +{self.added} -{self.removed}"
         if self.state == "empty":
@@ -72,8 +79,7 @@ def branch_name(label: str, run: str) -> str:
 
 def merge_note(merges: Sequence[BranchMerge]) -> str:
     """What whoever started the writers is told."""
-    changed = [one for one in merges if one.state != "empty"]
-    if not changed:
+    if all(one.state == "empty" and not one.ignored for one in merges):
         return ""
     head = "The sub-agents worked in copies. Their changes go into your directory in order:"
     return "\n".join((head, *(one.words for one in merges)))

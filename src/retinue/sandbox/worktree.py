@@ -39,6 +39,20 @@ from retinue.sandbox.worktree_files import (
 
 log = logging.getLogger("retinue")
 
+CACHES = frozenset(
+    [
+        "__pycache__",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".tox",
+        ".venv",
+        "node_modules",
+    ]
+)
+"""Folders that programs make by themselves and can make again."""
+
 
 class Worktrees:
     """The copies of one runtime, each in `folder` under its run's id."""
@@ -92,6 +106,23 @@ class Worktrees:
                 await self._remove(run, note)
         self._locks.pop(run, None)
 
+    async def ignored(self, run: str) -> tuple[str, ...]:
+        """What the run has made in its copy and git ignores, so that no branch will hold it. Caches
+        that programs make by themselves are left out. A folder that is ignored as a whole is one
+        entry."""
+        note = self._note(run)
+        if note is None or not note.admin or not self.place(run).is_dir():
+            return ()
+        options = ("-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        try:
+            async with opened(self._copy(run, note), folders=(note.repository,)) as git:
+                index = os.path.join(note.admin, "index")
+                listed = os.fsdecode(await git.run("ls-files", *options, index=index))
+        except (RetinueError, OSError):  # what cannot be read is told when it is to be kept
+            return ()
+        paths = (path for path in listed.split("\0") if path)
+        return tuple(path for path in paths if not CACHES.intersection(path.split("/")))
+
     def place(self, run: str) -> Path:
         return self.folder / run
 
@@ -115,6 +146,10 @@ class Worktrees:
             return msgspec.json.decode(read_small(self.folder / f"{run}.json"), type=WorktreeNote)
         except (OSError, msgspec.MsgspecError):
             return None
+
+    def _copy(self, run: str, note: WorktreeNote) -> Repository:
+        shared = os.path.dirname(os.path.dirname(note.admin))
+        return Repository(str(self.place(run)), note.admin, shared)
 
     def _keep(self, run: str, note: WorktreeNote) -> WorktreeNote:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -171,10 +206,8 @@ class Worktrees:
     async def _record(self, run: str, note: WorktreeNote, message: str) -> BranchDiff | None:
         """A commit of everything in the copy on top of where its run has got to, by git's inner
         commands alone."""
-        path = self.place(run)
-        await asyncio.to_thread(make_plain, path)
-        copy = Repository(str(path), note.admin, os.path.dirname(os.path.dirname(note.admin)))
-        async with opened(copy, folders=(note.repository,)) as git:
+        await asyncio.to_thread(make_plain, self.place(run))
+        async with opened(self._copy(run, note), folders=(note.repository,)) as git:
             index = f"{git.folder}/index"
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(copy_file, os.path.join(note.admin, "index"), index)

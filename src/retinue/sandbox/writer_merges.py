@@ -62,7 +62,9 @@ class WriterMerges:
     ) -> tuple[BranchMerge, ...]:
         """What became of each copy. `key` names this merge for ever."""
         reasons: dict[str, str] = {}
+        ignored: dict[str, tuple[str, ...]] = {}
         for copy in copies:
+            ignored[copy.run] = await self._worktrees.ignored(copy.run)
             if why := await self._settle(copy, is_used):
                 reasons[copy.run] = why
         merges: dict[str, BranchMerge] = {}
@@ -73,7 +75,9 @@ class WriterMerges:
             except (RetinueError, Refused, OSError) as error:
                 merges_here = [_unmerged(copy, str(error).rstrip(".")) for copy in mine]
             merges.update((one.run, one) for one in merges_here)
-        return tuple(merges[copy.run] for copy in copies)
+        return tuple(
+            msgspec.structs.replace(merges[copy.run], ignored=ignored[copy.run]) for copy in copies
+        )
 
     async def _settle(self, copy: WriterCopy, is_used: Callable[[str], bool]) -> str:
         """Put what is in a copy on its branch; why that cannot be merged, or ""."""
