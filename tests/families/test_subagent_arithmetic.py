@@ -122,7 +122,7 @@ class Mill:
         )
         for item in range(n):
             slot = ParentCall(
-                turn=caller.run.turn,
+                turn=caller.row.turn,
                 index=caller.index,
                 item=item,
                 call_id=caller.call_id,
@@ -217,7 +217,7 @@ class Mill:
         key = f"{run.id}/{run.turn}/{index}"
         return Context(
             spec=spec,
-            run=run,
+            row=run,
             call_id=call.id,
             index=index,
             key=key,
@@ -393,6 +393,6 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
 def _seen_by(caller: Context, look: Any) -> Context:
     fields = {
         name: getattr(caller, name)
-        for name in ("spec", "run", "call_id", "index", "key", "called_at")
+        for name in ("spec", "row", "call_id", "index", "key", "called_at")
     }
     return Context(**fields, reader=look)

@@ -48,7 +48,7 @@ class House:
         }
         key = key or uuid.uuid4().hex
         return Context(
-            spec=spec, run=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
+            spec=spec, row=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
         )
 
     async def sh(self, command: str, caller: Context | None = None, **args: Any) -> ToolResult:

@@ -219,7 +219,7 @@ def caller(world: World, holding: OpenDirectory, n: int) -> Context:
     held = Permissions(read=both, write=both)
     run = Run(id=spec.id, state=Queued())
     where: dict[str, Any] = {"root": str(world.sub), "permissions": held, "holding": holding}
-    return Context(spec=spec, run=run, call_id="c", index=0, key=f"k{n}", called_at=1, **where)
+    return Context(spec=spec, row=run, call_id="c", index=0, key=f"k{n}", called_at=1, **where)
 
 
 def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], Any]]:

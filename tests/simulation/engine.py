@@ -179,7 +179,7 @@ def agents(world: World) -> list[Agent]:
     async def pause(caller: Context) -> None:
         world.starts[caller.key] += 1
         row = await world.store.row(caller.spec.id)
-        is_known = row is not None and row.run.turn >= caller.run.turn
+        is_known = row is not None and row.run.turn >= caller.row.turn
         world.must(is_known, f"I6 {caller.key} is begun before it is on record")
         r = random.Random(f"{world.seed} {caller.key} tool")
         await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
@@ -211,7 +211,7 @@ def agents(world: World) -> list[Agent]:
     @tool(restart="keyed", format_results=words)
     async def hand_out(caller: Context) -> Actions:
         await pause(caller)
-        return script.orders(world.seed, caller.spec.path, caller.run.turn, caller.index)
+        return script.orders(world.seed, caller.spec.path, caller.row.turn, caller.index)
 
     @tool(restart="pure")
     async def watch(caller: Context) -> Actions | str:
@@ -221,7 +221,7 @@ def agents(world: World) -> list[Agent]:
         children = tuple(
             spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended)
         )
-        return script.watch(world.seed, caller.spec.path, caller.run.turn, caller.index, children)
+        return script.watch(world.seed, caller.spec.path, caller.row.turn, caller.index, children)
 
     tools = [ask, hand_out, post, read, watch, write]
     model = ScriptedModel(world)

@@ -23,7 +23,7 @@ def a_caller(**fields: Any) -> Context:
     spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t", cwd="w"), root="r")
     return Context(
         spec=spec,
-        run=Run(id="r", state=Queued(), turn=2),
+        row=Run(id="r", state=Queued(), turn=2),
         call_id="c",
         index=1,
         key="k",

@@ -32,6 +32,7 @@ from retinue.core.events import (
     ResultsFormatted,
     RunCreated,
     StateEvent,
+    StepTaken,
     Submitted,
     ToolReturned,
     Woke,
@@ -55,6 +56,7 @@ Alike = (
     | ModelFailed
     | ToolReturned
     | ActionsReturned
+    | StepTaken
     | Submitted
     | Asked
     | Answered
@@ -84,6 +86,7 @@ def _in_line(run: Run, event: Alike, ctx: StepContext) -> Run:
             | ModelFailed()
             | ToolReturned()
             | ActionsReturned()
+            | StepTaken()
             | Submitted()
             | Asked()
             | Answered()

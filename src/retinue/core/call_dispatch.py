@@ -83,6 +83,7 @@ def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) 
         tools=tools,
         asks=asks,
         questions=questions,
+        at=ctx.now,
     )
     return settle(run, ctx, at)
 

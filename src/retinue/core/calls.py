@@ -7,9 +7,10 @@ Theory of operation. The calls of a reply are numbered; sets of them are integer
 (`state.OpenCalls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait
 for a person, `woken` are run again because what they waited for has come; what is open and none of
 these waits for children, joined ones (a `Fan` in the tree, by the call's number) or those that one
-of `waits` names. So `open & ~(tools | asks | woken)` is who waits, and a turn is over when `open`
-is zero. `settle` is the one place that turns these bits into a state: tools running is `Working`,
-else a question is `Asking`, else something open is `Waiting`, else the next turn."""
+of `waits` names, or is `parked`: its function awaits a step (`tool_steps`). So
+`open & ~(tools | asks | woken)` is who waits, and a turn is over when `open` is zero. `settle` is
+the one place that turns these bits into a state: tools running is `Working`, else a question is
+`Asking`, else something open is `Waiting`, else the next turn."""
 
 from __future__ import annotations
 
@@ -54,17 +55,33 @@ NOT_ASKED = "Not run: a message arrived before the question was answered."
 
 
 def start_tool(
-    run: Run, ctx: StepContext, index: int, call: ToolCall, *, again: bool = False
+    run: Run,
+    ctx: StepContext,
+    index: int,
+    call: ToolCall,
+    *,
+    again: bool = False,
+    made_at: int = 0,
+    answer: str | None = None,
 ) -> None:
-    key = f"{run.id}/{run.turn}/{index}"
     ctx.perform(
         CallTool(
-            run=run.id, turn=run.turn, index=index, call=call, key=key, at=ctx.now, again=again
+            run=run.id,
+            turn=run.turn,
+            index=index,
+            call=call,
+            key=f"{run.id}/{run.turn}/{index}",
+            at=ctx.now,
+            again=again,
+            made_at=made_at or ctx.now,
+            answer=answer,
         )
     )
 
 
-def start_woken(run: Run, ctx: StepContext, watch: CallWait, *, again: bool = False) -> None:
+def start_woken(
+    run: Run, ctx: StepContext, watch: CallWait, *, again: bool = False, made_at: int = 0
+) -> None:
     ctx.perform(
         CallTool(
             run=run.id,
@@ -76,6 +93,7 @@ def start_woken(run: Run, ctx: StepContext, watch: CallWait, *, again: bool = Fa
             again=again,
             woken=True,
             back=watch.back,
+            made_at=made_at or ctx.now,
         )
     )
 
@@ -99,7 +117,13 @@ def let_rest(calls: OpenCalls, index: int) -> OpenCalls:
     """The call's tool has returned. Whether the call has its result is another matter."""
     bit = ~(1 << index)
     waits = tuple(w for w in calls.waits if w.index != index) if calls.waits else ()
-    return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)
+    return replace(
+        calls,
+        tools=calls.tools & bit,
+        woken=calls.woken & bit,
+        parked=calls.parked & bit,
+        waits=waits,
+    )
 
 
 def wake(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
@@ -107,7 +131,7 @@ def wake(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
     for watch in calls.waits:
         if not calls.woken >> watch.index & 1 and _is_over(watch, ctx):
             calls = replace(calls, woken=calls.woken | 1 << watch.index)
-            start_woken(run, ctx, watch)
+            start_woken(run, ctx, watch, made_at=calls.at)
     return calls
 
 
@@ -158,9 +182,12 @@ def close_call(
         open=calls.open & bit,
         tools=calls.tools & bit,
         woken=calls.woken & bit,
+        parked=calls.parked & bit,
         asks=calls.asks & bit,
         waits=tuple(w for w in calls.waits if w.index != index) if calls.waits else (),
         questions=tuple(q for q in calls.questions if q.index != index) if calls.questions else (),
+        items=tuple(i for i in calls.items if i[0] != index) if calls.items else (),
+        steps=tuple(s for s in calls.steps if s.index != index) if calls.steps else (),
     )
     run = run if run.suspicion is None else replace(run, suspicion=None)
     return settle(ctx.append(run, result), ctx, calls)
@@ -171,7 +198,7 @@ def settle(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
     if calls.tools:
         return wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))
     merge_copies(run, ctx, calls)
-    if not calls.woken:
+    if not calls.woken and not calls.parked and not calls.lost:
         run, calls = close_turn(run, ctx, calls)
     if calls.asks:
         return wait_in(run, ctx, Asking(calls=calls))
@@ -240,7 +267,8 @@ def child_joined(
             )
     if fan.join == "turn":
         fan_in.out -= 1
-        return run if fan_in.out or calls.tools or calls.woken else settle(run, ctx, calls)
+        busy = calls.tools or calls.woken or calls.parked or calls.lost
+        return run if fan_in.out or busy else settle(run, ctx, calls)
     if fan.pending:
         return run
     run, calls = close_fans(run, ctx, calls, [index])
@@ -285,12 +313,13 @@ def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
         run = ctx.append(
             run, ToolMessage(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF)
         )
-    for question in calls.questions:
+    asking = {q.index: q for q in calls.questions}
+    for question in asking.values():
         run = ctx.append(
             run,
             ToolMessage(call_id=question.call_id, name=question.tool, text=NOT_ASKED, error=True),
         )
-    for fan in fan_in.in_order() if fan_in else ():
+    for index, fan in sorted(fan_in.fans.items()) if fan_in else ():
         discard_children(ctx, fan)
         run = note_results(run, ctx, fan)
         if fan_in is not None and not fan_in.is_merging:
@@ -301,5 +330,8 @@ def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
                 "Still running, you will be notified when they end: "
                 f"{', '.join(sorted(fan.pending))}\n{text}"
             )
-        run = ctx.append(run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text.strip()))
+        if index not in asking:
+            run = ctx.append(
+                run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text.strip())
+            )
     return resume(run, ctx)

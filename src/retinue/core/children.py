@@ -28,6 +28,7 @@ from retinue.core.spec import RunSpec
 from retinue.core.state import Breaker, Ended, OpenCalls, Run, Thinking, calls_of
 from retinue.core.step_context import StepContext
 from retinue.core.suspects import cleared
+from retinue.core.tool_steps import child_back
 from retinue.core.turn import post, sooner
 from retinue.core.values import Ending, Mail, Who
 from retinue.errors import InvalidTransition
@@ -45,6 +46,8 @@ def child_at_calls(run: Run, calls: OpenCalls, event: ChildEnded, ctx: StepConte
             if child.request.retention == "delete":
                 fan.discard[child.id] = child
             ctx.tree.dismiss(event.child)
+            if fan.join == "step":
+                return child_back(run, ctx, fan, child, outcome)
             return child_joined(run, ctx, calls, slot.index, outcome)
     return news(run, event, ctx)
 

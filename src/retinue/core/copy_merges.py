@@ -35,7 +35,8 @@ def merge_copies(run: Run, ctx: StepContext, calls: OpenCalls) -> None:
     """Have the changes of the turn's writers merged, once all of them are back and nothing that
     could change files is running."""
     fan_in = ctx.tree.fans.get(run.id)
-    if fan_in is None or fan_in.is_merging or calls.tools or calls.woken or calls.asks:
+    busy = calls.tools | calls.woken | calls.parked | calls.asks
+    if fan_in is None or fan_in.is_merging or busy or calls.lost:
         return
     waiting = {i: f for i, f in sorted(fan_in.fans.items()) if is_unmerged(f, calls, i)}
     if not waiting or any(fan.pending for fan in fan_in.fans.values()):

@@ -54,7 +54,8 @@ class ChildOutcome(Value):
 class CallTool(Value):
     """Run one tool call. `again`: an earlier process may have started it (its class allows to look
     or repeat). `woken`: it has asked to wait, and the wait is over; `back` are the ends of children
-    that were not kept."""
+    that were not kept. `made_at` is when the model made the call, the same in every try; `answer`
+    is what was answered to a question after which it is run again."""
 
     run: str
     turn: int
@@ -65,6 +66,19 @@ class CallTool(Value):
     again: bool = False
     woken: bool = False
     back: tuple[ChildOutcome, ...] = ()
+    made_at: int = 0
+    answer: str | None = None
+
+
+class AnswerStep(Value):
+    """Give the answer to the step that asked: the function of that call, which is parked, goes
+    on."""
+
+    run: str
+    turn: int
+    index: int
+    step: str
+    text: str
 
 
 class JoinedCall(Value):
@@ -141,6 +155,7 @@ class SendDelivery(Value):
 Effect = (
     CallModel
     | CallTool
+    | AnswerStep
     | FormatResults
     | Merge
     | AbortRun

@@ -215,6 +215,31 @@ class ActionsReturned(Event, tag="Ordered", rename={"actions": "orders"}):
     snapshot: str = ""
 
 
+class StepTaken(Event):
+    """The function of a tool has come to a step that it wants to be on record before it takes
+    effect: children, each with a name within the call (`children`), messages and cancels (with
+    their `reason`), a `question`, a wait for the `run` that it has started; or, with `result`, how
+    a wait ended that nobody else can tell. `parks`: the function does nothing of its own until it
+    is over."""
+
+    turn: int
+    index: int
+    call_id: str
+    name: str
+    step: str
+    actions: Actions = Actions()
+    children: tuple[str, ...] = ()
+    question: str = ""
+    choices: tuple[str, ...] = ()
+    run: str = ""
+    result: str | None = None
+    reason: str = ""
+    parks: bool = False
+    asked_at: int = 0
+    place: str = ""
+    snapshot: str = ""
+
+
 class Submitted(Event):
     """The run handed in its result through a submit tool, and the result was valid."""
 
@@ -230,22 +255,27 @@ class Submitted(Event):
 
 
 class Asked(Event):
-    """A tool needs an answer from outside before it can finish."""
+    """A tool needs an answer from outside before it can finish. With `again` it is run again with
+    the answer, and with these arguments."""
 
     turn: int
     index: int
     call_id: str
     name: str
     question: str
+    choices: tuple[str, ...] = ()
+    again: str | None = None
 
 
 class Answered(Event):
-    """Somebody answered an open question."""
+    """Somebody answered an open question: that of the call, or `question` of those that its steps
+    ask."""
 
     turn: int
     index: int
     call_id: str
     text: str
+    question: str = ""
 
 
 class Decided(Event):
@@ -365,6 +395,7 @@ StateEvent = (
     | ModelFailed
     | ToolReturned
     | ActionsReturned
+    | StepTaken
     | Submitted
     | Asked
     | Answered
@@ -383,6 +414,8 @@ StateEvent = (
 )
 """What each state decides about."""
 RunEvent = StateEvent | Aborted
+Orders = ActionsReturned | StepTaken
+"""What children can come of."""
 AnyEvent = StoreEvent | TreeEvent | RunEvent
 
 

@@ -23,6 +23,17 @@ def run_id(at: int, *parts: object, count: int | None = None) -> str:
     return f"{t[:8]}-{t[8:]}-7{n}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
 
 
+def child_id(at: int, parent: str, turn: int, call_id: str, index: int, item: int) -> str:
+    """The name of a child by its place: an item of a call."""
+    return run_id(at, parent, turn, call_id, index, item, count=(index << 6) + item)
+
+
+def step_child_id(at: int, parent: str, turn: int, call_id: str, index: int, name: str) -> str:
+    """The name of a child by what was asked for: whoever asks for the same in the same call means
+    the same child."""
+    return run_id(at, parent, turn, call_id, index, "step", name)
+
+
 def moment(at: int, turn: int, index: int) -> int:
     """The time in the ids of those whom a call starts. The calls of a run count as made one after
     the other, however fast it was, so that no two of its children are named after the same

@@ -14,13 +14,15 @@ from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
 from retinue.core.calls import close_call, let_rest, settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.children import stale
-from retinue.core.events import Answered, Asked, Decided, Granted, MailReceived
+from retinue.core.events import Answered, Asked, Decided, Granted, MailReceived, StepTaken
 from retinue.core.ids import digest
 from retinue.core.messages import ToolCall, ToolMessage
 from retinue.core.run_mail import cannot_write
 from retinue.core.state import NOTHING, OpenCalls, Question, Run, calls_of
 from retinue.core.step_context import StepContext
+from retinue.core.tool_steps import give_answer
 from retinue.core.values import Mail, PermissionGrant, ToolRisk, Usage
+from retinue.errors import Refused
 from retinue.formats.fair_cut import clip
 
 TEXT = 4_000
@@ -33,29 +35,49 @@ ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
-    text = clip(event.question, TEXT)
-    if not ctx.order.may_ask:
+    try:
+        check_asked(run, ctx)
+    except Refused:
         result = ToolMessage(
             call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
         )
         return close_call(run, ctx, calls, event.index, result)
+    return settle(run, ctx, put(run, let_rest(calls, event.index), event, ctx))
+
+
+def check_asked(run: Run, ctx: StepContext) -> None:
+    """Whether somebody can answer: a person, or a parent that does not wait for this very run."""
+    if not ctx.order.may_ask:
+        raise Refused("question", NOBODY)
+    if ctx.order.questions == "deny" and (
+        _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, ctx.spec.parent) is not None
+    ):
+        raise Refused("question", NOBODY)
+
+
+def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) -> OpenCalls:
+    """The question is open, and whoever can answer it hears of it."""
+    text = clip(event.question, TEXT)
     if ctx.order.questions == "deny":
-        parent = ctx.spec.parent
-        if _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, parent) is not None:
-            result = ToolMessage(
-                call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
-            )
-            return close_call(run, ctx, calls, event.index, result)
         words = ASKS.format(label=ctx.order.name, text=text, id=run.id)
-        ctx.tell(parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
-    calls = let_rest(calls, event.index)
-    id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]
-    question = Question(index=event.index, id=id, call_id=event.call_id, text=text, tool=event.name)
+        ctx.tell(ctx.spec.parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
+    step = event.step if isinstance(event, StepTaken) else ""
+    named = (run.id, run.turn, event.index, event.call_id, text, *((step,) if step else ()))
+    again = event.again if isinstance(event, Asked) else None
+    question = Question(
+        index=event.index,
+        id=digest(*named)[:16],
+        call_id=event.call_id,
+        text=text,
+        tool=event.name,
+        choices=event.choices,
+        step=step,
+        call=None if again is None else ToolCall(id=event.call_id, name=event.name, args=again),
+    )
     announce(run, ctx, question)
-    calls = replace(
+    return replace(
         calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question)
     )
-    return settle(run, ctx, calls)
 
 
 def _is_waited_for(run: Run, ctx: StepContext) -> bool:
@@ -64,16 +86,30 @@ def _is_waited_for(run: Run, ctx: StepContext) -> bool:
     if parent is None or ctx.order.join != "none":
         return True
     calls = calls_of(parent)
-    return calls is not None and any(run.id in watch.runs for watch in calls.waits)
+    return calls is not None and (
+        any(run.id in watch.runs for watch in calls.waits)
+        or any(run.id == step.run and step.text is None for step in calls.steps)
+    )
 
 
 def answer(run: Run, calls: OpenCalls, event: Answered, ctx: StepContext) -> Run:
     """The answer to what a tool asked. A permission is not given by a text."""
-    if any(q.index == event.index and q.kind == "permission" for q in calls.questions):
+    mine = [q for q in calls.questions if q.index == event.index]
+    if any(q.kind == "permission" for q in mine):
         raise stale(run, event, f"call {event.index} needs a yes or a no, not a text")
-    return close_call(
-        run, ctx, calls, event.index, ToolMessage(call_id=event.call_id, text=event.text)
-    )
+    question = next((q for q in mine if event.question in ("", q.id)), None)
+    if question is None:
+        raise stale(run, event, f"call {event.index} does not ask {event.question}")
+    return _give(run, calls, question, event.text, ctx, name="")
+
+
+def _give(
+    run: Run, calls: OpenCalls, question: Question, text: str, ctx: StepContext, *, name: str
+) -> Run:
+    if question.step or question.call is not None:
+        return give_answer(run, ctx, calls, question, text)
+    result = ToolMessage(call_id=question.call_id, name=name, text=text)
+    return close_call(run, ctx, calls, question.index, result)
 
 
 def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run | None:
@@ -89,13 +125,7 @@ def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run
     question = next((q for q in calls.questions if q.kind == "question"), None)
     if question is None:
         return None
-    return close_call(
-        run,
-        ctx,
-        calls,
-        question.index,
-        ToolMessage(call_id=question.call_id, name=question.tool, text=mail.text),
-    )
+    return _give(run, calls, question, mail.text, ctx, name=question.tool)
 
 
 def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
@@ -128,7 +158,7 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
         rule = call_rules.rule_for("allow", call.name, subject)
         ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.order.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
-    start_tool(run, ctx, index, call)
+    start_tool(run, ctx, index, call, made_at=calls.at)
     bit = 1 << index
     questions = tuple(q for q in calls.questions if q.index != index)
     calls = replace(calls, tools=calls.tools | bit, asks=calls.asks & ~bit, questions=questions)

@@ -14,12 +14,9 @@ from retinue.core.messages import ToolMessage
 from retinue.core.state import OpenCalls, Run, Thinking, Waiting
 from retinue.core.step_context import StepContext
 from retinue.core.suspects import is_guilty, is_in_flight, weigh
+from retinue.core.tool_steps import UNKNOWN as UNKNOWN
+from retinue.core.tool_steps import answer_of, lose, take_up
 from retinue.core.tree import Tree
-
-UNKNOWN = (
-    "Interrupted by a restart: this call may or may not have taken effect. "
-    "Check before you repeat it. (outcome_unknown)"
-)
 
 
 def again(run: Run, event: Recovered) -> Run:
@@ -79,10 +76,13 @@ def recover_calls(run: Run, calls: OpenCalls, event: Recovered, ctx: StepContext
             run = ctx.append(run, result)
             calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
         else:
-            start_tool(run, ctx, call.index, call.call, again=True)
+            answer = answer_of(calls, call.index)
+            start_tool(run, ctx, call.index, call.call, again=True, made_at=calls.at, answer=answer)
     for watch in calls.waits:
         if calls.woken >> watch.index & 1:
-            start_woken(run, ctx, watch, again=True)
+            start_woken(run, ctx, watch, again=True, made_at=calls.at)
+    if event.turn == run.turn:
+        run, calls = take_up(run, ctx, lose(calls, event))
     run, calls = close_recovered(run, ctx, calls)
     return settle(run, ctx, wake(run, ctx, calls))
 

@@ -65,6 +65,7 @@ from retinue.core.events import (
     RunCreated,
     RunEvent,
     StateEvent,
+    StepTaken,
     Submitted,
     ToolReturned,
     Woke,
@@ -85,8 +86,11 @@ from retinue.core.state import (
     Waiting,
     Working,
     account_refusal,
+    count_items,
 )
 from retinue.core.step_context import StepContext, seated
+from retinue.core.step_taking import take_step
+from retinue.core.tool_steps import close_steps, go_on
 from retinue.core.turn import next_turn, post, think, try_again
 from retinue.core.values import Artifact
 from retinue.errors import Refused
@@ -177,6 +181,7 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
             | Afforded()
             | ToolReturned()
             | ActionsReturned()
+            | StepTaken()
             | Submitted()
             | Asked()
             | Answered()
@@ -213,19 +218,26 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
 
 def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -> Run:
     """Working, Waiting for children, or Asking."""
-    busy = calls.tools | calls.woken
+    busy = calls.tools | calls.woken | calls.parked
     match event:
         case ToolReturned():
             _must_be(run, event, busy, event.turn, event.index)
+            run, calls = close_steps(run, ctx, calls, event.index)
             return _take_result(run, calls, event, ctx)
         case ActionsReturned():
             _must_be(run, event, busy, event.turn, event.index)
+            run, calls = close_steps(run, ctx, calls, event.index)
             return _take_orders(run, calls, event, ctx)
+        case StepTaken():
+            _must_be(run, event, busy, event.turn, event.index)
+            return take_step(run, calls, event, ctx)
         case Submitted():
             _must_be(run, event, busy, event.turn, event.index)
+            run, calls = close_steps(run, ctx, calls, event.index)
             return _take_submission(run, event, ctx)
         case Asked():
             _must_be(run, event, busy, event.turn, event.index)
+            run, calls = close_steps(run, ctx, calls, event.index)
             return asking.ask(run, calls, event, ctx)
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
@@ -242,7 +254,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case Merged():
             return close_merged(run, ctx, calls, event)
         case ChildEnded():
-            return stir(child_at_calls(run, calls, event, ctx), ctx)
+            return go_on(stir(child_at_calls(run, calls, event, ctx), ctx), ctx)
         case MailReceived():
             answered = asking.hear_parent(run, calls, event.mail, ctx)
             if answered is not None:
@@ -310,6 +322,8 @@ def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepCo
         if planned[0][0].request.join != "none":
             return settle(replace(run, suspicion=None), ctx, let_rest(calls, event.index))
     if orders.wait is not None:
+        if planned:
+            calls = count_items(calls, event.index, len(planned))
         return keep_waiting(run, ctx, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = f"Started: {ids}" if ids else "Done."
@@ -371,6 +385,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             | ModelFailed()
             | ToolReturned()
             | ActionsReturned()
+            | StepTaken()
             | Submitted()
             | Asked()
             | Answered()
@@ -406,6 +421,7 @@ def _stopping(run: Run, state: Stopping, event: StateEvent, ctx: StepContext) ->
             | ModelFailed()
             | ToolReturned()
             | ActionsReturned()
+            | StepTaken()
             | Submitted()
             | Asked()
             | Answered()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.core.events import ActionsReturned, CancelAsked, MailReceived
+from retinue.core.events import CancelAsked, MailReceived, Orders, StepTaken
 from retinue.core.spec import SendMessage
 from retinue.core.state import Run, Stopping
 from retinue.core.step_context import StepContext
@@ -60,7 +60,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     return None
 
 
-def speak(run: Run, ctx: StepContext, event: ActionsReturned) -> None:
+def speak(run: Run, ctx: StepContext, event: Orders) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
     sends, cancels = event.actions.sends, event.actions.cancels
     for n, text in enumerate(event.actions.posts):
@@ -72,7 +72,8 @@ def speak(run: Run, ctx: StepContext, event: ActionsReturned) -> None:
         else:
             ctx.tree.letters.append((send.to, MailReceived(mail=mail), run.id))
     for id in cancels:
-        end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
+        reason = event.reason if isinstance(event, StepTaken) else ""
+        end = CancelAsked(by=run.id, reason=reason or "cancelled by its parent", who="parent")
         if id in ctx.tree.specs:
             ctx.tell(id, end)
         else:

@@ -11,13 +11,23 @@ from retinue.core import call_rules, writers
 from retinue.core import capabilities as policy
 from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.budget_shares import shares
-from retinue.core.events import ActionsReturned, RunCreated
+from retinue.core.events import Orders, RunCreated, StepTaken
 from retinue.core.fan_in import FanIn, fan_of
-from retinue.core.ids import run_id
+from retinue.core.ids import child_id, step_child_id
 from retinue.core.messages import UserMessage
 from retinue.core.price_tags import tagged
 from retinue.core.spec import DRAWN, ForkPoint, ParentCall, RunRequest, RunSpec
-from retinue.core.state import NOTHING, Asking, OpenCalls, Queued, Run, Waiting, Working, four
+from retinue.core.state import (
+    NOTHING,
+    Asking,
+    OpenCalls,
+    Queued,
+    Run,
+    Waiting,
+    Working,
+    four,
+    n_items,
+)
 from retinue.core.step_context import StepContext, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
@@ -31,19 +41,26 @@ UNPRICED = (
 )
 
 
-def plan(run: Run, ctx: StepContext, event: ActionsReturned) -> list[tuple[RunSpec, Limit]]:
+def plan(run: Run, ctx: StepContext, event: Orders) -> list[tuple[RunSpec, Limit]]:
     """The children of one order, or `Refused` naming the limit. Changes nothing."""
     orders = event.actions.spawns
     if not orders:
         return []
-    _check_limits(run, ctx, orders, waits=event.actions.wait is not None)
+    first = n_items(run, event.index)
+    _check_limits(run, ctx, orders, first, waits=event.actions.wait is not None)
     grants = _grants(run, ctx, orders)
     out = []
-    for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
+    step, names = (event.step, event.children) if isinstance(event, StepTaken) else ("", ())
+    for n, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = ParentCall(
-            turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name
+            turn=run.turn,
+            index=event.index,
+            item=first + n,
+            call_id=event.call_id,
+            tool=event.name,
+            step=step,
         )
-        spec = _child_spec(run, ctx, order, slot, event)
+        spec = _child_spec(run, ctx, order, slot, event, names[n] if step else "")
         if not ctx.shared.models[spec.model].priced and _is_limited_in_dollars(run, ctx, order):
             raise Refused("price", UNPRICED.format(model=spec.model))
         out.append((spec, grant))
@@ -59,7 +76,7 @@ def _is_limited_in_dollars(run: Run, ctx: StepContext, order: RunRequest) -> boo
 
 
 def _check_limits(
-    run: Run, ctx: StepContext, orders: tuple[RunRequest, ...], *, waits: bool
+    run: Run, ctx: StepContext, orders: tuple[RunRequest, ...], before: int, *, waits: bool
 ) -> None:
     permissions, first = ctx.tree.held(run.id), orders[0]
     if not permissions.may_spawn or (permissions.depth is not None and permissions.depth <= 0):
@@ -82,8 +99,8 @@ def _check_limits(
     for limits in (
         (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders])
     ):
-        _check_numbers(run, ctx, limits, len(orders), live)
-    _check_numbers(run, ctx, ctx.rules.spawn_limits, len(orders), live)
+        _check_numbers(run, ctx, limits, len(orders), live, before)
+    _check_numbers(run, ctx, ctx.rules.spawn_limits, len(orders), live, before)
     if permissions.fanout is not None and live + len(orders) > permissions.fanout:
         raise Refused(
             "children",
@@ -110,7 +127,9 @@ def _check_lanes(ctx: StepContext, orders: tuple[RunRequest, ...]) -> None:
                 )
 
 
-def _check_numbers(run: Run, ctx: StepContext, limits: SpawnLimits, n: int, live: int) -> None:
+def _check_numbers(
+    run: Run, ctx: StepContext, limits: SpawnLimits, n: int, live: int, before: int
+) -> None:
     if limits.depth is not None and ctx.spec.depth >= limits.depth:
         raise Refused(
             "depth",
@@ -123,8 +142,10 @@ def _check_numbers(run: Run, ctx: StepContext, limits: SpawnLimits, n: int, live
             f"Cannot start {n} more runs: {below} runs of this tree are open and the "
             f"limit is {limits.tree}.",
         )
-    if limits.per_call is not None and n > limits.per_call:
-        raise Refused("per_call", f"Too many children in one call: {n} (limit {limits.per_call}).")
+    if limits.per_call is not None and before + n > limits.per_call:
+        raise Refused(
+            "per_call", f"Too many children in one call: {before + n} (limit {limits.per_call})."
+        )
     if limits.children is not None and live + n > limits.children:
         raise Refused(
             "children",
@@ -197,7 +218,7 @@ def _least(a: Limit, b: Limit) -> Limit:
 
 
 def _child_spec(
-    run: Run, ctx: StepContext, order: RunRequest, slot: ParentCall, event: ActionsReturned
+    run: Run, ctx: StepContext, order: RunRequest, slot: ParentCall, event: Orders, name: str
 ) -> RunSpec:
     shared, parent = ctx.shared, ctx.spec
     at, place = event.asked_at or ctx.now, event.place or parent.request.cwd
@@ -209,14 +230,10 @@ def _child_spec(
             or "none"
         )
         raise Refused("agent", f"Unknown agent {order.agent!r}. Agents you can start: {known}.")
-    id = run_id(
-        at,
-        run.id,
-        slot.turn,
-        slot.call_id,
-        slot.index,
-        slot.item,
-        count=(slot.index << 6) + slot.item,
+    id = (
+        step_child_id(at, run.id, slot.turn, slot.call_id, slot.index, name)
+        if name
+        else child_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item)
     )
     capabilities = grant_tools(order, definition, limit)
     if order.cwd and not policy.covers(order.cwd, place, limit):
@@ -392,29 +409,30 @@ def enlist(
     return run
 
 
-def hire(
-    run: Run, ctx: StepContext, event: ActionsReturned, planned: list[tuple[RunSpec, Limit]]
-) -> Run:
+def hire(run: Run, ctx: StepContext, event: Orders, planned: list[tuple[RunSpec, Limit]]) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
     tree = ctx.tree
     first = planned[0][0].request
-    fan = fan_of(first, event.call_id, event.name)
+    fan_in = tree.fans.get(run.id)
+    known = fan_in.fans.get(event.index) if fan_in is not None else None
+    # A call has more children with each step, and one fan for all of them.
+    fan = known if known is not None else fan_of(first, event.call_id, event.name)
     for spec, grant in planned:
         spec = tagged(spec, run, ctx)
         if spec.request.budget_share != DRAWN and grant is not UNLIMITED:
             hold = tuple(g or 0 for g in grant)
             tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
-        known = (
+        tokens = (
             spec.request.history.tokens
             if spec.request.history.kind == "run"
             else run.context + run.new_bytes
         )
-        context = known if spec.base is not None else 0
+        context = tokens if spec.base is not None else 0
         enlist(tree, spec, grant, ctx.now, context, run.deadline)
         fan.pending[spec.id] = None
         if spec.request.copy_of:
             fan.copies[spec.id] = spec
-    if first.join != "none":
+    if first.join != "none" and fan is not known:
         fan_in = tree.fans.setdefault(run.id, FanIn())
         fan_in.add(event.index, fan)
         fan_in.out += len(planned) if first.join == "turn" else 0

@@ -211,13 +211,15 @@ class RunRequest(Value, rename=STORED_REQUEST):
 
 
 class ParentCall(Value):
-    """Where in its parent a child hangs: the turn, the call in that turn, the item in that call."""
+    """Where in its parent a child hangs: the turn, the call in that turn, the item in that call;
+    and the step of the call's function that asked for it, if one did."""
 
     turn: int
     index: int
     item: int
     call_id: str
     tool: str = ""
+    step: str = ""
 
 
 class RunSpec(

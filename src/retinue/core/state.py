@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
+from msgspec.structs import replace
+
 from retinue.core.cache_figures import Cached
 from retinue.core.effects import ChildOutcome, Purpose
 from retinue.core.messages import ToolCall
@@ -21,6 +23,7 @@ from retinue.core.values import (
     PermissionGrant,
     Permissions,
     ProviderTrouble,
+    Restart,
     Usage,
     Value,
 )
@@ -133,9 +136,30 @@ class CallWait(Value):
     back: tuple[ChildOutcome, ...] = ()
 
 
+class CallStep(Value):
+    """A step that the function of a call has taken, and that no child stands for: what it has sent,
+    cancelled or asked, and for which `run` it waits. `text` is what it returned, None as long as
+    that is open."""
+
+    index: int
+    key: str
+    run: str = ""
+    text: str | None = None
+
+
+class LostCall(Value):
+    """A call whose function was parked when its process died. What it waited for comes first; then
+    it is run again, or closed, by its tool's restart class."""
+
+    index: int
+    call: ToolCall
+    restart: Restart
+
+
 class Question(Value):
     """What a call waits for: an answer to what its tool asks, or a permission. `id` names exactly
-    this call with exactly these arguments."""
+    this call with exactly these arguments. The answer goes to the `step` that asks, or `call` is
+    run again with it; it is the call's result when there is neither."""
 
     index: int
     id: str
@@ -143,14 +167,21 @@ class Question(Value):
     text: str
     tool: str = ""
     kind: Literal["question", "permission"] = "question"
+    choices: tuple[str, ...] = ()
+    step: str = ""
+    call: ToolCall | None = None
 
 
 class OpenCalls(Value):
     """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being
     run, `asks` wait for an answer from outside. What is open and neither waits for children: joined
     ones, or those that `waits` names. `woken` are run again after such a wait; that takes no slot,
-    for they only look. `questions` has one for each of `asks`. `merged` are those whose children's
-    changes are merged, or kept on branches."""
+    for they only look. `questions` has one or more for each of `asks`. `merged` are those whose
+    children's changes are merged, or kept on branches.
+
+    `at` is when they were made. `parked` are those whose function awaits a step; `woken` also has
+    those whose function goes on after one. `steps` are on record, `items` counts the children of
+    calls that can order more, and `lost` waits to be taken up after a restart (`tool_steps`)."""
 
     message: int
     count: int
@@ -162,6 +193,11 @@ class OpenCalls(Value):
     pause: bool = False
     questions: tuple[Question, ...] = ()
     merged: int = 0
+    at: int = 0
+    parked: int = 0
+    items: tuple[tuple[int, int], ...] = ()
+    steps: tuple[CallStep, ...] = ()
+    lost: tuple[LostCall, ...] = ()
 
 
 class Working(State):
@@ -339,7 +375,7 @@ def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
     answer; the parent that was asked may wait for this very run."""
     match run.state:
         case Waiting(calls=calls):
-            return calls is not None and (is_composing or bool(calls.waits))
+            return calls is not None and (is_composing or bool(calls.waits or calls.woken))
         case Asking():
             return questions != "deny"
         case Ended():
@@ -354,6 +390,19 @@ def calls_of(run: Run | None) -> OpenCalls | None:
     """The calls that a run has open, if it is at any."""
     state = run.state if run is not None else None
     return state.calls if isinstance(state, (Working, Waiting, Asking)) else None
+
+
+def n_items(run: Run, index: int) -> int:
+    """How many children a call has ordered before."""
+    calls = calls_of(run)
+    return dict(calls.items).get(index, 0) if calls is not None and calls.items else 0
+
+
+def count_items(calls: OpenCalls, index: int, n: int) -> OpenCalls:
+    """A call that can order more has ordered so many."""
+    counts = dict(calls.items)
+    counts[index] = counts.get(index, 0) + n
+    return replace(calls, items=tuple(sorted(counts.items())))
 
 
 def questions_of(run: Run | None) -> tuple[Question, ...]:

@@ -31,7 +31,7 @@ class ProviderTrouble(Value):
     host: str = ""
 
 
-JoinMode = Literal["call", "turn", "none"]
+JoinMode = Literal["call", "turn", "step", "none"]
 ReportMode = Literal["text", "submit", "summary", "announce"]
 EndState = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
 Who = Literal["", "user", "parent", "limit", "system"]

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from retinue.core.capabilities import allows, covers
-from retinue.core.events import ActionsReturned, Admitted
+from retinue.core.events import Admitted, Orders
 from retinue.core.shared import Shared
 from retinue.core.spec import Actions, RunRequest
 from retinue.core.state import Run, calls_of
@@ -85,20 +85,20 @@ def _asked(permissions: Permissions, order: RunRequest) -> Permissions:
 
 
 def _may_have_copy(order: RunRequest) -> bool:
-    return order.writers == "worktrees" and not order.isolation and order.join != "none"
+    return order.writers == "worktrees" and not order.isolation and order.join in ("call", "turn")
 
 
 def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
     """Whether nothing else of the parent can change its files meanwhile: no other call that is
     being run, and no other child."""
     calls = calls_of(parent)
-    if calls is not None and (calls.tools | calls.woken) & ~(1 << index):
+    if calls is not None and (calls.tools | calls.woken | calls.parked) & ~(1 << index):
         return False
     return not tree.writer_lines.is_busy(parent.id, place)
 
 
 def placed(
-    ctx: StepContext, event: ActionsReturned, order: RunRequest, permissions: Permissions
+    ctx: StepContext, event: Orders, order: RunRequest, permissions: Permissions
 ) -> RunRequest:
     """The order with what is decided about its place: a copy, or its turn in the directory
     itself."""

@@ -13,6 +13,7 @@ from retinue.channels.base import Channel
 from retinue.core.capabilities import allows
 from retinue.core.effects import (
     AbortRun,
+    AnswerStep,
     AskSlot,
     CallModel,
     CallTool,
@@ -41,6 +42,7 @@ from retinue.core.values import ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.formats.safe_text import clean
 from retinue.models.base import Model, ModelRequest, Progress
+from retinue.runtime.awaiting_tools import AwaitingTools
 from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.held_calls import HeldCall, held_calls
@@ -91,6 +93,7 @@ class Performer:
         self._tool_events = ToolEvents(
             engine, tools, self._texts, self.outbox, self.conversations, home
         )
+        self._awaiting = AwaitingTools(engine, self._tool_events, self.window)
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
@@ -127,6 +130,8 @@ class Performer:
                 else:
                     work = self._call_tool(effect, spec, run)
                     self._start(effect.run, effect.index, work, name=effect.call.name)
+            case AnswerStep():
+                self._awaiting.answer(effect)
             case FormatResults():
                 spec = engine.trees.spec(effect.run)
                 if spec is not None and spec.request.agent not in self._agents:
@@ -328,7 +333,7 @@ class Performer:
             raise RetinueError(f"Run {spec.id} has ended.")
         return Context(
             spec=with_budget_of_now(tree, spec),
-            run=run,
+            row=run,
             call_id=effect.call.id,
             index=effect.index,
             key=effect.key,
@@ -346,6 +351,10 @@ class Performer:
             private=self._engine.private,
             room=self._engine.trees.shared.rules.text_cap,
             keep=self._texts.keep,
+            tool=effect.call.name,
+            made_at=effect.made_at,
+            answer=effect.answer,
+            steps=self._awaiting.steps(effect, run),
         )
 
     def _holding(self, spec: RunSpec) -> OpenDirectory:
@@ -386,15 +395,17 @@ class Performer:
             at_once(report)
 
     async def _call_tool(self, effect: CallTool, spec: RunSpec, run: Run) -> None:
+        caller = None
         try:
             place = await self._tools.place(spec, self._home) if spec.request.isolation else ""
-            returned = await self._tools.run(
-                spec.request.agent, self._caller(effect, spec, run, place), effect.call
-            )
+            caller = self._caller(effect, spec, run, place)
+            returned = await self._tools.run(spec.request.agent, caller, effect.call)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
             returned = self._tool_events.failure(effect, error)
+        if caller is not None and caller.steps is not None:
+            caller.steps.close()
         await self._report(effect, returned)
 
     async def _report(self, effect: CallTool, returned: Returned) -> None:

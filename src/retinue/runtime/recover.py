@@ -97,12 +97,18 @@ async def open_calls(
 ) -> tuple[InterruptedCall, ...]:
     """The tool calls that were under way when the process died, as the model wrote them."""
     calls = calls_of(run)
-    if calls is None or not calls.tools:
+    if calls is None:
+        return ()
+    # A call that is looked at again is in `waits`, as the model wrote it.
+    waits = sum(1 << w.index for w in calls.waits)
+    lost = sum(1 << c.index for c in calls.lost)
+    under_way = calls.tools | calls.parked | (calls.woken & ~waits) | lost
+    if not under_way:
         return ()
     (message,) = await read(spec.conversation, calls.message, calls.message + 1)
     assert isinstance(message, AssistantMessage)
     return tuple(
         InterruptedCall(index=i, call=call, restart=restart(spec.request.agent, call.name))
         for i, call in enumerate(message.calls)
-        if calls.tools >> i & 1
+        if under_way >> i & 1
     )

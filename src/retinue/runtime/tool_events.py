@@ -92,7 +92,9 @@ class ToolEvents:
                     work=work,
                 )
             case Ask():
-                return Asked(**where, question=checked(returned).question)
+                asked = checked(returned)
+                again = effect.call.args if asked.rerun else None
+                return Asked(**where, question=asked.question, choices=asked.choices, again=again)
             case _:
                 assert_never(returned)
 

@@ -3,13 +3,13 @@ nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.messages import Message
 from retinue.core.spec import RunSpec
 from retinue.core.state import Run, RunRecord
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, RetinueError
 from retinue.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 class ToolReader:
     """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model,
-    if there is one."""
+    if there is one; `outcome` waits for the end of a run."""
 
     def __init__(self, engine: Engine, tools: ToolRunner) -> None:
         self._engine, self._tools = engine, tools
         self.know_model: Callable[[str], None] = lambda name: None
+        self.outcome: Callable[[str], Awaitable[Any]] = _no_outcome
 
     def defaults(self, agent: str) -> dict[str, Any]:
         return self._tools.defaults(agent)
@@ -48,6 +49,10 @@ class ToolReader:
             if model in self._engine.trees.shared.models
             else f"unknown model {model!r}: no catalog has it"
         )
+
+    def crew(self, agent: str) -> Sequence[str]:
+        known = self._engine.trees.shared.definitions.get(agent)
+        return () if known is None else known.agents
 
     def n_calls(self, root: str) -> int:
         trees, n = self._engine.trees, 0
@@ -77,3 +82,7 @@ class ToolReader:
         """As the log has them; those that are live, as they are."""
         now = self._engine.trees.run
         return [RunRecord(row.spec, now(row.spec.id) or row.run) for row in rows]
+
+
+async def _no_outcome(run: str) -> Any:
+    raise RetinueError(f"Nobody can tell how {run} ended.")

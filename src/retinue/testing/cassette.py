@@ -324,7 +324,7 @@ class _TapedTool:
 
     async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
-        act = f"{caller.spec.path} turn {caller.run.turn} call {caller.index} {self.schema.name}"
+        act = f"{caller.spec.path} turn {caller.row.turn} call {caller.index} {self.schema.name}"
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
         ids = ids_in([caller.run_id, caller.spec.parent, caller.spec.root, *children, text])

@@ -15,17 +15,21 @@ from retinue.core.answer_fit import fit
 from retinue.core.answer_layout import Laid
 from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import moment, run_id
+from retinue.core.ids import child_id, moment
 from retinue.core.messages import Image, Message, ToolCall
 from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
 from retinue.core.spec import Actions, RunRequest, RunSpec
-from retinue.core.state import Run, RunRecord
-from retinue.core.values import Permissions, Restart, ToolSchema, Value
+from retinue.core.state import Run, RunRecord, n_items
+from retinue.core.values import Origin, Permissions, Restart, ToolSchema, Value
 from retinue.errors import RetinueError
 from retinue.sandbox.open_directories import OpenDirectory, real_paths
 from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.tools.call_preview import CallPreview as CallPreview
+from retinue.tools.context_verbs import CallSteps as CallSteps
+from retinue.tools.context_verbs import ContextVerbs
+from retinue.tools.context_verbs import Delegation as Delegation
+from retinue.tools.own_time import resting as resting
 
 NOTHING_SECRET = Redactor()
 T = TypeVar("T")
@@ -48,9 +52,12 @@ class Submission(Value):
 
 
 class Ask(Value):
-    """The tool cannot finish without an answer from outside."""
+    """Returned by a plain function: put a question to a person. The answer is the result of the
+    call; with `rerun` the tool is run again, and finds it in `ctx.answer`."""
 
     question: str
+    choices: tuple[str, ...] = ()
+    rerun: bool = False
 
 
 Returned = ToolResult | Actions | Submission | Ask
@@ -83,6 +90,9 @@ class RuntimeReader(Protocol):
         """Look a model up that nobody has named yet, as `provider:model`: from then on it is known.
         Returns why there is none, or ""."""
 
+    def crew(self, agent: str) -> Sequence[str]:
+        """The agents that runs of an agent may start, by name."""
+
     def n_calls(self, root: str) -> int:
         """How many calls are under way in a tree, without those of tools that start children."""
 
@@ -99,7 +109,7 @@ class RuntimeReader(Protocol):
         """The conversation of a run."""
 
 
-class Context(Struct, frozen=True):
+class Context(Struct, ContextVerbs, frozen=True):
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that
     an earlier process may have started it; `is_woken`, that it had asked to wait and the wait is
     over. `ended_children` are the ends of those it waited for that are not kept, so that `children`
@@ -110,10 +120,12 @@ class Context(Struct, frozen=True):
     secrets: a tool that cuts what it shows cleans it first, for half a secret is not found any
     more. `private` is what no tool may show or touch. `holding` opens the run's directories;
     outside of a runtime there is none. `room` are the characters that an answer may have; `keep`
-    puts a text away that is cut in it."""
+    puts a text away that is cut in it. `made_at` is when the model made the call, the same in every
+    try; `answer` what was answered to `Ask(rerun=True)`; `steps` puts those of its function on
+    record."""
 
     spec: RunSpec
-    run: Run
+    row: Run
     call_id: str
     index: int
     key: str
@@ -131,10 +143,34 @@ class Context(Struct, frozen=True):
     private: Private = NOTHING
     room: int = 65_536
     keep: Callable[[str], Awaitable[str]] | None = None
+    tool: str = ""
+    made_at: int = 0
+    answer: str | None = None
+    steps: CallSteps | None = None
 
     @property
     def run_id(self) -> str:
         return self.spec.id
+
+    @property
+    def root_id(self) -> str:
+        return self.spec.root
+
+    @property
+    def agent(self) -> str:
+        return self.spec.request.agent
+
+    @property
+    def label(self) -> str:
+        return self.spec.request.label
+
+    @property
+    def turn(self) -> int:
+        return self.row.turn
+
+    @property
+    def origin(self) -> Origin:
+        return self.spec.origin
 
     @property
     def cwd(self) -> str:
@@ -163,9 +199,10 @@ class Context(Struct, frozen=True):
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in
         their answer."""
-        turn, index = self.run.turn, self.index
+        turn, index = self.row.turn, self.index
         at = moment(self.called_at, turn, index)
-        return run_id(at, self.run_id, turn, self.call_id, index, item, count=(index << 6) + item)
+        item += n_items(self.row, index)
+        return child_id(at, self.run_id, turn, self.call_id, index, item)
 
     def request(self, agent: Named | str, task: str, **options: Any) -> RunRequest:
         """An order for a child: the agent's own defaults, then `options` (the fields of

@@ -13,7 +13,19 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Actions
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Ask, Context, Returned, Risk, Submission, ToolResult, at_once
+from retinue.tools.base import (
+    Ask,
+    Context,
+    Delegation,
+    Returned,
+    Risk,
+    Submission,
+    ToolResult,
+    at_once,
+)
+from retinue.tools.child_options import Seconds, seconds
+from retinue.tools.context_verbs import check_delegated
+from retinue.tools.own_time import within
 
 _encode = msgspec.json.Encoder().encode
 
@@ -30,6 +42,7 @@ class FunctionTool:
         restart: Restart = "unsafe",
         risk: Risk = "execute",
         quick: bool = False,
+        timeout: Seconds | None = None,
         format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
     ) -> None:
         self.function = function
@@ -37,6 +50,7 @@ class FunctionTool:
         self.risk = risk
         self.never_waits = quick and not inspect.iscoroutinefunction(function)
         self._direct = quick or inspect.iscoroutinefunction(function)
+        self._timeout = None if timeout is None else seconds(timeout)
         self._compose = format_results
         self._caller, self._args = _arguments(function)
         try:
@@ -59,22 +73,40 @@ class FunctionTool:
             return values
         if self._caller:
             values[self._caller] = caller
-        if self._direct:
+        if self._timeout is not None:
+            done = await within(self._timeout, self._work(values))
+            if done is None:
+                text = f"The tool was stopped after {self._timeout:g} s of its own work."
+                return ToolResult(text=text, error=True)
+            (out,) = done
+        elif self._direct:
             out = self.function(**values)
             if type(out) is not str and inspect.isawaitable(out):
                 out = await out
         else:
             out = await asyncio.to_thread(self.function, **values)
+        check_delegated(caller.steps, self.name, out)
         return _returned(out)
+
+    async def _work(self, values: dict[str, Any]) -> tuple[Any]:
+        """The same for a tool with a timeout; in a tuple, for a function may return None."""
+        if not self._direct:
+            return (await asyncio.to_thread(self.function, **values),)
+        out = self.function(**values)
+        return (await out,) if inspect.isawaitable(out) else (out,)
 
     def run_now(self, caller: Callable[[], Context], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no caller, and none is made for them."""
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
+        steps = None
         if self._caller:
-            values[self._caller] = caller()
+            values[self._caller] = made = caller()
+            steps = made.steps
         out = self.function(**values)
+        if steps is not None:
+            check_delegated(steps, self.name, out)
         if type(out) is str:
             return ToolResult(text=out)
         return _returned(at_once(_awaited(out)) if inspect.isawaitable(out) else out)
@@ -106,6 +138,7 @@ def tool(
     restart: Restart = "unsafe",
     risk: Risk = "execute",
     quick: bool = False,
+    timeout: Seconds | None = None,
     format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
@@ -116,7 +149,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run
     again, `unsafe` (the default) never is. `risk` says what it can do to the world: `read`,
-    `write`, `network`, or `execute`, the default."""
+    `write`, `network`, or `execute`, the default. `timeout` is for the tool's own work: waiting for
+    children and people does not count."""
     if function is not None:
         return FunctionTool(function)
     return lambda f: FunctionTool(f, **options)
@@ -173,6 +207,8 @@ async def _awaited(out: Awaitable[Any]) -> Any:
 
 
 def _returned(out: Any) -> Returned:
+    if isinstance(out, Delegation):
+        return out.actions
     return (
         out
         if isinstance(out, (ToolResult, Actions, Submission, Ask))

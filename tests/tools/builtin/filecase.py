@@ -34,7 +34,7 @@ def a_caller(root: Path | str, **fields: Any) -> Context:
     run = Run(id="r", state=Queued(), turn=2)
     return Context(
         spec=spec,
-        run=run,
+        row=run,
         call_id="c",
         index=1,
         key="k",

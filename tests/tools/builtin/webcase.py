@@ -22,7 +22,7 @@ def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> 
     run = Run(id=id, state=Working(calls=None))  # type: ignore[arg-type]
     return Context(
         spec=spec,
-        run=run,
+        row=run,
         call_id="c",
         index=0,
         key=key,

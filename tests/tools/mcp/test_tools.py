@@ -90,7 +90,7 @@ def test_a_tool_is_run_as_any_other() -> None:
     spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t", cwd="w"), root="r")
     caller = Context(
         spec=spec,
-        run=Run(id="r", state=Queued(), turn=2),
+        row=Run(id="r", state=Queued(), turn=2),
         call_id="c",
         index=1,
         key="k",

@@ -180,7 +180,7 @@ class FamilyTool:
         access, theirs = order.permissions, looking(caller).tools(order.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
-        permissions = caller.run.permissions or caller.spec.permissions
+        permissions = caller.row.permissions or caller.spec.permissions
         if (
             not starters
             or READER not in theirs

@@ -85,7 +85,7 @@ class ForkTool(Starter):
             "provider": provider,
             "model": model,
             "state": "running",
-            "messages_inherited": fork_point(caller.run) - caller.run.start,
+            "messages_inherited": fork_point(caller.row) - caller.row.start,
             "message": "Forked agent spawned successfully. Use agent_status to check progress.",
         }
         if comms:

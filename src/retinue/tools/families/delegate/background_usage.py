@@ -107,14 +107,14 @@ async def tally(caller: Context, since: int) -> Tally:
 
 def _is_settled(claim: Claim, caller: Context) -> bool:
     """The claim is of an earlier turn of the same run: it is on record by now, or was refused."""
-    return claim.run == caller.run_id and claim.turn < caller.run.turn
+    return claim.run == caller.run_id and claim.turn < caller.row.turn
 
 
 def claim(caller: Context, agent: str, group: str, tokens: int) -> None:
     until = asyncio.get_running_loop().time() + CLAIM_SECONDS
     _CLAIMS.setdefault(looking(caller), {})[caller.key] = Claim(
         run=caller.run_id,
-        turn=caller.run.turn,
+        turn=caller.row.turn,
         agent=agent,
         first=caller.child_id(),
         group=group,

@@ -148,7 +148,7 @@ class DelegateTasks(FamilyTool):
     def _access(self, caller: Context, helper: str, task: DelegateTask) -> tuple[Permissions, str]:
         """Only the tools that are listed; those of this family only while there are levels left for
         them. What there is not is left out, and whoever reads the result is told."""
-        permissions = caller.run.permissions or caller.spec.permissions
+        permissions = caller.row.permissions or caller.spec.permissions
         depth = (
             self._settings.levels
             if permissions.depth is None
@@ -228,7 +228,7 @@ def _order(
 
 
 def _check_models(caller: Context, tasks: Sequence[DelegateTask]) -> None:
-    permissions = caller.run.permissions or caller.spec.permissions
+    permissions = caller.row.permissions or caller.spec.permissions
     known = [
         m for m in looking(caller).models() if permissions.models is None or m in permissions.models
     ]
@@ -247,7 +247,7 @@ def _own_rest(caller: Context, children: Sequence[RunRecord]) -> int | None:
     for spec, run in children:
         granted = spec.request.granted.tokens
         limit -= run.usage.tokens if ending_of(run) is not None or granted is None else granted
-    return max(0, limit - caller.run.usage.tokens)
+    return max(0, limit - caller.row.usage.tokens)
 
 
 def _group_id(caller: Context, children: Sequence[RunRecord], known: Tally) -> str:

@@ -227,7 +227,7 @@ class SpawnAgents(FamilyTool):
 
 
 def _held(caller: Context) -> Permissions:
-    return caller.spec.permissions if caller.run.permissions is None else caller.run.permissions
+    return caller.spec.permissions if caller.row.permissions is None else caller.row.permissions
 
 
 def _only_looks(tool: Tool) -> bool:

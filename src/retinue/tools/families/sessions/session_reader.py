@@ -45,7 +45,7 @@ class SessionReader(SessionTool):
         }
         id = run_in(key)
         if key in own or id == caller.run_id:
-            return RunRecord(caller.spec, caller.run)
+            return RunRecord(caller.spec, caller.row)
         if id is None:
             like = self.settings.key("<uuid>", "<agent>")
             raise CallComplaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")

@@ -79,7 +79,7 @@ class SessionsListTool(SessionReader):
         )
         rows: list[dict[str, Any]] = []
         spawned = self.spawned(await caller.children(), caller.called_at)
-        for spec, run in [*reversed(spawned.values()), (caller.spec, caller.run)]:
+        for spec, run in [*reversed(spawned.values()), (caller.spec, caller.row)]:
             ending = ending_of(run)
             updated = caller.called_at if ending is None else ending.at
             if (since is not None and updated < since) or len(rows) >= request.limit:

@@ -156,7 +156,7 @@ def _spent(why: str) -> CallComplaint:
 
 
 def _held(caller: Context) -> Permissions:
-    return caller.spec.permissions if caller.run.permissions is None else caller.run.permissions
+    return caller.spec.permissions if caller.row.permissions is None else caller.row.permissions
 
 
 def _room(n: int, size: int) -> int:

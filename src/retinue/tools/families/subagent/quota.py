@@ -182,11 +182,11 @@ class Quotas:
         caller: Context, tree: dict[str, RunRecord], ours: set[str], open_grants: list[_Grant]
     ) -> set[int]:
         """The calls of the caller's turn that have got their part."""
-        turn = caller.run.turn
+        turn = caller.row.turn
         numbers = {
             g.caller.index
             for g in open_grants
-            if g.caller.run_id == caller.run_id and g.caller.run.turn == turn
+            if g.caller.run_id == caller.run_id and g.caller.row.turn == turn
         }
         slots = [tree[id][0].parent_call for id in ours if tree[id][0].parent == caller.run_id]
         return numbers | {slot.index for slot in slots if slot is not None and slot.turn == turn}

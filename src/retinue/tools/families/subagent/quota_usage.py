@@ -47,11 +47,11 @@ async def tree_of(caller: Context) -> dict[str, RunRecord]:
 async def turn_of(caller: Context, of: Context | None = None) -> Sequence[Message]:
     """The reply that a call stands in, and what has come after it."""
     of = of or caller
-    state = of.run.state
+    state = of.row.state
     if not isinstance(state, Working):
         return ()
     calls = state.calls
-    span = replace(of.run, start=calls.message, length=of.run.length + calls.count + 1)
+    span = replace(of.row, start=calls.message, length=of.row.length + calls.count + 1)
     return await looking(caller).messages(of.spec, span)
 
 
@@ -68,7 +68,7 @@ def is_answered(caller: Context, turn: Sequence[Message]) -> bool:
 
 def askers_of(caller: Context, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
     """The calls of the caller's turn that may want a part: what is left is divided among them."""
-    state = caller.run.state
+    state = caller.row.state
     if not turn or not isinstance(turn[0], AssistantMessage) or not isinstance(state, Working):
         return {caller.index}
     running = state.calls.tools
@@ -81,7 +81,7 @@ def share_of(caller: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
     own = caller.spec.request.budget.tokens
     if own is not None:
         tokens = min(
-            tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path))
+            tokens, max(parts, own - caller.row.usage.tokens - used.below(caller.spec.path))
         )
     return tokens // parts
 

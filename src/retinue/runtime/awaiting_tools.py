@@ -1,0 +1,231 @@
+"""Functions of tools that await children, answers and messages: their steps are put on record, and
+they go on when what they wait for has come. What may happen is decided by `core.tool_steps`.
+
+Nothing is made for a call that takes no step but one small object."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from retinue.core.effects import AnswerStep, CallTool
+from retinue.core.events import ActionsReturned, CancelAsked, StepTaken
+from retinue.core.ids import digest, moment, step_child_id
+from retinue.core.spec import Actions, RunRequest, RunSpec
+from retinue.core.state import CallStep, Ended, Run, calls_of
+from retinue.errors import NotFound, Refused, RetinueError
+from retinue.tools.base import Delegation, resting
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+    from retinue.runtime.tool_events import ToolEvents
+    from retinue.runtime.tool_reader import ToolReader
+
+log = logging.getLogger("retinue")
+TIMED_OUT = "timed out"
+NOT_ASKED_AGAIN = (
+    "Tool %r was run again after a restart and did not ask for %s (%s) again. It is cancelled. "
+    "Give steps that may change a key=."
+)
+NOT_WAITED_FOR = "Tool %r returned without waiting for %s (%s). It is cancelled."
+
+
+class AwaitingTools:
+    """The calls of this process whose function awaits an answer."""
+
+    def __init__(self, engine: Engine, events: ToolEvents, reader: ToolReader) -> None:
+        self.engine, self.events, self.reader = engine, events, reader
+        self._asking: dict[tuple[str, int, int, str], asyncio.Future[str]] = {}
+
+    def steps(self, effect: CallTool, run: Run) -> Steps:
+        return Steps(self, effect, run)
+
+    def answer(self, effect: AnswerStep) -> None:
+        """The function that has asked goes on. One that is gone finds the answer on record."""
+        where = (effect.run, effect.turn, effect.index, effect.step)
+        if (future := self._asking.get(where)) is not None and not future.done():
+            future.set_result(effect.text)
+
+    async def hear(self, effect: CallTool, step: str, put: StepTaken | None) -> str:
+        """The answer to a question, which is put first unless it is on record."""
+        where = (effect.run, effect.turn, effect.index, step)
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asking[where] = future
+        try:
+            if put is not None:
+                await self.record(effect.run, put)
+            with resting():
+                return await future
+        finally:
+            self._asking.pop(where, None)
+
+    async def record(self, run: str, event: StepTaken) -> None:
+        """The step is on record when this returns; it raises why it was refused."""
+        why = await self.engine.record(run, event)
+        if why.startswith("Refused ("):
+            limit, _, words = why.removeprefix("Refused (").partition("): ")
+            raise Refused(limit, words)
+        if why:
+            raise RetinueError(why)
+
+
+class Steps:
+    """The steps of one call (`tools.context_verbs.CallSteps`)."""
+
+    __slots__ = ("_effect", "_home", "_known", "_nth", "_started", "delegations")
+
+    def __init__(self, home: AwaitingTools, effect: CallTool, run: Run) -> None:
+        self._home, self._effect = home, effect
+        self._nth: Counter[str] | None = None
+        self._started: dict[str, asyncio.Future[None]] = {}
+        self._known: dict[str, CallStep] = {}
+        self.delegations: list[Delegation] = []
+        calls = calls_of(run) if effect.again or effect.answer is not None else None
+        if calls is not None and run.turn == effect.turn:
+            self._known = {s.key: s for s in calls.steps if s.index == effect.index}
+
+    def nth(self, name: str) -> str:
+        self._nth = Counter() if self._nth is None else self._nth
+        self._nth[name] += 1
+        return digest(name, self._nth[name])
+
+    async def children(
+        self, step: str, requests: Sequence[RunRequest], names: Sequence[str], *, parks: bool
+    ) -> list[str]:
+        ids = [self._id(name) for name in names]
+        new: dict[str, int] = {}
+        for n, id in enumerate(ids):
+            if id not in self._started and id not in new and not await self._is_known(id):
+                new[id] = n
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started |= dict.fromkeys(ids, done) | {
+            id: self._started[id] for id in ids if id in self._started
+        }
+        try:
+            if new:
+                spawns = tuple(requests[n] for n in new.values())
+                event = await self._step(step, Actions(spawns=spawns), parks=parks)
+                event = replace(event, children=tuple(names[n] for n in new.values()))
+                await self._home.record(self._effect.run, event)
+            elif parks:
+                await self._park(step, ids)
+        except BaseException:
+            for id in new:
+                self._started.pop(id, None)
+            raise
+        finally:
+            done.set_result(None)
+        for id in ids:
+            if id in self._started:
+                await self._started[id]
+        return ids
+
+    async def _park(self, step: str, ids: Sequence[str]) -> None:
+        """All of them are on record already: the function waits for those that are still open."""
+        live = [id for id in ids if self._home.engine.trees.run(id) is not None]
+        if live:
+            event = self._event(step, run=live[0], parks=True)
+            await self._home.record(self._effect.run, event)
+
+    async def outcomes(self, runs: Sequence[str]) -> list[Any]:
+        with resting():
+            return [await self._home.reader.outcome(id) for id in runs]
+
+    async def wait(self, step: str, run: str, longest: float | None) -> Any:
+        known = self._known.get(step)
+        if known is not None and known.text == TIMED_OUT:
+            raise TimeoutError
+        row = await self._home.engine.store.row(run)
+        if row is None or row.spec.parent != self._effect.run:
+            raise NotFound(f"{run!r} is not a child of this run.")
+        if not isinstance(row.run.state, Ended):
+            event = self._event(step, run=run, parks=True)
+            await self._home.record(self._effect.run, event)
+        try:
+            with resting():
+                async with asyncio.timeout(longest) as limit:
+                    return await self._home.reader.outcome(run)
+        except TimeoutError:
+            if limit.expired():
+                event = self._event(step, run=run, result=TIMED_OUT)
+                await self._home.record(self._effect.run, event)
+            raise
+
+    async def ask(self, step: str, question: str, choices: tuple[str, ...]) -> str:
+        known = self._known.get(step)
+        if known is not None and known.text is not None:
+            return known.text
+        put = self._event(step, question=question, choices=choices, parks=True)
+        return await self._home.hear(self._effect, step, put if known is None else None)
+
+    async def act(self, step: str, actions: Actions, reason: str = "") -> None:
+        if step in self._known:
+            return
+        if actions.cancels and await self._has_ended(actions.cancels[0]):
+            return
+        event = await self._step(step, actions, reason=reason)
+        await self._home.record(self._effect.run, event)
+
+    async def _has_ended(self, id: str) -> bool:
+        row = await self._home.engine.store.row(id)
+        return (
+            row is not None
+            and row.spec.parent == self._effect.run
+            and isinstance(row.run.state, Ended)
+        )
+
+    def _id(self, name: str) -> str:
+        e = self._effect
+        at = moment(e.made_at, e.turn, e.index)
+        return step_child_id(at, e.run, e.turn, e.call.id, e.index, name)
+
+    async def _is_known(self, id: str) -> bool:
+        """Whether an earlier run of this function has started it."""
+        return self._effect.again and await self._home.engine.store.row(id) is not None
+
+    def _event(self, step: str, **fields: Any) -> StepTaken:
+        e = self._effect
+        fields.setdefault("asked_at", moment(e.made_at, e.turn, e.index))
+        return StepTaken(
+            turn=e.turn, index=e.index, call_id=e.call.id, name=e.call.name, step=step, **fields
+        )
+
+    async def _step(self, step: str, actions: Actions, **fields: Any) -> StepTaken:
+        """Orders are checked and cleaned as if the tool had returned them."""
+        given = await self._home.events.of(self._effect, actions)
+        assert isinstance(given, ActionsReturned)
+        return self._event(
+            step, actions=given.actions, place=given.place, snapshot=given.snapshot, **fields
+        )
+
+    def close(self) -> None:
+        """The function has returned. Children that it has not asked for in this run, though an
+        earlier one had, are cancelled; the core cancels those that it has not waited for."""
+        if not self._started and not self._effect.again:
+            return
+        for spec in self._open_children():
+            about = (self._effect.call.name, spec.request.name, spec.id)
+            if spec.id not in self._started:
+                log.warning(NOT_ASKED_AGAIN, *about)
+                reason = f"{self._effect.call.name} did not ask for it again after a restart"
+                end = CancelAsked(by=self._effect.run, reason=reason, who="parent")
+                self._home.engine.post(spec.id, end)
+            elif spec.request.join == "step":
+                log.warning(NOT_WAITED_FOR, *about)
+
+    def _open_children(self) -> list[RunSpec]:
+        e, tree = self._effect, self._home.engine.trees.of(self._effect.run)
+        if tree is None:
+            return []
+        specs = [tree.specs[id] for id in tree.children.get(e.run, ()) if id in tree.runs]
+        here = [(s, s.parent_call) for s in specs]
+        return [
+            s
+            for s, at in here
+            if at is not None and at.step and (at.turn, at.index) == (e.turn, e.index)
+        ]

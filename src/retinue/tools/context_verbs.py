@@ -1,0 +1,204 @@
+"""What the function of a tool can have done: children, questions, messages. Each awaited verb is a
+step on record.
+
+A step is found by what it asks, and by which time that is asked in this call; `key=` names one by
+hand. So a function that is run again after a crash gets back what it got before, also when its
+steps come in another order or there are more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+from msgspec.structs import replace
+
+from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
+from retinue.errors import ConfigError, RetinueError
+from retinue.tools.child_options import ChildOptions, Seconds, name_of, request_fields, seconds
+from retinue.tools.outcome_list import Outcomes
+
+if TYPE_CHECKING:
+    from retinue.tools.base import Named, RuntimeReader
+
+NOT_RETURNED = (
+    "Tool {tool!r} made a delegation and did not return it. Write: return ctx.delegate(...)."
+)
+NOT_ON_STAFF = (
+    "Tool {tool!r} starts {agent!r}, which is not on the staff of {lead!r}. "
+    "Write Agent({quoted}, ..., staff=[{agent}])."
+)
+
+
+class Delegation:
+    """Children to whom a tool hands its call over. Made by `ctx.delegate`, and must be returned."""
+
+    __slots__ = ("actions",)
+
+    def __init__(self, actions: Actions) -> None:
+        self.actions = actions
+
+
+class CallSteps(Protocol):
+    """The steps of one call, as the runtime takes them. `delegations` are those that its function
+    has made."""
+
+    delegations: list[Delegation]
+
+    def nth(self, name: str) -> str:
+        """The name with which time it is asked for in this run of the function."""
+
+    async def children(
+        self, step: str, requests: Sequence[RunRequest], names: Sequence[str], *, parks: bool
+    ) -> list[str]:
+        """Their ids, once they are on record; those who were before are not started again."""
+
+    async def outcomes(self, runs: Sequence[str]) -> list[Any]:
+        """How they ended, when all of them have."""
+
+    async def wait(self, step: str, run: str, longest: float | None) -> Any:
+        """How a child ended, when it has."""
+
+    async def ask(self, step: str, question: str, choices: tuple[str, ...]) -> str:
+        """The answer."""
+
+    def close(self) -> None:
+        """The function has returned: who is not wanted any more is cancelled, and named."""
+
+    async def act(self, step: str, actions: Actions, reason: str = "") -> None:
+        """Messages and cancels go out, once."""
+
+
+class ContextVerbs:
+    """The verbs of `Context`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        steps: CallSteps | None
+        reader: RuntimeReader | None
+        made_at: int
+        called_at: int
+        tool: str
+
+        @property
+        def agent(self) -> str: ...
+        def request(self, agent: Named | str, task: str, **options: Any) -> RunRequest: ...
+
+    @property
+    def now(self) -> datetime:
+        """When the call was made; the same in every try."""
+        return datetime.fromtimestamp((self.made_at or self.called_at) / 1000, UTC)
+
+    async def run(self, agent: Named, task: str, **options: Unpack[ChildOptions]) -> Any:
+        """Start a child and wait for it; returns its `Outcome`."""
+        return (await self._gather("run", agent, (task,), None, options))[0]
+
+    async def gather(
+        self,
+        agent: Named,
+        *tasks: str,
+        at_once: int | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Outcomes:
+        """Start a child for each task and wait for all of them; outcomes are in the order of the
+        tasks. At most `at_once` of them work at a time."""
+        return Outcomes(await self._gather("gather", agent, tasks, at_once, options))
+
+    async def spawn(self, agent: Named, task: str, **options: Unpack[ChildOptions]) -> str:
+        """Start a child in the background. Its end reaches the model of this run as a message."""
+        requests, names = self._requests("spawn", agent, (task,), None, options, "none")
+        return (await self._steps.children(names[0], requests, names, parks=False))[0]
+
+    async def wait(self, run: str, *, timeout: Seconds | None = None) -> Any:
+        """Wait for a child that `spawn` started; returns its `Outcome`. Raises `TimeoutError`; the
+        child goes on."""
+        step = self._steps.nth(name_of("wait", run))
+        return await self._steps.wait(step, run, None if timeout is None else seconds(timeout))
+
+    def delegate(
+        self,
+        agent: Named,
+        *tasks: str,
+        at_once: int | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Delegation:
+        """Hand the call over: `return ctx.delegate(reader, *files)`. The model reads what the
+        children report; the function is over and never run again."""
+        requests, _ = self._requests("delegate", agent, tasks, at_once, options, "call")
+        delegation = Delegation(Actions(spawns=tuple(requests)))
+        self._steps.delegations.append(delegation)
+        return delegation
+
+    async def ask(self, question: str, *, choices: Sequence[str] = ()) -> str:
+        """Put a question to a person and wait for the answer, through restarts if need be."""
+        step = self._steps.nth(name_of("ask", question, list(choices)))
+        return await self._steps.ask(step, question, tuple(choices))
+
+    async def send(self, run: str, text: str) -> None:
+        """Put a message into the mailbox of a child, or of the parent."""
+        step = self._steps.nth(name_of("send", run, text))
+        await self._steps.act(step, Actions(sends=(SendMessage(to=run, text=text),)))
+
+    async def cancel(self, run: str, reason: str = "") -> None:
+        """End a child and everything below it. One that has ended stays as it is."""
+        step = self._steps.nth(name_of("cancel", run))
+        await self._steps.act(step, Actions(cancels=(run,)), reason)
+
+    @property
+    def _steps(self) -> CallSteps:
+        if self.steps is None:
+            raise RetinueError("A tool can take steps only when a run has called it.")
+        return self.steps
+
+    async def _gather(
+        self, verb: str, agent: Named, tasks: Sequence[str], at_once: int | None, options: Any
+    ) -> list[Any]:
+        requests, names = self._requests(verb, agent, tasks, at_once, options, "step")
+        if not requests:
+            return []
+        step = names[0] if len(names) == 1 else name_of(*names)
+        runs = await self._steps.children(step, requests, names, parks=True)
+        return await self._steps.outcomes(runs)
+
+    def _requests(
+        self,
+        verb: str,
+        agent: Named,
+        tasks: Sequence[str],
+        at_once: int | None,
+        options: Any,
+        join: str,
+    ) -> tuple[list[RunRequest], list[str]]:
+        """One request for each task, and the name of each within the call."""
+        self._check_staff(agent)
+        fields = request_fields(verb, options)
+        asked, narrow = (agent.name, fields), tuple[Lane, ...]()
+        if at_once is not None:
+            if at_once < 1:
+                raise ConfigError(f"{verb}() needs at_once=1 or more, not {at_once}.")
+            name = self._steps.nth(name_of("at_once", at_once, *asked))
+            narrow = (Lane(name=f"at_once/{name[:16]}", size=at_once, scope="tree"),)
+        # Who is awaited is heard of by its outcome.
+        given = {"tell_parent": False} if join == "step" else {}
+        requests, names = [], []
+        for n, task in enumerate(tasks):
+            request = self.request(agent, task, **{**fields, **given, "join": join})
+            requests.append(replace(request, lanes=(*request.lanes, *narrow)))
+            if key := options.get("key", ""):
+                names.append(name_of("key", key, n))
+            else:
+                names.append(self._steps.nth(name_of(*asked, task, join == "step")))
+        return requests, names
+
+    def _check_staff(self, agent: Named) -> None:
+        crew = None if self.reader is None else self.reader.crew(self.agent)
+        if crew is not None and agent.name not in crew:
+            named = {"agent": agent.name, "lead": self.agent, "quoted": f'"{self.agent}"'}
+            raise ConfigError(NOT_ON_STAFF.format(tool=self.tool, **named))
+
+
+def check_delegated(steps: CallSteps | None, tool: str, returned: object) -> None:
+    """A delegation that is not what the function returned would start nobody."""
+    if steps is not None and any(one is not returned for one in steps.delegations):
+        raise ConfigError(NOT_RETURNED.format(tool=tool))
