@@ -74,10 +74,12 @@ if TYPE_CHECKING:
     from retinue.pricing import CacheUse, PriceTag
     from retinue.runtime.bus import Step, TextDelta
     from retinue.store.base import RunInfo, Store
-    from retinue.tools.base import Ask, Context, Submission, Tool, ToolResult
+    from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
+    from retinue.tools.child_options import ChildOptions
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import tool
+    from retinue.tools.outcome_list import Outcomes
 
 __version__ = "0.1.0"
 
@@ -108,10 +110,12 @@ _HOMES = {
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.runtime.bus": "Step TextDelta",
     "retinue.store.base": "RunInfo Store",
-    "retinue.tools.base": "Ask Context Submission Tool ToolResult",
+    "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
+    "retinue.tools.child_options": "ChildOptions",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "tool",
+    "retinue.tools.outcome_list": "Outcomes",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -126,10 +130,12 @@ __all__ = [
     "CacheUse",
     "Channel",
     "ChildInfo",
+    "ChildOptions",
     "ChildOutcome",
     "ConfigError",
     "Context",
     "Defect",
+    "Delegation",
     "Delivery",
     "Family",
     "Group",
@@ -150,6 +156,7 @@ __all__ = [
     "NotFound",
     "Origin",
     "Outcome",
+    "Outcomes",
     "Permissions",
     "PriceTag",
     "Refused",

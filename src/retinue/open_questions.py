@@ -45,7 +45,8 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     `asked_by` the rule or mode that asks, `holds_up` who waits for the run meanwhile.
 
     A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which
-    those in `waiting` wait: a yes adds what is `suggested`, a no lets the work land."""
+    those in `waiting` wait: a yes adds what is `suggested`, a no lets the work land. `choices` are
+    the answers that a tool suggests."""
 
     id: str
     run: str
@@ -67,6 +68,7 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     limit: str = ""
     suggested: Budget = Budget()
     waiting: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
 
 async def open_questions(
@@ -175,6 +177,7 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
             ),
             why=clip(several_lines(message.text).strip(), MOST_SAID),
             holds_up=_held_up(trees, spec),
+            choices=q.choices,
         )
         for q in calls.questions
     ]
@@ -269,7 +272,11 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
             "to allow or deny it.",
         )
     return run.id, Answered(
-        turn=run.turn, index=question.index, call_id=question.call_id, text=text
+        turn=run.turn,
+        index=question.index,
+        call_id=question.call_id,
+        text=text,
+        question=question.id if question.step else "",
     )
 
 

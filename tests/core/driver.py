@@ -35,6 +35,7 @@ from retinue.core.events import (
     Replied,
     Requested,
     ResultsFormatted,
+    StepTaken,
     Submitted,
     ToolReturned,
     Woke,
@@ -62,7 +63,7 @@ from retinue.core.values import (
     Restart,
     Usage,
 )
-from retinue.runtime.recover import rebuild
+from retinue.runtime.recover import rebuild, under_way
 from retinue.store.base import Snapshot
 
 START = 1_000_000
@@ -175,6 +176,36 @@ class Story:
         return self.post(
             id, ActionsReturned(actions=Actions(spawns=spawns, **orders), **self.address(id, index))
         )
+
+    def step(
+        self,
+        id: str,
+        name: str,
+        *spawns: RunRequest,
+        index: int = 0,
+        parks: bool = True,
+        **fields: Any,
+    ) -> str:
+        """The function of a call takes a step of this name; its children are named after it."""
+        orders = {f: fields.pop(f) for f in ("sends", "cancels") if f in fields}
+        return self.post(
+            id,
+            StepTaken(
+                step=name,
+                actions=Actions(spawns=spawns, **orders),
+                children=tuple(f"{name}{n}" for n in range(len(spawns))),
+                parks=parks,
+                **self.address(id, index),
+                **fields,
+            ),
+        )
+
+    def stepping(self, id: str, name: str, *spawns: RunRequest, **fields: Any) -> list[str]:
+        """The same; returns the ids of the children, which the function awaits."""
+        before = set(self.specs)
+        awaited = [msgspec.structs.replace(s, join="step", tell_parent=False) for s in spawns]
+        assert self.step(id, name, *awaited, **fields) == ""
+        return [s for s in self.specs if s not in before]
 
     def submit(self, id: str, text: str = "result", index: int = 0, **fields: Any) -> str:
         return self.post(id, Submitted(text=text, **self.address(id, index), **fields))
@@ -356,13 +387,14 @@ class Story:
         found: tuple[InterruptedCall, ...] = ()
         run = self.found.get(id, self.run(id))
         calls = calls_of(run)
-        if calls is not None and calls.tools:
+        bits = 0 if calls is None else under_way(calls)
+        if calls is not None and bits:
             said = self.said[self.specs[id].conversation][calls.message]
             assert isinstance(said, AssistantMessage)
             found = tuple(
                 InterruptedCall(index=i, call=c, restart=restart)
                 for i, c in enumerate(said.calls)
-                if calls.tools >> i & 1
+                if bits >> i & 1
             )
         at: dict[str, Any] = {
             "epoch": self.trees.shared.epoch,

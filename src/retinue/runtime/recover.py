@@ -14,7 +14,7 @@ from retinue.core.events import InterruptedCall
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.messages import AssistantMessage, Message
 from retinue.core.spec import RunSpec
-from retinue.core.state import Ended, Queued, Run, RunRecord, Short, calls_of
+from retinue.core.state import Ended, OpenCalls, Queued, Run, RunRecord, Short, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Restart
@@ -89,6 +89,14 @@ def _turn_to_be_told(row: RunRecord) -> tuple[int, int, str]:
     return (0, 0, row.spec.id)
 
 
+def under_way(calls: OpenCalls) -> int:
+    """The calls whose tool was at work, or awaited a step. (One that is looked at again after a
+    wait is known by that.)"""
+    waits = sum(1 << w.index for w in calls.waits)
+    lost = sum(1 << c.index for c in calls.lost)
+    return calls.tools | calls.parked | (calls.woken & ~waits) | lost
+
+
 async def open_calls(
     spec: RunSpec,
     run: Run,
@@ -97,18 +105,12 @@ async def open_calls(
 ) -> tuple[InterruptedCall, ...]:
     """The tool calls that were under way when the process died, as the model wrote them."""
     calls = calls_of(run)
-    if calls is None:
-        return ()
-    # A call that is looked at again is in `waits`, as the model wrote it.
-    waits = sum(1 << w.index for w in calls.waits)
-    lost = sum(1 << c.index for c in calls.lost)
-    under_way = calls.tools | calls.parked | (calls.woken & ~waits) | lost
-    if not under_way:
+    if calls is None or not (bits := under_way(calls)):
         return ()
     (message,) = await read(spec.conversation, calls.message, calls.message + 1)
     assert isinstance(message, AssistantMessage)
     return tuple(
         InterruptedCall(index=i, call=call, restart=restart(spec.request.agent, call.name))
         for i, call in enumerate(message.calls)
-        if under_way >> i & 1
+        if bits >> i & 1
     )
