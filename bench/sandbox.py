@@ -47,7 +47,7 @@ async def whole(tool: ShellTool, folder: str, i: int) -> float:
     spec = RunSpec(id="r", root="r", request=RunRequest(agent="a", task="t"), created_at=0)
     caller = Context(
         spec=spec,
-        run=Run(id="r", state=Queued()),
+        row=Run(id="r", state=Queued()),
         call_id="c",
         index=0,
         key=str(i),

@@ -70,7 +70,7 @@ async def measure(n_files: int, rounds: int) -> dict[str, object]:
         spec = RunSpec(id="r", request=RunRequest(agent="bench", task="search"), root="r")
         run = Run(id="r", state=Queued())
         caller = Context(
-            spec=spec, run=run, call_id="c", index=0, key="k", called_at=0, root=folder
+            spec=spec, row=run, call_id="c", index=0, key="k", called_at=0, root=folder
         )
         search = SearchTool()
         rows = {}

@@ -130,6 +130,14 @@ def test_background_children_outlive_the_call() -> None:
     assert "<from below>" in story.texts("root")
 
 
+def test_a_function_does_not_wait_for_a_child_in_the_background() -> None:
+    story = calling()
+    (awaited,) = story.stepping("root", "s", hand("a"))
+    assert story.step("root", "t", hand("b", join="none"), parks=False) == ""
+    story.reply(awaited, "one")
+    assert calls(story).woken == 1
+
+
 def test_the_first_failure_cancels_those_who_were_started_with_it_and_nobody_else() -> None:
     story = calling()
     (other,) = story.stepping("root", "t", hand("c"))
@@ -233,6 +241,15 @@ def test_nobody_to_ask_refuses_the_step() -> None:
     why = story.step("root", "q", question="Which?")
     assert why.startswith("Refused (question): No one is available")
     assert calls(story).tools == 1
+
+
+def test_a_child_that_is_on_record_is_not_started_by_the_same_step_again() -> None:
+    story = calling()
+    (child,) = story.stepping("root", "s", hand("a"))
+    assert "on record already" in story.step("root", "s", hand("a", join="step"))
+    story.reply(child, "one")
+    assert "on record already" in story.step("root", "s", hand("a", join="step"))
+    assert story.run("root").n_children == 1
 
 
 def test_a_message_is_sent_once_whatever_is_repeated() -> None:

@@ -27,6 +27,7 @@ from retinue.core.step_context import StepContext
 from retinue.core.values import Permissions
 from tests.simulation import (
     answers,
+    functions,
     script,
     world_checks,
 )
@@ -76,6 +77,8 @@ def _one(sim: Simulation) -> None:
     if trees and r.random() < (0.5 if not sim.flying else 0.1):
         question = r.choice(limits.open_questions(r.choice(trees)))
         return _change_limit(sim, question.account, question.id)
+    if sim.functions and (able := functions.ready(sim)) and r.random() < 0.6:
+        return functions.go_on(sim, r.choice(able))
     if sim.flying and r.random() < (0.8 if "slow" in sim.faults else 0.95):
         effect = sim.flying.pop(r.randrange(len(sim.flying)))
         run, event = answers.answer(sim, effect)

@@ -33,7 +33,7 @@ from retinue.core.events import (
 )
 from retinue.core.ids import digest
 from retinue.core.merges import BranchMerge
-from tests.simulation import script
+from tests.simulation import functions, script
 
 if TYPE_CHECKING:
     from tests.simulation.pure import Simulation
@@ -92,6 +92,8 @@ def _model(sim: Simulation, effect: CallModel) -> AnyEvent:
 def _tool(sim: Simulation, effect: CallTool) -> AnyEvent:
     turn, index, call = effect.turn, effect.index, effect.call
     where = {"turn": turn, "index": index, "call_id": call.id, "name": call.name}
+    if call.name in script.STEP_TOOLS:
+        return functions.begin(sim, effect)
     if call.name == "hand_out":
         orders = script.orders(sim.seed, sim.books.paths[effect.run], turn, index)
         if effect.run in script.ROOTS:

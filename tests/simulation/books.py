@@ -33,7 +33,7 @@ from retinue.core.state import (
     Thinking,
 )
 from retinue.core.values import Delivery, Ending, Mail
-from tests.simulation import commit_checks, script
+from tests.simulation import commit_checks, functions, script
 from tests.simulation.history_checks import Reading
 from tests.simulation.violation import broken
 
@@ -80,6 +80,8 @@ class Books:
     children: dict[str, list[RunSpec]] = field(default_factory=dict)
     tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
     readings: dict[str, Reading] = field(default_factory=dict)
+    questions: set[tuple[str, int, int, str]] = field(default_factory=set)
+    places: set[tuple[str, str]] = field(default_factory=set)
 
     def is_deaf(self, id: str) -> bool:
         """Whether a run takes no more news."""
@@ -107,6 +109,7 @@ class Books:
         if changes.forgotten:
             commit_checks.deleted(self, changes)
         ended = self._runs(changes)
+        functions.committed(self, changes)
         self._mail(changes)
         for run in ended:
             commit_checks.ended(self, run, changes, {one.id for one in ended})
@@ -122,6 +125,9 @@ class Books:
         """I1, I9, I11: it is new, and neither deeper nor more powerful than its parent allows."""
         if spec.id in self.specs:
             broken(f"I1 {spec.id} was started twice")
+        if (spec.root, spec.path) in self.places:
+            broken(f"I36 two runs have the place {spec.path}")
+        self.places.add((spec.root, spec.path))
         self.specs[spec.id] = spec
         self.paths[spec.id] = spec.path if spec.root.endswith("0") else f"b{spec.path}"
         if not spec.parent:

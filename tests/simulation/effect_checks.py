@@ -20,7 +20,7 @@ from retinue.core.state import (
     Run,
     Stopping,
 )
-from tests.simulation import history_checks, script
+from tests.simulation import functions, history_checks, script
 from tests.simulation.violation import broken
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         history_checks.check(sim, run, effect)
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
+        functions.before_run(sim, effect)
         said = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
         assert isinstance(said, AssistantMessage)
         if len(said.calls) > 1 and effect.call.name in script.SUBMITS:

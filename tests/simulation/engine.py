@@ -51,6 +51,7 @@ class World:
         self.seed = seed
         self.starts: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
+        self.made_at: dict[str, Any] = {}
         self.tokens = 0
         self.counted: dict[str, tuple[int, int, int]] = {}
         self.left: Counter[str] = Counter()
@@ -223,7 +224,40 @@ def agents(world: World) -> list[Agent]:
         )
         return script.watch(world.seed, caller.spec.path, caller.row.turn, caller.index, children)
 
-    tools = [ask, hand_out, post, read, watch, write]
+    async def stages(caller: Context) -> str:
+        """The same steps in every run of a function, and what came of them."""
+        r = random.Random(f"{world.seed} {caller.key} stages")
+        out = list[str]()
+        for n in range(r.choice((1, 2, 2))):
+            kind, tasks = r.choice(("run", "gather", "spawn", "ask")), r.choice((1, 2, 2))
+            if kind == "ask":
+                with contextlib.suppress(Refused):
+                    out.append(await caller.ask(f"{n}?"))
+                continue
+            with contextlib.suppress(Refused):
+                if kind == "spawn":
+                    await caller.spawn(worker, f"beside {n}", tell_parent=False)
+                    continue
+                texts = [f"part {n} {k}" for k in range(tasks)]
+                found = await caller.gather(worker, *texts, at_once=r.choice((None, 1)))
+                world.must(len(found) == tasks, f"I36 {caller.key} got {len(found)} of {tasks}")
+                out += [outcome.text for outcome in found]
+        return " ".join(out) or "done"
+
+    @tool(restart="keyed")
+    async def survey(caller: Context) -> str:
+        when = world.made_at.setdefault(caller.key, caller.now)
+        world.must(when == caller.now, f"I36 the time of {caller.key} has changed")
+        await pause(caller)
+        return await stages(caller)
+
+    @tool
+    async def errand(caller: Context) -> str:
+        world.must(world.starts[caller.key] == 0, f"I5 errand {caller.key} was started twice")
+        await pause(caller)
+        return await stages(caller)
+
+    tools = [ask, hand_out, post, read, watch, write, survey, errand]
     model = ScriptedModel(world)
     worker = Agent("worker", model=model, tools=tools, output=str)
     return [Agent("lead", model=model, tools=tools, staff=[worker])]

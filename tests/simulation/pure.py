@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from retinue.core.effects import (
     AbortRun,
+    AnswerStep,
     AskSlot,
     CallModel,
     CallTool,
@@ -24,6 +25,7 @@ from retinue.core.events import (
     Admitted,
     AgentRegistered,
     AnyEvent,
+    MailReceived,
     ModelRegistered,
     Opened,
     Recovered,
@@ -40,6 +42,7 @@ from tests.simulation import (
     answers,
     effect_checks,
     end_checks,
+    functions,
     script,
     tree_checks,
     waits,
@@ -68,6 +71,9 @@ class Simulation:
         self.flying: list[Effect] = []
         self.heard: list[tuple[str, AnyEvent]] = []
         self.admissions: list[tuple[str, int]] = []
+        self.functions: dict[functions.Key, functions.Function] = {}
+        self.steered: set[str] = set()
+        self.hurried: set[str] = set()
         self.steps = self.crashes = 0
         self.said_yes: set[object] = set()
         self.aside: dict[str, bool] = {}
@@ -109,6 +115,7 @@ class Simulation:
         self.trees = Trees(self.rules)
         found = recover.rebuild(self.trees, snapshot)
         self.flying.clear()
+        self.functions.clear()
         self.admissions.clear()
         self.aside.clear()
         self.booting = True
@@ -150,11 +157,15 @@ class Simulation:
 
     # steps
 
-    def take(self, run: str, event: AnyEvent) -> None:
+    def take(self, run: str, event: AnyEvent) -> str:
+        """One step; returns why it was refused, or ""."""
         self.steps += 1
-        self.trees.apply(run, self.at, event)
+        if isinstance(event, MailReceived) and event.mail.steer:
+            self.steered.add(run)
+        why = self.trees.apply(run, self.at, event)
         if not self.booting:
             tree_checks.after_step(self)
+        return why
 
     def commit(self) -> None:
         """One transaction; a crash may come before it, or before its effects are performed."""
@@ -178,6 +189,8 @@ class Simulation:
             if "late" in self.faults:
                 self._hear_late(stopped)
             self.flying = [e for e in self.flying if e not in stopped]
+            for key in [k for k in self.functions if k[0] == effect.run]:
+                del self.functions[key]
             if effect.attempt:
                 self.flying.append(effect)
             return
@@ -188,6 +201,9 @@ class Simulation:
                 gone = [a for a in self.admissions if a[0] == effect.run]
                 self.heard.extend((id, Admitted(ticket=ticket)) for id, ticket in gone)
                 self.admissions = [a for a in self.admissions if a not in gone]
+            return
+        if isinstance(effect, AnswerStep):
+            functions.answered(self, effect)
             return
         effect_checks.before_effect(self, effect)
         self.books.started(self, effect)

@@ -41,9 +41,12 @@ RESTART = {
     "hand_out": "keyed",
     "post": "keyed",
     "read": "pure",
+    "survey": "keyed",
     "watch": "pure",
     "write": "unsafe",
 }
+STEP_TOOLS = ("errand", "survey")
+"""Whose functions await children and answers; only some schedules have them."""
 SUBMITS = ("submit_error", "submit_result")
 MODEL = ModelInfo(
     name="sim",
@@ -60,8 +63,8 @@ DEFINITIONS = (
     Definition(
         name="lead",
         model="sim",
-        tools=TOOLS,
-        reachable_tools=tuple(sorted((*TOOLS, *SUBMITS))),
+        tools=(*TOOLS, *STEP_TOOLS),
+        reachable_tools=tuple(sorted((*TOOLS, *STEP_TOOLS, *SUBMITS))),
         agents=("lead", "worker"),
         prompt_bytes=40,
         tool_risks=GUARDS,
@@ -69,7 +72,7 @@ DEFINITIONS = (
     Definition(
         name="worker",
         model="sim",
-        tools=tuple(sorted((*TOOLS, *SUBMITS))),
+        tools=tuple(sorted((*TOOLS, *STEP_TOOLS, *SUBMITS))),
         submit_tools=SUBMITS,
         reachable_tools=tuple(sorted((*TOOLS, *SUBMITS))),
         agents=("worker",),
@@ -297,6 +300,8 @@ def reply(
     names = [r.choice(usual) for _ in range(r.choice((0, 1, 2)))]
     names += ["hand_out"] * r.choice((1, 2) if eager else (0, 0, 0, 1) if depth < 2 else (0,))
     r.shuffle(names)
+    if has_steps(seed) and depth < 2:
+        names = _stepping(names, _draws(f"{seed} {path} {turn} stepping"))
     if not names:
         return final
     calls = tuple(_call(n, turn, i) for i, n in enumerate(names))
@@ -305,6 +310,32 @@ def reply(
         usage=usage,
         stop="calls",
     )
+
+
+def has_steps(seed: int) -> bool:
+    """Whether the tools of a schedule await children: one in sixteen do, and often."""
+    return seed % 16 == 3
+
+
+def _stepping(names: list[str], r: random.Random) -> list[str]:
+    return [r.choice((n, "survey", "survey", "errand")) for n in names]
+
+
+def stages(seed: int, path: str, turn: int, index: int) -> list[tuple[str, tuple[RunRequest, ...]]]:
+    """The steps of a function, in order: children that it awaits, one in the background, a
+    question."""
+    r = _ORDERS
+    r.seed(f"{seed} {path} {turn} {index} stages")
+    out: list[tuple[str, tuple[RunRequest, ...]]] = []
+    for n in range(r.choice((1, 2, 2, 3))):
+        kind = r.choice(("await", "await", "await", "spawn", "ask"))
+        join, count = ("none", 1) if kind == "spawn" else ("step", r.choice((1, 1, 2)))
+        where = f"{path} {turn} {index} {n}"
+        made = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
+        silent = {"tell_parent": False, "fail_fast": r.random() < 0.2, "stay_open": False}
+        plain = {"result_order": "input", **(silent if join == "step" else {})}
+        out.append((kind, tuple(_with(order, plain) for order in made)))
+    return out
 
 
 def _call(name: str, turn: int, index: int) -> ToolCall:

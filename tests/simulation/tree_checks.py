@@ -24,7 +24,7 @@ from retinue.core.state import (
 )
 from retinue.core.tree import Tree
 from retinue.core.writer_lines import TURN
-from tests.simulation import waits
+from tests.simulation import functions, waits
 from tests.simulation.violation import broken
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
         spec, state = tree.specs[id], run.state
         n_live[spec.parent] = n_live.get(spec.parent, 0) + 1
         _alive(tree, id, run, spec)
+        functions.wanted(sim, tree, id, run)
         if isinstance(state, Thinking):
             _add(tree, holds, id, state.hold)
         elif isinstance(state, Short) and state.asks:
@@ -208,6 +209,7 @@ def _calls(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
         broken(f"I15 {id} has questions that nobody asks, or asks none that it waits for")
     if type(state) is not _expected(calls):
         broken(f"I15 {id} is {type(state).__name__} with {calls}")
+    functions.parked(tree, id, state, calls)
     if calls.waits or calls.woken:
         _watches(tree, id, calls)
     fan_in = tree.fans.get(id)
@@ -222,9 +224,10 @@ def _calls(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
         is_merged_later = bool(fan.copies) and (
             fan_in.is_merging
             or any(f.pending for f in fan_in.fans.values())
-            or bool(calls.tools | calls.woken | calls.asks)
+            or bool(calls.tools | calls.woken | calls.parked | calls.asks or calls.lost)
         )
-        if not (fan.pending or fan.composing or fan.join == "turn" or is_merged_later):
+        is_later = fan.join in ("turn", "step") or is_merged_later
+        if not (fan.pending or fan.composing or is_later):
             broken(f"I15 call {index} of {id} has all its children and stays open")
         n_out += len(fan.pending) if fan.join == "turn" else 0
     if fan_in.out != n_out:
@@ -246,5 +249,7 @@ def _watches(tree: Tree, id: str, calls: OpenCalls) -> None:
             not live or (watch.first and len(live) < len(watch.runs))
         ):
             broken(f"I15 call {watch.index} of {id} waits for what has come")
-    if calls.woken & ~sum(1 << w.index for w in calls.waits):
+    steps = {*(i for i, _ in calls.items), *(s.index for s in calls.steps)}
+    waited = steps | {w.index for w in calls.waits}
+    if calls.woken & ~sum(1 << index for index in waited):
         broken(f"I15 {id} woke a call that did not wait")

@@ -81,7 +81,7 @@ def after_commit(sim: Simulation, changes: Changes) -> None:
 
 
 def _flying(sim: Simulation) -> set[object]:
-    flying: set[object] = set()
+    flying: set[object] = set(sim.functions)
     for effect in sim.flying:
         if isinstance(effect, CallModel | AbortRun):
             flying.add((type(effect), effect.run, effect.attempt))
@@ -102,7 +102,7 @@ def _under_way(tree: Tree, run: Run, flying: set[object]) -> None:
             broken(f"I15 nobody asks the model for {id}")
         return
     calls = calls_of(run)
-    running = calls.tools | calls.woken if calls is not None else 0
+    running = calls.tools | calls.woken | calls.parked if calls is not None else 0
     for index in range(running.bit_length()):
         if running >> index & 1 and (id, run.turn, index) not in flying:
             broken(f"I15 nobody runs call {index} of {id}")

@@ -414,7 +414,7 @@ def hire(run: Run, ctx: StepContext, event: Orders, planned: list[tuple[RunSpec,
     tree = ctx.tree
     first = planned[0][0].request
     fan_in = tree.fans.get(run.id)
-    known = fan_in.fans.get(event.index) if fan_in is not None else None
+    known = fan_in.fans.get(event.index) if fan_in and first.join == "step" else None
     # A call has more children with each step, and one fan for all of them.
     fan = known if known is not None else fan_of(first, event.call_id, event.name)
     for spec, grant in planned:

@@ -9,7 +9,7 @@ from retinue.core.calls import settle
 from retinue.core.events import StepTaken
 from retinue.core.state import CallStep, OpenCalls, Run, count_items
 from retinue.core.step_context import StepContext
-from retinue.core.tool_steps import note_step, take_up, unpark
+from retinue.core.tool_steps import fan_of_steps, note_step, take_up, unpark
 from retinue.errors import InvalidTransition, Refused
 
 MOST_STEPS = 1_000
@@ -30,11 +30,13 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
             raise Refused("steps", f"The calls of one turn can take {MOST_STEPS} such steps.")
     except Refused as refusal:
         raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}") from None
+    if any(_is_there(run, ctx, event.index, spec.id) for spec, _ in planned):
+        raise InvalidTransition(f"A child of step {event.step} is on record already.")
     run_mail.speak(run, ctx, event)
     if planned:
         run = spawn.hire(run, ctx, event, planned)
         calls = count_items(calls, event.index, len(planned))
-    else:
+    if not planned or planned[0][0].request.join == "none":
         step = CallStep(index=event.index, key=event.step, run=event.run, text=_returned(event))
         calls = note_step(calls, step)
     if event.question:
@@ -57,3 +59,8 @@ def _returned(event: StepTaken) -> str | None:
     if event.result is not None or event.question or event.run:
         return event.result
     return ""
+
+
+def _is_there(run: Run, ctx: StepContext, index: int, child: str) -> bool:
+    fan = fan_of_steps(run, ctx, index)
+    return child in ctx.tree.specs or any(o.id == child for o in (fan.ended if fan else ()))
