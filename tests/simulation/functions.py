@@ -31,6 +31,7 @@ class Function:
     effect: CallTool
     stage: int = 0
     is_answered: bool = False
+    asks: str = ""
 
 
 Key = tuple[str, int, int]
@@ -106,6 +107,7 @@ def _next(sim: Simulation, function: Function) -> AnyEvent:
         )
         new = [k for k in range(len(requests)) if _child(function, n, k) not in sim.books.specs]
         if kind == "ask" and not known:
+            function.asks = f"q{n}"
             return StepTaken(**where, step=f"q{n}", question=f"{e.key} {n}?", parks=True)
         if kind != "ask" and new:
             spawns = tuple(requests[k] for k in new)
@@ -191,8 +193,25 @@ def parked(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
         is_asked = any(q.index == index for q in calls.questions)
         if not (fan is not None and fan.pending) and not is_asked:
             broken(f"I15 call {index} of {id} waits for what has come")
+    asked = {q.step for q in calls.questions}
+    if any(s.key.startswith("q") and s.text is None and s.key not in asked for s in calls.steps):
+        broken(f"I36 a function of {id} has asked, and the answer is not on record: {calls}")
     if bits and not isinstance(state, Working | Waiting) and not calls.asks:
         broken(f"I15 {id} is {type(state).__name__} and its function waits")
+
+
+def told(sim: Simulation) -> None:
+    """I36: whoever has asked hears the answer."""
+    for (run, turn, index), function in sim.functions.items():
+        found = sim.run_of(run)
+        calls = calls_of(found)
+        if found is None or calls is None or found.turn != turn or function.is_answered:
+            continue
+        step = f"q{function.stage}"
+        if function.asks == step and any(
+            (s.index, s.key) == (index, step) and s.text is not None for s in calls.steps
+        ):
+            broken(f"I36 the function of {function.effect.key} was answered and does not know")
 
 
 def committed(books: Books, changes: Changes) -> None:

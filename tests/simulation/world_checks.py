@@ -26,6 +26,7 @@ from retinue.core.state import (
 )
 from retinue.core.tree import Tree
 from retinue.core.writer_lines import TURN
+from tests.simulation import functions
 from tests.simulation.memory import now
 from tests.simulation.violation import broken, must
 
@@ -73,6 +74,7 @@ def after_commit(sim: Simulation, changes: Changes) -> None:
     for root, has_row in sim.aside.items():
         if has_row and not now(sim.store.row(root)).run.defect:
             broken(f"I31 the row of {root} does not say why it was set aside")
+    functions.told(sim)
     flying = _flying(sim)
     for root in {entry.tree for entry in changes.entries}:
         tree = sim.trees.by_root.get(root)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.mutations import budgets, calls, endings, recovery, runs, trees
+from tests.simulation.mutations import budgets, calls, endings, recovery, runs, steps, trees
 from tests.simulation.mutations.mutation import Mutation
 
 MUTATIONS: list[Mutation] = [
@@ -11,5 +11,6 @@ MUTATIONS: list[Mutation] = [
     *endings.MUTATIONS,
     *recovery.MUTATIONS,
     *runs.MUTATIONS,
+    *steps.MUTATIONS,
     *trees.MUTATIONS,
 ]
