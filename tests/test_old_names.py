@@ -47,7 +47,7 @@ OF_A_RUN = [
     "context",
 ]
 OF_RETINUE = ["narrow", "drain", "list", "dormant", "trouble"]
-OF_A_CALL = ["look", "back", "at", "woken", "held", "bounds", "order", "spawn", "id"]
+OF_A_CALL = ["look", "back", "at", "woken", "held", "bounds", "order", "id"]
 
 
 def test_no_old_name_is_public() -> None:

@@ -60,7 +60,8 @@ def _one(sim: Simulation) -> None:
     if sim.admissions and r.random() < 0.5:
         id, ticket = sim.admissions.pop(r.randrange(len(sim.admissions)))
         sim.heard.append((id, Admitted(ticket=ticket)))
-        return sim.take(id, Admitted(ticket=ticket))
+        sim.take(id, Admitted(ticket=ticket))
+        return None
     asking = [
         id
         for tree in sim.trees.by_root.values()
@@ -204,15 +205,16 @@ def _reply_to_question(sim: Simulation, id: str) -> bool:
 def _wake(sim: Simulation) -> None:
     """Move the clock to the next timer, or a little."""
     if any(tree.changes.effects for tree in sim.trees.by_root.values()) or sim.admissions:
-        return None
+        return
     timers = sorted((run.wake_at, run.id) for _, run in sim.trees.live() if run.wake_at is not None)
     if timers and (not sim.flying or sim.random.random() < 0.3):
         at, id = timers[0]
         if not sim.flying or at - sim.at < 10_000:
             sim.at = max(sim.at, at)
-            return sim.take(id, Woke())
+            sim.take(id, Woke())
+            return
     sim.at += sim.random.choice((1, 20, 400))
-    return None
+    return
 
 
 def _is_of(effect: Effect, root: str, members: set[str], books: Books) -> bool:

@@ -77,8 +77,8 @@ def go_on(run: Run, ctx: StepContext) -> Run:
     if calls is None or not (calls.parked or calls.lost):
         return run
     woken = unpark(run, ctx, calls)
-    found, after = take_up(run, ctx, woken)
-    return run if after is calls else settle(found, ctx, after)
+    closed, after = take_up(run, ctx, woken)
+    return run if after is calls else settle(closed, ctx, after)
 
 
 def unpark(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
@@ -129,16 +129,16 @@ def _close_lost(
 def lose(calls: OpenCalls, event: Recovered) -> OpenCalls:
     """Whose function was parked, or went on after a step, when the process died."""
     known = sum(1 << w.index for w in calls.waits)
-    gone = calls.parked | (calls.woken & ~known) | sum(1 << c.index for c in calls.lost)
-    found = tuple(
+    bits_of_lost = calls.parked | (calls.woken & ~known) | sum(1 << c.index for c in calls.lost)
+    lost_calls = tuple(
         LostCall(index=c.index, call=c.call, restart=c.restart)
         for c in event.calls
-        if gone >> c.index & 1
+        if bits_of_lost >> c.index & 1
     )
-    if not found:
+    if not lost_calls:
         return calls
-    bits = ~sum(1 << c.index for c in found)
-    return replace(calls, parked=calls.parked & bits, woken=calls.woken & bits, lost=found)
+    bits = ~sum(1 << c.index for c in lost_calls)
+    return replace(calls, parked=calls.parked & bits, woken=calls.woken & bits, lost=lost_calls)
 
 
 def close_steps(run: Run, ctx: StepContext, calls: OpenCalls, index: int) -> tuple[Run, OpenCalls]:

@@ -42,8 +42,8 @@ class AwaitingTools:
         self.engine, self.events, self.reader = engine, events, reader
         self._asking: dict[tuple[str, int, int, str], asyncio.Future[str]] = {}
 
-    def steps(self, effect: CallTool, run: Run) -> Steps:
-        return Steps(self, effect, run)
+    def steps(self, effect: CallTool, run: Run) -> TakenSteps:
+        return TakenSteps(self, effect, run)
 
     def answer(self, effect: AnswerStep) -> None:
         """The function that has asked goes on. One that is gone finds the answer on record."""
@@ -74,7 +74,7 @@ class AwaitingTools:
             raise RetinueError(why)
 
 
-class Steps:
+class TakenSteps:
     """The steps of one call (`tools.context_verbs.CallSteps`)."""
 
     __slots__ = ("_effect", "_home", "_known", "_nth", "_started", "delegations")
@@ -98,12 +98,10 @@ class Steps:
         self, step: str, requests: Sequence[RunRequest], names: Sequence[str], *, parks: bool
     ) -> list[str]:
         ids = [self._id(name) for name in names]
-        new: dict[str, int] = {}
-        for n, id in enumerate(ids):
-            if id not in self._started and id not in new and not await self._is_known(id):
-                new[id] = n
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._started |= dict.fromkeys(ids, done) | {
+        known = {id for id in ids if await self._is_known(id)} | self._started.keys()
+        new = {id: n for n, id in enumerate(ids) if id not in known}
+        recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started |= dict.fromkeys(ids, recorded) | {
             id: self._started[id] for id in ids if id in self._started
         }
         try:
@@ -119,7 +117,7 @@ class Steps:
                 self._started.pop(id, None)
             raise
         finally:
-            done.set_result(None)
+            recorded.set_result(None)
         for id in ids:
             if id in self._started:
                 await self._started[id]
@@ -197,10 +195,10 @@ class Steps:
 
     async def _step(self, step: str, actions: Actions, **fields: Any) -> StepTaken:
         """Orders are checked and cleaned as if the tool had returned them."""
-        given = await self._home.events.of(self._effect, actions)
-        assert isinstance(given, ActionsReturned)
+        orders = await self._home.events.of(self._effect, actions)
+        assert isinstance(orders, ActionsReturned)
         return self._event(
-            step, actions=given.actions, place=given.place, snapshot=given.snapshot, **fields
+            step, actions=orders.actions, place=orders.place, snapshot=orders.snapshot, **fields
         )
 
     def close(self) -> None:

@@ -92,9 +92,11 @@ class ToolEvents:
                     work=work,
                 )
             case Ask():
-                asked = checked(returned)
-                again = effect.call.args if asked.rerun else None
-                return Asked(**where, question=asked.question, choices=asked.choices, again=again)
+                question = checked(returned)
+                again = effect.call.args if question.rerun else None
+                return Asked(
+                    **where, question=question.question, choices=question.choices, again=again
+                )
             case _:
                 assert_never(returned)
 

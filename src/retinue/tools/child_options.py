@@ -72,6 +72,6 @@ def seconds(timeout: Seconds) -> float:
     return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
 
 
-def name_of(*asked: object) -> str:
+def name_of(*parts: object) -> str:
     """A stable name for what is asked, whatever process asks it."""
-    return digest(_encode(asked).decode())
+    return digest(_encode(parts).decode())

@@ -173,22 +173,25 @@ class ContextVerbs:
         """One request for each task, and the name of each within the call."""
         self._check_staff(agent)
         fields = request_fields(verb, options)
-        asked, narrow = (agent.name, fields), tuple[Lane, ...]()
+        model = fields.get("model", "")
+        if model and self.reader is not None and (why := self.reader.find_model(model)):
+            raise ConfigError(f"Tool {self.tool!r}: {why}")
+        kind, narrow = (agent.name, fields), tuple[Lane, ...]()
         if at_once is not None:
             if at_once < 1:
                 raise ConfigError(f"{verb}() needs at_once=1 or more, not {at_once}.")
-            name = self._steps.nth(name_of("at_once", at_once, *asked))
+            name = self._steps.nth(name_of("at_once", at_once, *kind))
             narrow = (Lane(name=f"at_once/{name[:16]}", size=at_once, scope="tree"),)
         # Who is awaited is heard of by its outcome.
-        given = {"tell_parent": False} if join == "step" else {}
+        silence = {"tell_parent": False} if join == "step" else {}
         requests, names = [], []
         for n, task in enumerate(tasks):
-            request = self.request(agent, task, **{**fields, **given, "join": join})
+            request = self.request(agent, task, **{**fields, **silence, "join": join})
             requests.append(replace(request, lanes=(*request.lanes, *narrow)))
             if key := options.get("key", ""):
                 names.append(name_of("key", key, n))
             else:
-                names.append(self._steps.nth(name_of(*asked, task, join == "step")))
+                names.append(self._steps.nth(name_of(*kind, task, join == "step")))
         return requests, names
 
     def _check_staff(self, agent: Named) -> None:

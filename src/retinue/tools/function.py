@@ -74,11 +74,11 @@ class FunctionTool:
         if self._caller:
             values[self._caller] = caller
         if self._timeout is not None:
-            done = await within(self._timeout, self._work(values))
-            if done is None:
+            results = await within(self._timeout, self._work(values))
+            if results is None:
                 text = f"The tool was stopped after {self._timeout:g} s of its own work."
                 return ToolResult(text=text, error=True)
-            (out,) = done
+            (out,) = results
         elif self._direct:
             out = self.function(**values)
             if type(out) is not str and inspect.isawaitable(out):
@@ -102,8 +102,8 @@ class FunctionTool:
             return values
         steps = None
         if self._caller:
-            values[self._caller] = made = caller()
-            steps = made.steps
+            values[self._caller] = context = caller()
+            steps = context.steps
         out = self.function(**values)
         if steps is not None:
             check_delegated(steps, self.name, out)
