@@ -249,6 +249,8 @@ def _watches(tree: Tree, id: str, calls: OpenCalls) -> None:
             not live or (watch.first and len(live) < len(watch.runs))
         ):
             broken(f"I15 call {watch.index} of {id} waits for what has come")
+    if len({w.index for w in calls.waits}) != len(calls.waits):
+        broken(f"I15 a call of {id} waits twice: {calls.waits}")
     steps = {*(i for i, _ in calls.items), *(s.index for s in calls.steps)}
     waited = steps | {w.index for w in calls.waits}
     if calls.woken & ~sum(1 << index for index in waited):

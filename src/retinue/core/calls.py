@@ -117,13 +117,7 @@ def let_rest(calls: OpenCalls, index: int) -> OpenCalls:
     """The call's tool has returned. Whether the call has its result is another matter."""
     bit = ~(1 << index)
     waits = tuple(w for w in calls.waits if w.index != index) if calls.waits else ()
-    return replace(
-        calls,
-        tools=calls.tools & bit,
-        woken=calls.woken & bit,
-        parked=calls.parked & bit,
-        waits=waits,
-    )
+    return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)
 
 
 def wake(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
@@ -182,7 +176,6 @@ def close_call(
         open=calls.open & bit,
         tools=calls.tools & bit,
         woken=calls.woken & bit,
-        parked=calls.parked & bit,
         asks=calls.asks & bit,
         waits=tuple(w for w in calls.waits if w.index != index) if calls.waits else (),
         questions=tuple(q for q in calls.questions if q.index != index) if calls.questions else (),

@@ -14,7 +14,8 @@ MUTATIONS = [
     Mutation(
         "a pure tool is not run again",
         "core/restarts.py",
-        "            start_tool(run, ctx, call.index, call.call, again=True)",
+        "            start_tool(run, ctx, call.index, call.call, again=True, made_at=calls.at, "
+        "answer=answer)",
         "            pass",
     ),
     Mutation(
@@ -38,7 +39,7 @@ MUTATIONS = [
     Mutation(
         "a tool that was woken is forgotten in a restart",
         "core/restarts.py",
-        "            start_woken(run, ctx, watch, again=True)\n",
+        "            start_woken(run, ctx, watch, again=True, made_at=calls.at)\n",
         "            pass\n",
     ),
     Mutation(

@@ -87,8 +87,8 @@ MUTATIONS = [
     Mutation(
         "a call sleeps through what it waited for",
         "core/run.py",
-        "            return stir(child_at_calls(run, calls, event, ctx), ctx)",
-        "            return child_at_calls(run, calls, event, ctx)",
+        "            return go_on(stir(child_at_calls(run, calls, event, ctx), ctx), ctx)",
+        "            return go_on(child_at_calls(run, calls, event, ctx), ctx)",
     ),
     Mutation(
         "who may outlive its parent is cancelled with it",
