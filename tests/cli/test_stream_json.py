@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.events import ActionsReturned, LogEntry, ModelFailed, Replied, ToolReturned
+from retinue.core.events import (
+    ActionsReturned,
+    LogEntry,
+    ModelFailed,
+    Replied,
+    StepTaken,
+    ToolReturned,
+)
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.core.spec import Actions, ParentCall, RunRequest, RunSpec
 from retinue.core.state import Ended, Run, RunRecord, Thinking
@@ -19,7 +26,7 @@ from retinue.host.tree_items import (
     TreeItem,
 )
 from retinue.steps import TreeRecord
-from retinue.view.stream_json import StreamHeader, lines
+from retinue.view.stream_json import StreamHeader, StreamJsonWriter, lines
 
 ROOT, CHILD = "root-run", "child-run"
 TOP = RunSpec(
@@ -229,3 +236,17 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
             StreamHeader(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),))
         )
         assert (result["subtype"], result["is_error"], result["result"]) == (subtype, True, "why")
+
+
+def test_what_a_step_asks_is_a_line_and_a_step_that_asks_nothing_is_none() -> None:
+    writer = StreamJsonWriter(StreamHeader())
+    spec = RunSpec(id="r", root="r", request=RunRequest(agent="a", task="t"))
+    assert [line["subtype"] for line in writer.tell(RunStarted(spec=spec))] == ["init"]
+
+    def told(seq: int, **fields: str) -> list[dict[str, object]]:
+        step = StepTaken(turn=1, index=0, call_id="c1", name="choose", step=f"s{seq}", **fields)  # type: ignore[arg-type]
+        return list(writer.tell(Stepped(seq=seq, entry=LogEntry(run="r", at=1, event=step))))
+
+    (line,) = told(1, question="Which colour?")
+    assert (line["subtype"], line["question"]) == ("needs_input", "Which colour?")
+    assert told(2) == []

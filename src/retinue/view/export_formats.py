@@ -17,6 +17,7 @@ from retinue.core.events import (
     ChildEnded,
     ModelFailed,
     Replied,
+    StepTaken,
     ToolReturned,
 )
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
@@ -155,7 +156,7 @@ def _doing(event: object) -> str:
             return name
         case ChildEnded():
             return "waiting for sub-agents"
-        case Asked(question=question):
+        case Asked(question=question) | StepTaken(question=question) if question:
             return f"asks: {one_line(question, 60)}"
         case Answered():
             return "waiting for an answer"

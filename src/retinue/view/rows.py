@@ -22,6 +22,7 @@ from retinue.core.events import (
     Recovered,
     Replied,
     ResultsFormatted,
+    StepTaken,
     Submitted,
     ToolReturned,
     Woke,
@@ -221,7 +222,7 @@ class TreeView:
             case ResultsFormatted():
                 for index, *_ in event.calls:
                     node.calls.pop(index, None)
-            case Asked():
+            case Asked() | StepTaken() if event.question:
                 question = Question(
                     index=event.index,
                     id="",

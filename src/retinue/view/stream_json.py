@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from retinue.core import arguments
-from retinue.core.events import Asked, ModelFailed, Replied
+from retinue.core.events import Asked, ModelFailed, Replied, StepTaken
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, RunRecord
@@ -145,7 +145,7 @@ class StreamJsonWriter:
             yield self._line(
                 run, "system", subtype="api_retry", error=event.kind, message=event.message
             )
-        elif isinstance(event, Asked):
+        elif isinstance(event, Asked | StepTaken) and event.question:
             yield self._line(
                 run,
                 "system",
