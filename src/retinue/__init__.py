@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreLocked,
         StoreTooNew,
+        ToolError,
     )
     from retinue.groups import Group
     from retinue.maintenance import Retention
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from retinue.tools.child_options import ChildOptions
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
-    from retinue.tools.function import tool
+    from retinue.tools.function import FunctionTool, ToolOptions, tool
     from retinue.tools.outcome_list import Outcomes
 
 __version__ = "0.1.0"
@@ -101,7 +102,7 @@ _HOMES = {
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
-        "StoreFull StoreLocked StoreTooNew"
+        "StoreFull StoreLocked StoreTooNew ToolError"
     ),
     "retinue.groups": "Group",
     "retinue.maintenance": "Retention",
@@ -114,7 +115,7 @@ _HOMES = {
     "retinue.tools.child_options": "ChildOptions",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
-    "retinue.tools.function": "tool",
+    "retinue.tools.function": "FunctionTool ToolOptions tool",
     "retinue.tools.outcome_list": "Outcomes",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -138,6 +139,7 @@ __all__ = [
     "Delegation",
     "Delivery",
     "Family",
+    "FunctionTool",
     "Group",
     "Helpers",
     "History",
@@ -185,7 +187,9 @@ __all__ = [
     "TextDelta",
     "Tool",
     "ToolCall",
+    "ToolError",
     "ToolMessage",
+    "ToolOptions",
     "ToolResult",
     "ToolSchema",
     "Usage",

@@ -52,8 +52,8 @@ class Retinue(Branches):
     until their agent is used. `workspace` is the directory in which runs work that name none; where
     there is no sandbox, `unsafe_no_sandbox` runs commands without. `secrets` are values, by name,
     that are never written down (or the `Redactor` that knows them), beside those of environment,
-    models, channels and tools. `retention`: what is kept of trees that have ended.
-    """
+    models, channels and tools. `retention`: what is kept of trees that have ended. `threads`: the
+    plain functions of tools that work at once."""
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class Retinue(Branches):
         unsafe_no_sandbox: bool = False,
         secrets: Mapping[str, str] | Redactor | None = None,
         retention: Retention | None = None,
+        threads: int = 32,
     ) -> None:
         clock = clock or SystemClock()
         try:
@@ -78,11 +79,10 @@ class Retinue(Branches):
             limits = msgspec.structs.replace(limits, salt=clock.chance())
         opened = _open(store)
         folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
-        page = max(64, min(PAGE, limits.text_cap - 200))
         private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
-        bare = {"unsafe_no_sandbox": unsafe_no_sandbox}
-        kit = BuiltinTools(opened, folder, page=page, private=private, **bare)
-        kit.cache = cache_folder()
+        own: dict[str, Any] = {"unsafe_no_sandbox": unsafe_no_sandbox, "threads": threads}
+        own["page"], own["cache"] = max(64, min(PAGE, limits.text_cap - 200)), cache_folder()
+        kit = BuiltinTools(opened, folder, private=private, **own)
         toolbox, known_models = Toolbox(kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())

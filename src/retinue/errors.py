@@ -11,6 +11,7 @@ RetinueError
     ModelUnavailable   worth trying again (`after_seconds`: not before)
     ModelRejected      trying again cannot help
   RunFailed            raised by `Outcome.unwrap()` only
+  ToolError            raised in a tool: the model reads it as the error of its call
   StoreError           the log could not be read or written
     StoreLocked        another process holds it
     StoreCorrupt       a row or page is not what was written
@@ -53,6 +54,11 @@ class Refused(RetinueError):
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message)
         self.limit = limit
+
+
+class ToolError(RetinueError):
+    """Raise it in a tool: the model reads the message as the error of its call. Nothing is logged
+    as a defect."""
 
 
 class InvalidTransition(RetinueError):

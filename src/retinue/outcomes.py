@@ -14,6 +14,7 @@ from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, endi
 from retinue.core.values import NANOS_PER_USD, Artifact, EndState, Helpers, ModelInfo, Usage, Who
 from retinue.errors import RunFailed
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
+from retinue.tools.function.results import read_result
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ def build_outcome(
 def _typed(agent: Agent | None, data: Any) -> Any:
     if agent is None or agent.output is None or isinstance(agent.output, dict) or data is None:
         return data
-    return msgspec.convert(data, agent.output)
+    return read_result(agent.output, data)
 
 
 def child_info(row: RunRecord) -> ChildInfo:

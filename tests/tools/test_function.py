@@ -75,12 +75,31 @@ def test_arguments_are_checked_and_converted() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ({"place": {"name": "a"}}, "missing required field `pattern`"),
-        ({"pattern": 1, "place": {"name": "a"}}, "Expected `str`"),
-        ({"pattern": "x", "place": {"name": "a"}, "limit": True}, "Expected `int`"),
-        ({"pattern": "x", "place": {"name": "a"}, "limit": "3"}, "Expected `int`"),
-        ({"pattern": "x", "place": {"name": "a"}, "mode": "odd"}, "Invalid enum value"),
-        ({"pattern": "x", "place": {"name": "a"}, "rm": 1}, "unknown field `rm`"),
+        ({"place": {"name": "a"}}, "pattern: this parameter is required: a string"),
+        ({"pattern": 1, "place": {"name": "a"}}, "pattern: expected a string, got 1"),
+        (
+            {"pattern": "x", "place": {"name": "a"}, "limit": True},
+            "limit: expected an integer, got true",
+        ),
+        (
+            {"pattern": "x", "place": {"name": "a"}, "limit": "3"},
+            'limit: expected an integer, got "3"',
+        ),
+        (
+            {"pattern": "x", "place": {"name": "a"}, "mode": "odd"},
+            'mode: expected one of "fast", "slow", got "odd"',
+        ),
+        (
+            {"pattern": "x", "place": {"name": "a"}, "rm": 1},
+            "rm: there is no such parameter; the parameters are pattern, place, mode, limit",
+        ),
+        (
+            {"pattern": "x", "place": {"name": "a"}, "limt": 1},
+            "limt: there is no such parameter. Did you mean 'limit'?",
+        ),
+        ({"pattern": "x", "place": {"floor": 1}}, "place.name: this field is required: a string"),
+        ({"pattern": "x", "place": {"name": "a", "floor": "1"}}, "place.floor: expected an int"),
+        ({"pattern": 1, "place": "a"}, "got 1; place: expected an object"),
     ],
 )
 def test_wrong_arguments_are_an_answer_that_the_model_can_act_on(
@@ -90,6 +109,7 @@ def test_wrong_arguments_are_an_answer_that_the_model_can_act_on(
     assert answer.error
     assert answer.text.startswith("Invalid parameters: ")
     assert says in answer.text
+    assert answer.text.endswith(' Example: {"pattern":"text","place":{"name":"text"}}')
 
 
 def test_it_is_still_a_function() -> None:
@@ -181,7 +201,7 @@ def test_a_tool_that_cannot_be_described_is_refused_when_it_is_made() -> None:
         """x"""
 
     for function, says in (
-        (untyped, "needs an annotation"),
+        (untyped, r"Tool 'untyped': parameter 'a' has no type. Write, for example, a: str."),
         (many, "by name"),
         (named, "by name"),
     ):

@@ -28,8 +28,11 @@ MIXED = "{name} was called together with other calls, and must be the only call 
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
-def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) -> Run:
-    """A reply with calls was taken in: start each that may run and answer each that may not."""
+def dispatch(
+    run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool, to_ask: int = 0
+) -> Run:
+    """A reply with calls was taken in: start each that may run and answer each that may not.
+    `to_ask` has a bit for each call before which its tool wants a person asked."""
     calls, definition = reply.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
@@ -48,13 +51,13 @@ def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) 
         why = gate(chain, call.name, ctx.now) if reason is None and is_shown else None
         if why is not None:
             reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)
-        if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
-            question, reason = _permission(run, ctx, index, call)
+        is_asked = bool(to_ask >> index & 1)
+        is_guarded = is_asked or (call.name in guards and guards[call.name].guarded)
+        if reason is None and (is_ruled or is_guarded):
+            question, reason = _permission(run, ctx, index, call, asks=is_asked)
             is_denied = reason is not None
-        if is_limited and reason is None:
-            lack = ledger.lacks(run.id, ONE_CALL)
-            if lack is not None:
-                run, reason = beyond_budget(run, ctx, lack)
+        if is_limited and reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
+            run, reason = beyond_budget(run, ctx, lack)
         if reason is not None:
             run = _answer(run, ctx, call, reason, is_denied=is_denied)
             continue
@@ -122,10 +125,10 @@ def beyond_budget(run: Run, ctx: StepContext, lack: str) -> tuple[Run, str]:
 
 
 def _permission(
-    run: Run, ctx: StepContext, index: int, call: ToolCall
+    run: Run, ctx: StepContext, index: int, call: ToolCall, *, asks: bool
 ) -> tuple[Question | None, str | None]:
     """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
-    ruling = ctx.tree.rule_on(run.id, call)
+    ruling = ctx.tree.rule_on(run.id, call, asks=asks)
     if ruling.verdict == "allow":
         return None, None
     if ruling.verdict == "deny":

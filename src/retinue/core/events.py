@@ -156,12 +156,14 @@ class Afforded(Event):
 
 class Replied(Event):
     """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an
-    over-long text, `work` is what an isolated run has done until now."""
+    over-long text, `work` is what an isolated run has done until now. `asks` has a bit for each
+    call before which its tool wants a person asked."""
 
     attempt: int
     reply: ModelReply
     spilled: tuple[str, int] | None = None
     work: BranchWork | None = None
+    asks: int = 0
 
 
 class ModelFailed(Event):

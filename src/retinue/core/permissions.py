@@ -60,13 +60,17 @@ def rule_on(
     grants: Iterable[PermissionGrant] = (),
     default: str = "manual",
     cwds: Sequence[str] = (),
+    *,
+    asks: bool = False,
 ) -> Ruling:
     """The strictest word of the run and everybody above it; a grant turns a question into a yes. A
     root without a mode has the `default` one. `cwds` are the directories of the run and its
-    ancestors, in which their rules are meant."""
+    ancestors, in which their rules are meant. `asks`: the tool wants a person asked."""
     own = cwds[0] if cwds else ""
     subject = subject_of(call, guard, own)
     ruling = Ruling(verdict="allow", why="no rule or mode restricts it")
+    if asks:
+        ruling = Ruling(verdict="ask", why="the tool wants approval before it runs")
     levels = list(chain)
     for n, (name, permissions) in enumerate(levels):
         mode = permissions.mode or (default if n == len(levels) - 1 else "")

@@ -117,14 +117,14 @@ def _take_calls(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> 
     cut = event.reply.stop == "length"
     match state.purpose:
         case "turn":
-            return dispatch(run, ctx, message, cut=cut)
+            return dispatch(run, ctx, message, cut=cut, to_ask=event.asks)
         case "grace":
             if (
                 len(message.calls) == 1
                 and message.calls[0].name in ctx.definition.submit_tools
                 and not cut
             ):
-                return dispatch(run, ctx, message, cut=False)
+                return dispatch(run, ctx, message, cut=False, to_ask=event.asks)
             return finish(run, ctx, "incomplete", "turn_limit")
         case "final":
             return finish(run, ctx, "incomplete", "budget", error=why_no_more(run, ctx))

@@ -286,12 +286,12 @@ class Tree:
             id = spec.parent
         return tuple(out)
 
-    def rule_on(self, id: str, call: ToolCall) -> Ruling:
+    def rule_on(self, id: str, call: ToolCall, *, asks: bool = False) -> Ruling:
         """What holds for a call of a live run now: rules, modes and what a person has granted."""
         ones, risk = (id, self.specs[id].root), self._risk(id, call.name)
         grants = [grant for one in ones if one in self.runs for grant in self.runs[one].grants]
         mode = self.shared.rules.mode
-        return rule_on(self.ancestry(id), call, risk, grants, mode, self.cwds(id))
+        return rule_on(self.ancestry(id), call, risk, grants, mode, self.cwds(id), asks=asks)
 
     def explain(self, id: str, tool: str, args: str, now: int) -> str:
         """Whether a run may call a tool, and which rule says so."""

@@ -226,7 +226,9 @@ class Performer:
                 if spec.request.isolation and not reply.message.calls
                 else None
             )
-            event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
+            calls = reply.message.calls
+            asks = self._tools.to_approve(spec.request.agent, calls) if calls else 0
+            event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work, asks=asks)
         except ModelUnavailable as error:
             if error.hearers is not None:
                 error.hearers[effect.run] = partial(engine.post, effect.run, Woke(early=True))
@@ -355,6 +357,7 @@ class Performer:
             made_at=effect.made_at,
             answer=effect.answer,
             steps=self._awaiting.steps(effect, run),
+            threads=self._tools.threads,
         )
 
     def _holding(self, spec: RunSpec) -> OpenDirectory:

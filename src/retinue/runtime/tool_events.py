@@ -16,7 +16,7 @@ from retinue.core.messages import Image
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.values import BranchWork, checked
 from retinue.core.writers import wants_copies
-from retinue.errors import RetinueError
+from retinue.errors import RetinueError, ToolError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
 from retinue.runtime.conversations import Conversations
@@ -29,7 +29,7 @@ from retinue.tools.base import Ask, Returned, Submission, ToolResult
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 
 
 class ToolEvents:
@@ -169,8 +169,13 @@ class ToolEvents:
         return BranchWork(**fields, diff=diff.sha256)
 
     def failure(self, effect: CallTool, error: BaseException) -> ToolResult:
-        log.debug("tool %s failed", effect.call.name, exc_info=error)
-        text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
+        """What the model reads of an exception. One that was not meant for it is logged."""
+        if isinstance(error, ToolError):
+            words = str(error)
+        else:
+            log.warning("tool %s of run %s failed", effect.call.name, effect.run, exc_info=error)
+            words = f"The tool failed: {type(error).__name__}: {error}"
+        text = self._engine.redactor.clean(words)
         return ToolResult(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from retinue.core.answer_layout import Laid
@@ -18,6 +19,11 @@ from retinue.tools.base import CallPreview, Context, Returned, Tool
 class ToolRunner(Protocol):
     @property
     def agents(self) -> Collection[str]: ...
+
+    @property
+    def threads(self) -> Executor | None: ...
+
+    def to_approve(self, agent: str, calls: Sequence[ToolCall]) -> int: ...
 
     def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -122,7 +123,7 @@ class Context(Struct, ContextVerbs, frozen=True):
     outside of a runtime there is none. `room` are the characters that an answer may have; `keep`
     puts a text away that is cut in it. `made_at` is when the model made the call, the same in every
     try; `answer` what was answered to `Ask(rerun=True)`; `steps` puts those of its function on
-    record."""
+    record; `threads` is where plain functions work."""
 
     spec: RunSpec
     row: Run
@@ -147,6 +148,7 @@ class Context(Struct, ContextVerbs, frozen=True):
     made_at: int = 0
     answer: str | None = None
     steps: CallSteps | None = None
+    threads: Executor | None = None
 
     @property
     def run_id(self) -> str:
@@ -238,8 +240,9 @@ class Tool(Protocol):
     the argument that rules about it look at; `summary(args)`, one line on what a call is about;
     `words`, how the ends of its children are told; `summarize(group, outcomes)`, the summary of a
     group; `invalid`, how its complaint about malformed arguments begins; `refuses(caller)`, why no
-    call of that run is taken, whatever its arguments, or ""; `look_ahead(caller, args)`, what it
-    would do (`call_preview.CallPreview`), without doing it; `never_waits`, and then
+    call of that run is taken, whatever its arguments, or ""; `approve`, and then
+    `needs_approval(call)`, whether a person is asked before a call; `look_ahead(caller, args)`,
+    what it would do (`call_preview.CallPreview`), without doing it; `never_waits`, and then
     `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if
     it needs one."""
 

@@ -12,7 +12,8 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.base import Context, Returned, Risk, Submission, ToolResult
-from retinue.tools.function import plain_schema
+from retinue.tools.function.results import result_shape
+from retinue.tools.function.unfit import Unfit
 
 RESULT, ERROR = "submit_result", "submit_error"
 
@@ -116,11 +117,13 @@ def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
 
         return check_schema, dict(output)
 
+    shape = result_shape(output)
+
     def check_type(value: Any) -> str:
         try:
-            msgspec.convert(value, output)
-        except msgspec.ValidationError as error:
+            shape.read(value)
+        except Unfit as error:
             return str(error)
         return ""
 
-    return check_type, plain_schema(output)
+    return check_type, {k: v for k, v in shape.schema.items() if k != "title"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ class KnownTool(Struct, frozen=True):
     run_now: Callable[[Callable[[], Context], dict[str, Any]], Returned] | None
     invalid: str
     is_quick: bool
+    needs_approval: Callable[[ToolCall], bool] | None
     writes: bool
 
 
@@ -42,6 +44,9 @@ def _known(tool: Tool) -> KnownTool:
         run_now=getattr(tool, "run_now", None),
         invalid=getattr(tool, "invalid_prefix", "Invalid parameters"),
         is_quick=bool(getattr(tool, "never_waits", False)),
+        needs_approval=getattr(tool, "needs_approval", None)
+        if getattr(tool, "approve", 0)
+        else None,
         writes=getattr(tool, "guarded", False) and getattr(tool, "risk", "") == "write",
     )
 
@@ -55,6 +60,11 @@ class Toolbox:
         self._tools: dict[str, dict[str, Tool]] = {}
         self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
+
+    @property
+    def threads(self) -> Executor | None:
+        """Where plain functions work; None is the loop's own pool."""
+        return None if self._kit is None else self._kit.threads
 
     @property
     def agents(self) -> Collection[str]:
@@ -120,6 +130,15 @@ class Toolbox:
         if tool.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
             return ToolResult(text=f"Not run: {why}", error=True)
         return tool, args
+
+    def to_approve(self, agent: str, calls: Sequence[ToolCall]) -> int:
+        """The calls of a reply before which their tools want a person asked: a bit for each."""
+        mine, bits = self._known.get(agent, {}), 0
+        for index, call in enumerate(calls):
+            asks = known.needs_approval if (known := mine.get(call.name)) is not None else None
+            if asks is not None and asks(call):
+                bits |= 1 << index
+        return bits
 
     def preview(self, agent: str, call: ToolCall) -> tuple[RunRequest, ...]:
         """About which children a call would start, as far as its tool can tell from the

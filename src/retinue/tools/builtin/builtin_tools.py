@@ -7,6 +7,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ FINISH_SECONDS = 20.0
 
 class BuiltinTools:
     """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the
-    kit. `cache` is where facts about source trees are kept, None for nowhere."""
+    kit. `cache` is where facts about source trees are kept, None for nowhere. `threads` is how many
+    plain functions can work at once."""
 
     def __init__(
         self,
@@ -44,16 +46,26 @@ class BuiltinTools:
         page: int = PAGE,
         unsafe_no_sandbox: bool = False,
         private: Private | None = None,
+        threads: int = 32,
+        cache: Path | None = None,
     ) -> None:
         self._store, self._folder, self._page = store, folder, page
-        self._unsafe_no_sandbox, self._private = unsafe_no_sandbox, private
-        self.cache: Path | None = None
+        self._unsafe_no_sandbox, self._private, self._n_threads = (
+            unsafe_no_sandbox,
+            private,
+            threads,
+        )
+        self.cache = cache
         self._made: dict[str, Tool] = {}
         self._temporary = folder is None
         self._leaving: set[str] = set()
         self._sweeping: asyncio.Future[None] | None = None
         self._is_used: Callable[[str], bool] = lambda place: False
         self.writers = WriteLeases()
+
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._n_threads, thread_name_prefix="retinue-tool")
 
     @cached_property
     def folder(self) -> Path:
@@ -172,6 +184,8 @@ class BuiltinTools:
             await asyncio.to_thread(discard_all, folder, ids)
 
     async def close(self) -> None:
+        if (threads := self.__dict__.pop("threads", None)) is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
         if self._temporary and "worktrees" in self.__dict__:
             self._leaving.update(self.worktrees.runs())
         await self._finish()

@@ -1,0 +1,95 @@
+"""Shapes of lists, tuples, objects and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from retinue.tools.function.unfit import Unfit, expected
+
+
+class Shape(NamedTuple):
+    """`words` say what is expected, as they stand behind that word."""
+
+    read: Callable[[Any], Any]
+    schema: dict[str, Any]
+    words: str
+
+
+def array_shape(item: Shape, make: type) -> Shape:
+    def read(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise expected("a list", value)
+        return make(_items(value, [item] * len(value)))
+
+    return Shape(read, {"type": "array", "items": item.schema}, f"a list, each {item.words}")
+
+
+def tuple_shape(items: list[Shape]) -> Shape:
+    n = len(items)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, list) or len(value) != n:
+            raise expected(f"a list of {n}", value)
+        return tuple(_items(value, items))
+
+    schema: dict[str, Any] = {"type": "array", "minItems": n, "maxItems": n, "items": False}
+    return Shape(read, {**schema, "prefixItems": [item.schema for item in items]}, f"a list of {n}")
+
+
+def _items(value: list[Any], shapes: list[Shape]) -> list[Any]:
+    out = []
+    for n, (item, shape) in enumerate(zip(value, shapes, strict=True)):
+        try:
+            out.append(shape.read(item))
+        except Unfit as error:
+            raise error.inside(n) from None
+    return out
+
+
+def mapping_shape(key: Any, item: Shape) -> Shape:
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise expected("an object", value)
+        out = {}
+        for name, part in value.items():
+            try:
+                out[name if key is str else msgspec.convert(name, key, strict=False)] = item.read(
+                    part
+                )
+            except Unfit as error:
+                raise error.inside(name) from None
+            except msgspec.ValidationError as error:
+                raise Unfit(f"as a key: {error}", [name]) from None
+        return out
+
+    words = f"an object, each value {item.words}"
+    return Shape(read, {"type": "object", "additionalProperties": item.schema}, words)
+
+
+def choice_shape(values: dict[Any, Any]) -> Shape:
+    by_text = {(type(key), key): value for key, value in values.items()}
+    words = "one of " + ", ".join(msgspec.json.encode(key).decode() for key in values)
+
+    def read(value: Any) -> Any:
+        try:
+            return by_text[type(value), value]
+        except (KeyError, TypeError):
+            raise expected(words, value) from None
+
+    schema: dict[str, Any] = {"enum": list(values)}
+    kinds = {type(key) for key in values}
+    if kinds == {str} or kinds == {int}:
+        schema["type"] = "string" if kinds == {str} else "integer"
+    return Shape(read, schema, words)
+
+
+def text_shape(make: Callable[[str], Any], schema: dict[str, Any], words: str) -> Shape:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise expected(words, value)
+        return make(value)
+
+    return Shape(read, schema, words)
