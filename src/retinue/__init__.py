@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ToolMessage,
         UserMessage,
     )
+    from retinue.core.model_settings import ModelSettings
     from retinue.core.spec import (
         Actions,
         History,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from retinue.groups import Group
     from retinue.maintenance import Retention
     from retinue.models.base import Model, ModelRequest
+    from retinue.models.prices import Price
     from retinue.outcomes import ChildInfo, Outcome, RunTree
     from retinue.pricing import CacheUse, PriceTag
     from retinue.runtime.bus import Step, TextDelta
@@ -94,6 +96,7 @@ _HOMES = {
     "retinue.core.effects": "ChildOutcome",
     "retinue.core.merges": "BranchMerge",
     "retinue.core.messages": "AssistantMessage Image ModelReply ToolCall ToolMessage UserMessage",
+    "retinue.core.model_settings": "ModelSettings",
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.values": (
         "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
@@ -107,6 +110,7 @@ _HOMES = {
     "retinue.groups": "Group",
     "retinue.maintenance": "Retention",
     "retinue.models.base": "Model ModelRequest",
+    "retinue.models.prices": "Price",
     "retinue.outcomes": "ChildInfo Outcome RunTree",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.runtime.bus": "Step TextDelta",
@@ -154,12 +158,14 @@ __all__ = [
     "ModelRejected",
     "ModelReply",
     "ModelRequest",
+    "ModelSettings",
     "ModelUnavailable",
     "NotFound",
     "Origin",
     "Outcome",
     "Outcomes",
     "Permissions",
+    "Price",
     "PriceTag",
     "Refused",
     "Retention",

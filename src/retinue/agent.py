@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from retinue.core.model_settings import NO_SETTINGS, ModelSettings
 from retinue.core.values import Budget, Definition, ModelInfo, Permissions, ToolRisk
 from retinue.errors import ConfigError
 from retinue.models.base import Model
@@ -28,8 +29,8 @@ class Agent:
     `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type
     (or a JSON schema) that results must match: the child is asked again until they do. `families`
     give it tools to start children that are defined on the spot: they work with its own tools.
-    `options` are defaults for any field of an order. A name among the `tools` is that of a built-in
-    one."""
+    `settings` say how its model is asked. `options` are defaults for any field of an order. A name
+    among the `tools` is that of a built-in one."""
 
     name: str
     instructions: str = ""
@@ -42,6 +43,7 @@ class Agent:
     max_turns: int | None = None
     timeout_seconds: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    settings: ModelSettings = NO_SETTINGS
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -112,12 +114,16 @@ class Agent:
         if self.output is not None:
             out["report"] = "submit"
             out["must_submit"] = True
+        if self.settings != NO_SETTINGS:
+            out["settings"] = self.settings
         return {**out, **self.options}
 
     def request_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its defaults with the options of one request. `families` turns families on or off: a dict
         of names."""
         out = {**self.request_defaults, **options}
+        if "settings" in options and self.settings != NO_SETTINGS:
+            out["settings"] = options["settings"].over(self.settings)
         switches = out.pop("families", {})
         if off := self.withheld_tools(switches):
             access = out.get("permissions", Permissions())

@@ -78,3 +78,14 @@ def thinks_adaptively(model: str) -> bool:
     if not model.startswith("claude-"):
         return False
     return not any(fnmatchcase(model, by) for by in current_models()["thinking"]["by_tokens"])
+
+
+def output_limit(model: str, otherwise: int) -> int:
+    """How many tokens a reply of a model can have, as far as it is known."""
+    table: dict[str, int] = current_models()["output"]
+    return next((most for by, most in table.items() if fnmatchcase(model, by)), otherwise)
+
+
+def has_fixed_sampling(model: str) -> bool:
+    """Whether a model of OpenAI takes neither `temperature` nor `top_p`."""
+    return any(fnmatchcase(model, by) for by in current_models()["sampling"]["fixed"])

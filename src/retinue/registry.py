@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from retinue.agent import Agent, define
 from retinue.config import environment_catalog
+from retinue.core.model_settings import ModelSettings
 from retinue.core.spawn import check_rules
 from retinue.core.spec import RunRequest
 from retinue.core.values import checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
+from retinue.models.setting_support import check_settings
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
@@ -78,6 +80,7 @@ class Registry:
             if isinstance(member.model, str):
                 self.know_model(member.model)
             self._engine.register(define(member, tools), member.model_info)
+            self._check_settings(member, member.model_name, member.request_defaults)
 
     def learn_keys(self) -> None:
         """The catalog's, which may have been given others meanwhile, are never written down."""
@@ -116,6 +119,7 @@ class Registry:
         options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
+        self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
             order = checked(RunRequest(agent=agent.name, task=task, **options))
             check_rules(order.permissions)
@@ -127,6 +131,12 @@ class Registry:
             raise ConfigError(f"{error}. Options of a run: {known}") from None
         except ValueError as error:
             raise ConfigError(f"Invalid run option: {error}") from None
+
+    def _check_settings(self, agent: Agent, model: str, options: Mapping[str, Any]) -> None:
+        """What the model of an agent does not take is said before it is asked."""
+        settings, known = options.get("settings"), self.models.get(model)
+        if isinstance(settings, ModelSettings) and known is not None:
+            check_settings(settings, known, model, f"Agent {agent.name!r}")
 
     def find(self, name: str) -> Agent:
         agent = self.agents.get(name)

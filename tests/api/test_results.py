@@ -18,6 +18,7 @@ from retinue import (
     Retinue,
     Submission,
     ToolCall,
+    ToolMessage,
     tool,
 )
 from retinue.models.base import ModelRequest
@@ -61,6 +62,30 @@ async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
     assert outcome.usage.turns == 3
     assert 'does not match its schema: grade: expected one of "good", "bad"' in told[1]
     assert "reasons: this field is required" in told[2]
+
+
+@on_virtual_time
+async def test_a_result_that_never_fits_is_asked_for_three_times_and_then_fails() -> None:
+    n_asked = [0]
+
+    def talk(request: ModelRequest) -> object:
+        n_asked[0] += 1
+        return submit({"grade": f"wrong {n_asked[0]}", "reasons": []})
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(agent("judge", talk, output=Verdict), "Judge.")
+        assert (outcome.state, outcome.stop) == ("failed", "rejected_result")
+        assert n_asked == [4]
+        assert outcome.error.startswith("the result was rejected 4 times, at last: ")
+        assert 'got "wrong 4"' in outcome.error
+        results = [m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)]
+        assert len(results) == 4, "each call has its result, so that the run can be resumed"
+    for limits, n in ((Limits(rejected_results=0), 1), (Limits(rejected_results=None), 7)):
+        n_asked[0] = 0
+        async with Retinue(clock=VirtualClock(), limits=limits) as retinue:
+            outcome = await retinue.run(agent("j", talk, output=Verdict, max_turns=7), "Judge.")
+        assert n_asked == [n]
+        assert outcome.state == ("failed" if n == 1 else "incomplete")
 
 
 @on_virtual_time

@@ -223,11 +223,36 @@ def test_a_refusal_fails_the_run() -> None:
     assert story.unbalanced() == []
 
 
-def test_a_text_cut_by_length_is_incomplete() -> None:
+def test_a_text_cut_by_length_goes_on_and_is_put_together() -> None:
     story = Story()
     story.start()
-    story.reply("root", "once upon a", stop="length")
+    story.reply("root", "once upon ", stop="length")
+    assert story.n_asked("root") == 2
+    assert "Continue exactly where it stops" in story.texts("root")
+    story.reply("root", "a ti", stop="length")
+    story.reply("root", "me")
+    assert story.ended("root") == ("completed", "done")
+    assert story.ending("root").text == "once upon a time"
+    assert story.unbalanced() == []
+
+
+def test_a_text_that_is_cut_again_and_again_is_incomplete() -> None:
+    story = Story()
+    story.start()
+    for _ in range(9):
+        story.reply("root", "and ", stop="length")
     assert story.ended("root") == ("incomplete", "length")
+    assert story.ending("root").text == "and " * 9
+
+
+def test_calls_after_a_cut_text_begin_anew() -> None:
+    story = Story()
+    story.start()
+    story.reply("root", "I will ", stop="length")
+    story.reply("root", "look.", call())
+    story.tool("root")
+    story.reply("root", "seen")
+    assert story.ending("root").text == "seen"
 
 
 def test_calls_cut_by_length_are_not_run() -> None:

@@ -239,7 +239,8 @@ def test_words_can_tell_one_reason_from_another() -> None:
     story.define("boss", agents=("boss", "hand"), notices={"hire": words})
     story.start()
     a, b = story.spawning("root", hand("a", join="none", max_turns=0), hand("b", join="none"))
-    story.reply(b, "so far", stop="length")
+    for _ in range(9):
+        story.reply(b, "so far", stop="length")
     story.reply("root", "", call("look"))
     story.tool("root")
     assert story.ended(a) == ("incomplete", "turn_limit")

@@ -19,6 +19,10 @@ class Report(msgspec.Struct):
     score: int
 
 
+class Loose(msgspec.Struct):
+    title: str = ""
+
+
 def submit(made: Any, args: dict[str, Any]) -> Any:
     return asyncio.run(made.run(a_caller(), args))
 
@@ -45,6 +49,16 @@ def test_the_schema_of_the_type_is_what_the_model_is_shown() -> None:
     nested = SubmitResult(list[Report]).schema.parameters
     assert "Report" in nested["$defs"]
     assert "$defs" not in nested["properties"]["result"]
+
+
+def test_a_schema_that_providers_can_hold_a_reply_to_says_so() -> None:
+    made = SubmitResult(Report).schema
+    assert made.strict
+    assert made.parameters["properties"]["result"]["additionalProperties"] is False
+    assert SubmitResult(list[Report]).schema.strict
+    assert SubmitResult(str).schema.strict
+    for loose in (Any, dict[str, int], Loose, {"type": "string", "minLength": 2}):
+        assert not SubmitResult(loose).schema.strict
 
 
 def test_a_json_schema_does_as_well() -> None:

@@ -32,6 +32,10 @@ from retinue.formats.fair_cut import clip
 
 TOO_LONG = ("context_exhausted", "too_large")
 """What is too large for a provider's gate is cured like what is too long for its model."""
+GO_ON = (
+    "Your reply reached its length limit and was cut. Continue exactly where it stops, without "
+    "repeating anything."
+)
 CUT = "The start of this conversation was too long and is not shown. Its first task:\n"
 MOST_OF_TASK = 8_000
 
@@ -62,7 +66,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
         new_bytes=0,
         turn=run.turn + 1,
         usage=run.usage.plus(used),
-        last_text=run.last_text if state.purpose == "announce" else message.text or run.last_text,
+        last_text=_last_text(run, state, message.text),
         child_texts="" if message.text else run.child_texts,
         empty=run.empty if not message.text.strip() and not message.calls else 0,
         artifacts=spilled,
@@ -76,10 +80,17 @@ def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
     if state.purpose == "compact":
         return next_turn(relist_children(run, ctx, message.text or run.last_text), ctx)
     if message.calls:
-        return _take_calls(run, state, event, ctx)
+        return _take_calls(replace(run, n_cut=0) if run.n_cut else run, state, event, ctx)
     if not message.text.strip():
         return _take_silence(run, state, ctx)
     return _take_text(run, state, event, ctx)
+
+
+def _last_text(run: Run, state: Thinking, text: str) -> str:
+    """What the run has said last. A reply that was cut is put together with what followed it."""
+    if state.purpose == "announce":
+        return run.last_text
+    return run.last_text + text if run.n_cut else text or run.last_text
 
 
 def _counted(run: Run, ctx: StepContext, reply: ModelReply) -> Usage:
@@ -152,8 +163,14 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
     """The run has nothing more to do, unless news waits, its report is a turn of its own, or it
     must stay."""
     order, text = ctx.order, event.reply.message.text
+    if run.n_cut and state.purpose != "announce":
+        text = run.last_text
     if event.reply.stop == "length":
+        if state.purpose == "turn" and run.n_cut < ctx.rules.cut_replies:
+            run = replace(run, n_cut=run.n_cut + 1)
+            return next_turn(ctx.append(run, UserMessage(text=GO_ON, kind="nudge")), ctx)
         return finish(run, ctx, "incomplete", "length", text=text)
+    run = replace(run, n_cut=0) if run.n_cut else run
     if state.purpose == "final":
         return finish(run, ctx, "incomplete", "budget", text=text, error=why_no_more(run, ctx))
     if state.purpose == "grace":

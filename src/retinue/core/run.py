@@ -287,6 +287,12 @@ def _take_result(run: Run, calls: OpenCalls, event: ToolReturned, ctx: StepConte
         error=event.error,
         images=event.images,
     )
+    if event.error and event.name in ctx.definition.submit_tools:
+        most, run = ctx.rules.rejected_results, replace(run, rejected=run.rejected + 1)
+        if most is not None and run.rejected > most:
+            why = f"the result was rejected {run.rejected} times, at last: {event.text}"
+            run = ctx.append(run, result)
+            return finish(run, ctx, "failed", "rejected_result", error=why)
     return close_call(run, ctx, calls, event.index, result)
 
 

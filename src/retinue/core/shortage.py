@@ -18,10 +18,8 @@ def shortage(run: Run, ctx: StepContext, prompt: int, lack: str) -> str:
         return f"more tool calls are needed; {whose} has {rest} left"
     if lack == "turns":
         return f"one more turn is needed; {whose} has {rest} left"
-    parts, reply = (
-        f"{prompt:,} for the prompt, {model.max_output:,} for the reply",
-        model.max_output,
-    )
+    reply = ctx.most_output
+    parts = f"{prompt:,} for the prompt, {reply:,} for the reply"
     if lack == "tokens":
         return (
             f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {rest:,} left"

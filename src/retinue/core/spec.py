@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from retinue.core.cache_figures import Tag
+from retinue.core.model_settings import NO_SETTINGS, ModelSettings
 from retinue.core.values import (
     Budget,
     JoinMode,
@@ -132,7 +133,8 @@ class RunRequest(Value, rename=STORED_REQUEST):
     instructions were put together from. `remark` is what whoever reads the result is to know about
     the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie
     between this one and the one that was given the dialect, this one included. `may_ask`: whether
-    its tools may ask others; what needs a permission is asked for all the same."""
+    its tools may ask others; what needs a permission is asked for all the same. `settings`: how its
+    model is asked."""
 
     agent: str
     task: str
@@ -186,6 +188,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
     dialect: str = ""
     level: int = 0
     may_ask: bool = True
+    settings: ModelSettings = NO_SETTINGS
 
     @property
     def shown_group(self) -> str:

@@ -43,6 +43,16 @@ class StepContext:
         return self.tree.shared.definitions[self.spec.request.agent]
 
     @property
+    def most_output(self) -> int:
+        """The longest reply that is asked for: what the run has set, else what its model can write,
+        but no more than is usual: providers and budgets hold it in advance."""
+        most, own = self.model.max_output, self.order.settings.max_output
+        if own is not None:
+            return min(own, most)
+        is_limited = bool(self.tree.ledger.draws(self.spec.id))
+        return min(most, self.rules.budget_output if is_limited else self.rules.usual_output)
+
+    @property
     def words(self) -> NoticeTexts:
         """How the tool that started this run speaks of it."""
         parent = self.tree.specs.get(self.spec.parent)

@@ -83,19 +83,12 @@ def next_turn(run: Run, ctx: StepContext, *, progress: Kept = NEW_CALL) -> Run:
 def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_CALL) -> Run:
     """Hold what the call may cost at most, then ask for it; or wait until others have given back
     enough."""
-    bound, ledger = prompt_bound(run, ctx), ctx.tree.ledger
+    bound, ledger, most = prompt_bound(run, ctx), ctx.tree.ledger, ctx.most_output
     if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
-        return _make_call(
-            run,
-            ctx,
-            purpose,
-            amounts(ctx, bound, ctx.model.max_output),
-            ctx.model.max_output,
-            progress,
-        )
+        return _make_call(run, ctx, purpose, amounts(ctx, bound, most), most, progress)
     is_last = purpose not in ("turn", "compact")
     output, verdict = longest_reply(run, ctx, bound, is_last=is_last)
-    if verdict is GO and output < ctx.model.max_output and not run.told_short:
+    if verdict is GO and output < most and not run.told_short:
         # The limit of a reply is not lowered in silence.
         nudge = UserMessage(text=SHORTENED.format(n=output), kind="nudge")
         return think(
@@ -296,7 +289,7 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
     Whoever owns a limit must be able to pay a last turn after this one: it reads the prompt and the
     reply again. A limit that asks does so before it cuts replies down to what is hardly of use."""
     info, rules, ledger = ctx.model, ctx.rules, ctx.tree.ledger
-    output = info.max_output
+    output = ctx.most_output
     draws = ledger.draws(run.id)
     if not draws:
         return output, GO

@@ -43,13 +43,11 @@ MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan"
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
 MOST_TOKENS = 1 << 31
-"""More than any call has: a provider that tells a larger number has told none. Sums of prices then
-fit into 64 bits."""
+"""More than any call has; a larger number is not believed. Sums of prices then fit in 64 bits."""
 
 
 class Artifact(Value):
-    """Bytes kept outside the conversation: a whole output behind a cut one, or a file a run
-    made."""
+    """Bytes kept outside the conversation: the whole of a cut output, or a file a run made."""
 
     path: str
     bytes: int
@@ -57,8 +55,7 @@ class Artifact(Value):
 
 
 class BranchWork(Value):
-    """What an isolated run left on its branch: how much, since which commit, and the artifact that
-    holds the diff."""
+    """What an isolated run left on its branch: how much, since when, and where the diff is."""
 
     branch: str
     base: str
@@ -167,8 +164,7 @@ class ModelInfo(Value):
     shared_tokens: int = 0
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
-        """The most that so many tokens can cost: as if all of the prompt were written to a
-        cache."""
+        """The most that so many tokens can cost, as if the whole prompt were written to a cache."""
         if not (self.price_in or self.price_out or self.price_cache_write):
             return 0
         price_in = max(self.price_in or 0, self.price_cache_write or 0)
@@ -189,11 +185,12 @@ class ModelInfo(Value):
 
 
 class ToolSchema(Value):
-    """A tool as a model is told of it; `parameters` is a JSON schema."""
+    """A tool as a model is told of it. `strict`: providers that can hold calls to its schema."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    strict: bool = False
 
 
 class NoticeTexts(Value):
@@ -374,6 +371,10 @@ class Limits(Value, rename={"spawn_limits": "limits"}):
     min_output: int = 256
     final_output: int = 1_024
     asking_output: int = 4_096
+    usual_output: int = 32_768
+    budget_output: int = 8_192
+    cut_replies: int = 8
+    rejected_results: int | None = 3
     compact_at: float = 0.8
     mail_per_sender: int = 64
     mail_cap: int = 32_768

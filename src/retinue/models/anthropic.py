@@ -42,6 +42,10 @@ class AnthropicCodec:
             body["stream"] = True
         if options.temperature is not None:
             body["temperature"] = options.temperature
+        if options.top_p is not None:
+            body["top_p"] = options.top_p
+        if options.stop:
+            body["stop_sequences"] = list(options.stop)
         output: dict[str, Any] = {}
         if options.effort:
             output["effort"] = "low" if options.effort == "minimal" else options.effort

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from retinue.core.effects import Purpose
 from retinue.core.messages import Message, ModelReply
+from retinue.core.model_settings import NO_SETTINGS, ModelSettings
 from retinue.core.values import ModelInfo, ProviderTrouble, ToolSchema, Usage
 
 NOTHING = Usage()
@@ -131,8 +132,8 @@ class ModelRequest(Struct, frozen=True):
 
     `tools` may be called now; `declared` stays the same through all turns of a run and through its
     forks, so that the prefix of their prompts does: what is declared and not given is refused when
-    it is called. `progress` is the model's to write and everyone's to read: after a cancel it says
-    whether the call ever left."""
+    it is called. `settings` are those of the run. `progress` is the model's to write and everyone's
+    to read: after a cancel it says whether the call ever left."""
 
     run: str
     root: str
@@ -149,6 +150,7 @@ class ModelRequest(Struct, frozen=True):
     key: str
     declared: tuple[ToolSchema, ...] = ()
     progress: Progress = field(default_factory=Progress)
+    settings: ModelSettings = NO_SETTINGS
 
 
 class ModelCatalog(Protocol):

@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from retinue.core.ids import digest
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ModelInfo
-from retinue.current_models import end_of, example, thinks_adaptively
+from retinue.current_models import (
+    end_of,
+    example,
+    has_fixed_sampling,
+    output_limit,
+    thinks_adaptively,
+)
 from retinue.errors import ConfigError, NoKey
 from retinue.models.base import Model
 from retinue.models.brought_keys import with_brought
@@ -229,7 +235,12 @@ class Catalog:
     def _over_http(self, name: str, provider: Provider, model: str) -> HttpModel:
         codec, known = (
             provider.codec(self._environ),
-            facts(name, provider.prices, model, max_output=provider.max_output),
+            facts(
+                name,
+                provider.prices,
+                model,
+                max_output=output_limit(model, provider.max_output),
+            ),
         )
         if not provider.keys and not known.priced and is_near(provider.base_url(self._environ)):
             known = FREE.of(known)
@@ -249,7 +260,11 @@ class Catalog:
             client=self.client,
             governor=account.governor,
             warmth=account.warmth,
-            options=replace(self._options, is_adaptive=thinks_adaptively(model)),
+            options=replace(
+                self._options,
+                is_adaptive=thinks_adaptively(model),
+                is_sampled=not (codec.dialect.startswith("openai") and has_fixed_sampling(model)),
+            ),
             headers=provider.headers(self._environ),
             provider=provider.name,
         )

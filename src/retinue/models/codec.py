@@ -27,7 +27,8 @@ class Options(Value):
     """What may be asked of a model beside the conversation. `extra` goes into the body as it is;
     `is_adaptive`: the model decides itself how long it thinks, when it may think at all; `cache`
     asks for prompt caching where a dialect must be asked; `cache_key` groups requests that
-    share a prefix."""
+    share a prefix. `tool_choice` and `parallel_tool_calls` stand behind the messages. Without
+    `is_sampled` the model takes neither temperature nor `top_p`."""
 
     stream: bool = True
     temperature: float | None = None
@@ -38,6 +39,12 @@ class Options(Value):
     cache: bool = True
     cache_key: str = ""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    tool_choice: str = ""
+    parallel_tool_calls: bool | None = None
+    is_sampled: bool = True
 
 
 class ReplyDecoder(Protocol):

@@ -109,6 +109,12 @@ class GeminiCodec:
         config: dict[str, Any] = {"maxOutputTokens": max_output}
         if options.temperature is not None:
             config["temperature"] = options.temperature
+        if options.top_p is not None:
+            config["topP"] = options.top_p
+        if options.stop:
+            config["stopSequences"] = list(options.stop)
+        if options.seed is not None:
+            config["seed"] = options.seed
         if options.thinking_tokens is not None:
             config["thinkingConfig"] = {"thinkingBudget": options.thinking_tokens}
         elif options.effort:

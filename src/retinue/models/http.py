@@ -33,6 +33,7 @@ from retinue.models.governor import MAX_COOLING, Governor
 from retinue.models.outage import outage_of, trouble_of
 from retinue.models.prompt_cache import CacheWarmup, Prefix, PromptCacheState, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
+from retinue.models.setting_support import choice_field, refusal, with_settings
 from retinue.models.tool_limit import fitting, left_out
 from retinue.models.usage_checks import RequestSize
 
@@ -40,14 +41,6 @@ __all__ = ["ConnectionPool", "HttpModel", "Times"]
 
 log = logging.getLogger("retinue")
 
-NO_CALLS = {
-    "anthropic": b',"tool_choice":{"type":"none"}',
-    "gemini": b',"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}',
-    "openai_chat": b',"tool_choice":"none"',
-    "openai_responses": b',"tool_choice":"none"',
-}
-"""How a dialect says that tools which stay declared, so that the prefix stays the same, are not to
-be called now."""
 ORPHAN = re.compile(
     r"without `?tool_result|unexpected `?tool_use_id|no tool output found|no tool call found|must "
     r"be followed by tool"
@@ -99,7 +92,7 @@ class HttpModel:
         self.info = self.warmth.known(info, is_streamed=self.options.stream)
         self._marks = self.options.cache and codec.dialect in MARKS
         self._marked: tuple[bytes, bytes] | None = None
-        self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes, str]] = {}
+        self._heads: dict[tuple[str, int, str], tuple[tuple[ToolSchema, ...], bytes, str]] = {}
 
     def connect(
         self,
@@ -157,7 +150,9 @@ class HttpModel:
         """A request that was refused for a part of it is sent once more without that part."""
         if not isinstance(request.messages, ShownMessages):
             request = replace(request, messages=as_shown(request.messages))
-        progress, cure = request.progress, Cure()
+        progress, cure, settings = request.progress, Cure(), request.settings
+        if problem := refusal(settings, self.codec.dialect, self.info, self.model):
+            raise ModelRejected(f"{self.info.name} {problem}", kind="invalid_request")
         progress.wait()
         try:
             while True:
@@ -295,12 +290,12 @@ class HttpModel:
         pieces = messages.encode(kind, unit)
         if self._marks and pieces:
             self._mark(messages, pieces, unit)
-        options = self.options
+        options = with_settings(self.options, request.settings)
         if options.thinking_tokens:
             options = self._outgoing.options(options, messages)
         tail = self.codec.tail(request.max_output, options)
-        if request.declared and not request.tools:
-            tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
+        if choice := choice_field(self.codec.dialect, options, request):
+            tail = tail[:-1] + choice + b"}"
         if not pieces:
             return [head, tail]
         out = [b","] * (2 * len(pieces) + 1)
@@ -329,10 +324,11 @@ class HttpModel:
     def _head(self, request: ModelRequest) -> tuple[bytes, str]:
         """The same tools and instructions give the same head: it is made once, and has a name."""
         tools = request.declared
-        key = (request.instructions, id(tools))
+        options = with_settings(self.options, request.settings)
+        words = "" if options is self.options else repr(options)
+        key = (request.instructions, id(tools), words)
         known = self._heads.get(key)
         if known is None or known[0] is not tools:
-            options = self.options
             instructions, offered_tools = request.instructions, fitting(tools, self.most_tools)
             if lack := left_out(tools, offered_tools, self.most_tools):
                 log.warning("%s: %s", self.info.name, lack)
@@ -376,7 +372,7 @@ class HttpModel:
         emit: Callable[[str], None],
         on_arrival: Callable[[], None],
     ) -> Awaitable[ModelReply]:
-        options, wire = self.options, self._wire
+        options, wire = with_settings(self.options, request.settings), self._wire
         if wire is None:
             wire = self._wire = RequestSender(self._url, self._headers, self._proxy)
         request_size = RequestSize(size, request.max_output, self.info, bool(options.extra))

@@ -30,6 +30,7 @@ from retinue.models.known_weights import KNOWN, default_cache, weights_path
 from retinue.models.local_listener import LocalListener
 from retinue.models.local_prompt import Style, body, style_of
 from retinue.models.providers import DIRECTORY
+from retinue.models.setting_support import refusal, with_settings
 
 MAX_WINDOW = 8_192
 MAX_OUTPUT = 2_048
@@ -50,6 +51,7 @@ class LocalModel:
     file's own chat template."""
 
     says_progress = True
+    settings_format = "local"
 
     def __init__(
         self,
@@ -95,6 +97,8 @@ class LocalModel:
         return f"LocalModel({self.info.name!r})"
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
+        if problem := refusal(request.settings, self.settings_format, self.info):
+            raise ModelRejected(f"{self.info.name} {problem}", kind="invalid_request")
         listener = LocalListener(request, emit, asyncio.get_running_loop())
         request.progress.wait()
         try:
@@ -112,7 +116,8 @@ class LocalModel:
         server, style = self._loaded()
         if listener.stop.is_set():
             raise ModelUnavailable("the call was cancelled before it started")
-        payload = body(request, style, self.options, must_call=self._must_call)
+        options = with_settings(self.options, request.settings)
+        payload = body(request, style, options, must_call=self._must_call)
         request.progress.leave()
         request.progress.follow(listener.so_far)
         try:

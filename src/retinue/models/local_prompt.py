@@ -83,8 +83,10 @@ def body(
         "return_progress": True,
         "max_tokens": max(1, request.max_output),
     }
-    if options.temperature is not None:
-        payload["temperature"] = options.temperature
+    fields = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
+    payload |= {name: value for name, value in fields.items() if value is not None}
+    if options.stop:
+        payload["stop"] = list(options.stop)
     if not declared:
         return (
             payload

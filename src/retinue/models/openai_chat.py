@@ -13,6 +13,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.core.ids import digest
 from retinue.core.messages import (
@@ -52,6 +53,8 @@ class OpenAIChatCodec:
     strict_ids: bool = False
     # Hold output to its schema to the letter; OpenAI then takes few schemas.
     strict_schema: bool = False
+    # Hold calls to the schema of a tool that asks for it; other servers may refuse the word.
+    strict_tools: bool = True
     # A stream without `[DONE]` was cut; if False, a finish reason is enough.
     done_marker: bool = True
     auth: Literal["bearer", "api-key"] = "bearer"
@@ -77,12 +80,15 @@ class OpenAIChatCodec:
             if options.stream and self.stream_options
             else None,
             "temperature": options.temperature,
+            "top_p": options.top_p,
+            "stop": list(options.stop) or None,
+            "seed": options.seed,
             "reasoning_effort": options.effort or None,
             "prompt_cache_key": (self.cache_key and options.cache_key) or None,
             "response_format": None
             if schema["schema"] is None
             else {"type": "json_schema", "json_schema": schema},
-            "tools": [{"type": "function", "function": tool} for tool in tools] or None,
+            "tools": [{"type": "function", "function": self._tool(tool)} for tool in tools] or None,
         }
         body = {name: value for name, value in fields.items() if value is not None}
         ours = ("messages", "stream", self.limit_field)
@@ -93,6 +99,9 @@ class OpenAIChatCodec:
             else b""
         )
         return as_json(body)[:-1] + b',"messages":[' + system
+
+    def _tool(self, tool: ToolSchema) -> ToolSchema:
+        return replace(tool, strict=False) if tool.strict and not self.strict_tools else tool
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         if not self.bridge and not self.reasoning:

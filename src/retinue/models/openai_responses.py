@@ -59,6 +59,8 @@ class OpenAIResponsesCodec:
             body["reasoning"] = {"effort": options.effort}
         if options.temperature is not None:
             body["temperature"] = options.temperature
+        if options.top_p is not None:
+            body["top_p"] = options.top_p
         if options.output_schema is not None:
             form = {
                 "type": "json_schema",

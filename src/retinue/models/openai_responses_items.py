@@ -40,7 +40,7 @@ def tool_item(tool: ToolSchema) -> Item:
     # A schema is refused unless it says that it is an object and has properties, be they none.
     parameters = {"type": "object", "properties": {}, **tool.parameters}
     about = {"type": "function", "name": tool.name, "description": tool.description}
-    return {**about, "parameters": parameters, "strict": False}
+    return {**about, "parameters": parameters, "strict": tool.strict}
 
 
 def message_items(message: Message) -> Iterator[bytes]:

@@ -89,7 +89,11 @@ def _chat(**fields: Any) -> Callable[[Mapping[str, str]], Codec]:
     return make
 
 
-_OTHERS: dict[str, Any] = {"limit_field": "max_tokens", "cache_key": False}
+_OTHERS: dict[str, Any] = {
+    "limit_field": "max_tokens",
+    "cache_key": False,
+    "strict_tools": False,
+}
 _LOCAL: dict[str, Any] = {**_OTHERS, "done_marker": False, "most_tools": 0}
 
 

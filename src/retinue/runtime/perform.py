@@ -299,6 +299,7 @@ class Performer:
             key=effect.key,
             declared=declared,
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
+            settings=order.settings,
         )
         self._progress[run.id] = (effect.attempt, request.progress)
         redactor = self._engine.redactor

@@ -14,6 +14,7 @@ from retinue.errors import ConfigError
 from retinue.tools.base import Context, Returned, Risk, Submission, ToolResult
 from retinue.tools.function.results import result_shape
 from retinue.tools.function.unfit import Unfit
+from retinue.tools.strict_schema import strict_schema
 
 RESULT, ERROR = "submit_result", "submit_error"
 
@@ -42,11 +43,13 @@ class SubmitResult:
         }
         if definitions:
             parameters["$defs"] = definitions
+        closed = strict_schema(parameters)
         self.schema = ToolSchema(
             name=RESULT,
             description="Submit your final result. Call it alone, when the task is done; it ends "
             "your run.",
-            parameters=parameters,
+            parameters=closed or parameters,
+            strict=closed is not None,
         )
 
     async def run(self, caller: Context, args: dict[str, Any]) -> Returned:

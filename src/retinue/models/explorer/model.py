@@ -35,6 +35,7 @@ class ExplorerModel:
     turn."""
 
     exact = says_progress = True
+    settings_format = "explorer"
 
     def __init__(self, name: str = NAME) -> None:
         self.info = ModelInfo(
