@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from retinue.groups import Group
     from retinue.maintenance import Retention
     from retinue.models.base import Model, ModelRequest
+    from retinue.models.declared import Provider
     from retinue.models.prices import Price
     from retinue.outcomes import ChildInfo, Outcome, RunTree
     from retinue.pricing import CacheUse, PriceTag
@@ -110,6 +111,7 @@ _HOMES = {
     "retinue.groups": "Group",
     "retinue.maintenance": "Retention",
     "retinue.models.base": "Model ModelRequest",
+    "retinue.models.declared": "Provider",
     "retinue.models.prices": "Price",
     "retinue.outcomes": "ChildInfo Outcome RunTree",
     "retinue.pricing": "CacheUse PriceTag",
@@ -167,6 +169,7 @@ __all__ = [
     "Permissions",
     "Price",
     "PriceTag",
+    "Provider",
     "Refused",
     "Retention",
     "Retinue",

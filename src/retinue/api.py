@@ -24,10 +24,11 @@ from retinue.core.run_mail import cannot_write
 from retinue.core.spawn import fork_point
 from retinue.core.spec import ForkPoint, RunRequest
 from retinue.core.state import Ended, RunRecord, account_refusal
-from retinue.core.values import Limits, Mail, Permissions, checked
+from retinue.core.values import Limits, Mail, ModelInfo, Permissions, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.maintenance import Retention
 from retinue.models.base import Model, ModelCatalog
+from retinue.models.declared import Provider
 from retinue.models.tool_limit import fitting, left_out
 from retinue.outcomes import Outcome, RunTree, build_outcome, state_word
 from retinue.pricing import PriceTag, Pricing
@@ -39,7 +40,6 @@ from retinue.sandbox.open_directories import real_paths
 from retinue.store.base import RunInfo, Store
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
-from retinue.tools.builtin.artifacts import PAGE
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
@@ -62,7 +62,8 @@ class Retinue(Branches):
         agents: Sequence[Agent] = (),
         limits: Limits | None = None,
         channels: Mapping[str, Channel] | None = None,
-        models: ModelCatalog | None = None,
+        models: ModelCatalog | Mapping[str, Model | ModelInfo | str] | None = None,
+        providers: Mapping[str, Provider] | None = None,
         clock: Clock | None = None,
         workspace: str | Path | None = None,
         unsafe_no_sandbox: bool = False,
@@ -81,7 +82,7 @@ class Retinue(Branches):
         folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
         private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
         own: dict[str, Any] = {"unsafe_no_sandbox": unsafe_no_sandbox, "threads": threads}
-        own["page"], own["cache"] = max(64, min(PAGE, limits.text_cap - 200)), cache_folder()
+        own["page"], own["cache"] = limits.text_cap - 200, cache_folder()
         kit = BuiltinTools(opened, folder, private=private, **own)
         toolbox, known_models = Toolbox(kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
@@ -93,6 +94,9 @@ class Retinue(Branches):
         self._crew = Registry(self._engine, toolbox, kit, known_models, models, home)
         self._engine.performer.window.outcome = self._outcome_of
         self._pricing, self._first = Pricing(self._engine.trees.shared), tuple(agents)
+        self._crew = Registry(self._engine, toolbox, kit, known_models, models, home, providers)
+        self._pricing = Pricing(self._engine.trees.shared)
+        self._first = tuple(agents)
 
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
@@ -445,6 +449,5 @@ def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
 
 
 def _open(store: str | Path | Store | None) -> Store:
-    if store is None:
-        return MemoryStore()
+    store = MemoryStore() if store is None else store
     return SqliteStore(str(store)) if isinstance(store, (str, Path)) else store

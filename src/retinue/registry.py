@@ -15,9 +15,10 @@ from retinue.config import environment_catalog
 from retinue.core.model_settings import ModelSettings
 from retinue.core.spawn import check_rules
 from retinue.core.spec import RunRequest
-from retinue.core.values import checked
+from retinue.core.values import ModelInfo, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
+from retinue.models.declared import Provider
 from retinue.models.setting_support import check_settings
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
@@ -37,13 +38,20 @@ class Registry:
         toolbox: Toolbox,
         kit: BuiltinTools,
         models: dict[str, Model],
-        catalog: ModelCatalog | None,
+        catalog: ModelCatalog | Mapping[str, Model | ModelInfo | str] | None,
         home: str,
+        providers: Mapping[str, Provider] | None = None,
     ) -> None:
         self._engine = engine
         self._toolbox = toolbox
         self._kit = kit
         self._home = home
+        if isinstance(catalog, Mapping):
+            catalog = environment_catalog(providers, catalog)
+        elif providers:
+            if catalog is not None:
+                raise ConfigError("Give providers to the catalog, or models as a dict.")
+            catalog = environment_catalog(providers)
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent] = {}
         self.preview = toolbox.preview

@@ -221,7 +221,7 @@ async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() 
     text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
     assert text.endswith(
         "### a (failed)\nError: The reply was truncated at its length limit\n\nText so "
-        "far:\nIt begins"
+        "far:\n" + "It begins" * 9
     )
 
 

@@ -301,7 +301,7 @@ async def test_grace_can_be_turned_off_and_turns_set() -> None:
 async def test_any_other_limit_is_a_failure_that_keeps_the_text() -> None:
     cut = ModelReply(message=AssistantMessage(text="It begins"), stop="length")
     assert failure(await alone(lambda q: cut)) == (
-        "Incomplete: stopped by a limit (length)\nText so far: It begins",
+        "Incomplete: stopped by a limit (length)\nText so far: " + "It begins" * 9,
         "sub_agent_error",
     )
     cast = Cast([spawn("a"), "thanks"], looking_on("Some."))

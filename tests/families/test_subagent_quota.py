@@ -11,7 +11,7 @@ import pytest
 
 from retinue import Actions, Agent, Budget, Context, Permissions, Retinue, tool
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
-from retinue.core.values import ModelInfo, Usage
+from retinue.core.values import Limits, ModelInfo, Usage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
@@ -253,7 +253,7 @@ async def test_calls_of_one_turn_get_equal_parts_whatever_else_is_called_beside_
     for beside in ([], [call("look_up", word="x")] * 6):
         stage = Stage([one("a"), many("b", "c"), *beside, one("d")], max_total_tokens=120_000)
         stage.model.info = info
-        found = await stage.go()
+        found = await stage.go(rules=Limits(budget_output=10**6))
         assert len(found.below) == 4 and all(o.state == "completed" for o in found.below.values())
         first = [q for q in stage.requests if q.path != "0" and q.purpose == "turn"]
         room = {q.messages[0].text: q.max_output for q in first}

@@ -79,8 +79,6 @@ PATIENT = replace(FAST, content=120.0, attempt=120.0)
 LONG = ("F26", "F30", "F31", "F50b")
 """What takes a while to be read; on a busy machine, longer than others may be silent."""
 """What comes in one byte at a time is in order, however long a busy machine takes for it."""
-CUT_TEXT = {("F39b", d) for d in DIALECTS} | {("F39", "gemini")}
-"""Where a text was cut, and no call: the run ends with what there is."""
 CROWDED = ("F53", "F54")
 """What needs many runs at once to show."""
 CROWD = 40
@@ -423,9 +421,6 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
         case "S" if case.when == "first":
             # There is nothing yet that could be left out.
             yield from _fails(case, told, "context_exhausted")
-        case _ if (case.fault, case.dialect) in CUT_TEXT:
-            if (one.state, one.stop) != ("incomplete", "length"):
-                yield f"a cut text ended {one.state} ({one.stop})"
         case _ if one.state != "completed":
             yield f"ended {one.state} ({one.stop}): {one.error}"
     match case.outcome:
@@ -436,7 +431,7 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             (isinstance(m, ToolMessage) and m.error) or getattr(m, "kind", "") == "nudge"
             for m in told.messages
         ):
-            if case.fault != "F32" and (case.fault, case.dialect) not in CUT_TEXT:
+            if case.fault != "F32":
                 yield "the model was not told"
         case "S" if case.when == "later" and not any(
             getattr(m, "kind", "") == "summary" for m in told.messages

@@ -19,6 +19,7 @@ from retinue.config import trust_record
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
+from retinue.core.model_settings import ModelSettings
 from retinue.core.spec import RunSpec
 from retinue.core.state import Run
 from retinue.core.task_list import Act
@@ -53,6 +54,8 @@ DEEPEST = 12
 CHECKED: dict[tuple[type, str], list[Any]] = {
     (Permissions, "mode"): ["manual"],
     (Limits, "mode"): ["manual"],
+    (ModelSettings, "temperature"): [0.5],
+    (ModelSettings, "top_p"): [0.5],
 }
 """Fields whose values are checked when they are read."""
 

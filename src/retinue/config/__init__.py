@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from retinue.core.values import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retinue.core.values import ModelInfo
+    from retinue.models.base import Model
     from retinue.models.catalog import Catalog
+    from retinue.models.declared import Provider
     from retinue.sandbox.private_paths import Private
 
 
@@ -46,11 +51,14 @@ def cache_folder() -> Path:
     return Path(cache_home(os.environ))
 
 
-def environment_catalog() -> Catalog:
-    """The models that the environment has keys for."""
-    from retinue.models.catalog import Catalog
+def environment_catalog(
+    providers: Mapping[str, Provider] | None = None,
+    models: Mapping[str, Model | ModelInfo | str] | None = None,
+) -> Catalog:
+    """The models that the environment has keys for, and those that a program declares."""
+    from retinue.models.declared import declared_catalog
 
-    return Catalog(os.environ)
+    return declared_catalog(os.environ, providers, models)
 
 
 def read_config(path: str | Path) -> Config:

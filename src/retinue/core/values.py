@@ -151,7 +151,7 @@ class ModelInfo(Value):
     prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which siblings
     wait until the first of them has it there; 0: none."""
 
-    name: str
+    name: str = ""
     window: int = 200_000
     max_output: int = 8_192
     price_in: int | None = None

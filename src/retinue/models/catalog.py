@@ -80,7 +80,8 @@ class Catalog:
     names; `allow` lists what may be used of a provider (patterns like `claude-*`); `options` go to
     every model. `offered` are models that runs may ask for although no agent has them. `prices` are
     what models cost, by `provider:model`, by a pattern of that, or by an alias; `terms` say for a
-    provider how fast it is called."""
+    provider how fast it is called. `providers` are others than the known ones, or known ones
+    changed; `facts` go over what lists say of a model, and `models` are there already."""
 
     def __init__(
         self,
@@ -93,22 +94,28 @@ class Catalog:
         times: Times | None = None,
         prices: Mapping[str, Price] | None = None,
         terms: Mapping[str, ProviderTerms] | None = None,
+        providers: Mapping[str, Provider] | None = None,
+        facts: Mapping[str, ModelInfo] | None = None,
+        models: Mapping[str, Model] | None = None,
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
+        self._providers = {**PROVIDERS, **(providers or {})}
+        self._own = dict(models or {})
+        self._facts = {self.resolve(name): info for name, info in (facts or {}).items()}
         self._prices = {self.resolve(name): price for name, price in (prices or {}).items()}
         self._terms = {
-            provider_name(name): declaration for name, declaration in (terms or {}).items()
+            self._provider(name): declaration for name, declaration in (terms or {}).items()
         }
         self._allow = {
-            provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()
+            self._provider(name): tuple(patterns) for name, patterns in (allow or {}).items()
         }
         self._options = options or Options()
         self.offered = tuple(offered)
         self.client = ConnectionPool(times or Times(), environ=environ)
-        self._made: dict[str, Model] = {}
+        self._made: dict[str, Model] = dict(self._own)
         self._in_process: dict[str, LocalModel] = {}
         self._accounts: dict[tuple[str, str, str], tuple[Governor, PromptCacheState]] = {}
-        self.secrets = _secrets(environ)
+        self.secrets = self._secrets(environ)
         """Every key that it was ever given, used or not, by name."""
 
     def find(self, name: str) -> Model:
@@ -149,7 +156,8 @@ class Catalog:
     def knows(self, name: str) -> bool:
         """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the
         model without a key."""
-        return name in self._aliases or ":" in name or "|" in name or name == OFFLINE
+        is_declared = name in self._aliases or name in self._own
+        return is_declared or ":" in name or "|" in name or name == OFFLINE
 
     def resolve(self, name: str) -> str:
         """What a name stands for, aliases followed: `provider:model`, or a chain of them."""
@@ -165,6 +173,8 @@ class Catalog:
             )
         if meant in self._aliases:
             return self._resolve(meant, way)
+        if meant in self._own:
+            return meant
         if meant.strip() == OFFLINE:
             return OFFLINE
         provider, colon, model = (part.strip() for part in meant.partition(":"))
@@ -172,12 +182,17 @@ class Catalog:
             raise ConfigError(
                 f"{name!r} has no provider. Use PROVIDER:MODEL, for example {example()}."
             )
-        return f"{provider_name(provider)}:{model}"
+        return f"{self._provider(provider)}:{model}"
+
+    def _provider(self, name: str) -> str:
+        return provider_name(name, self._providers)
 
     def _make(self, name: str) -> Model:
         resolved = self.resolve(name)
         if CHAIN in resolved or not resolved:
             return Fallback([self.find(link) for link in resolved.split(CHAIN) if link], name=name)
+        if resolved in self._own:
+            return self._own[resolved]
         if resolved == OFFLINE:
             from retinue.models.explorer import ExplorerModel
 
@@ -187,7 +202,7 @@ class Catalog:
         return (
             self._local(resolved, model)
             if provider == LOCAL
-            else self._over_http(name, PROVIDERS[provider], model)
+            else self._over_http(name, self._providers[provider], model)
         )
 
     def _local(self, name: str, model: str) -> LocalModel:
@@ -218,11 +233,11 @@ class Catalog:
         self._environ = with_brought(self._environ, environ)
         self.secrets = {
             **{f"{name} {n}": v for n, (name, v) in enumerate(self.secrets.items())},
-            **_secrets(environ),
+            **self._secrets(environ),
         }
         for resolved, model in [(self.resolve(name), model) for name, model in self._made.items()]:
-            if isinstance(model, HttpModel):
-                provider = PROVIDERS[resolved.partition(":")[0]]
+            if isinstance(model, HttpModel) and resolved not in self._own:
+                provider = self._providers[resolved.partition(":")[0]]
                 account = self._account(provider, model.model, model.info)
                 model.connect(
                     account.url,
@@ -247,6 +262,8 @@ class Catalog:
         known = self._priced(
             replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
+        if (own := self._facts.get(f"{provider.name}:{model}")) is not None:
+            known = replace(own, name=known.name, preamble=known.preamble)
         account = self._account(provider, model, known)
         end = end_of(f"{provider.name}:{model}")
         if end is not None:
@@ -301,7 +318,8 @@ class Catalog:
                 f"Model {model!r} is not allowed for provider {provider!r}. Allowed: {listed}"
             )
 
-
-def _secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    keys = {name: environ[name] for p in PROVIDERS.values() for name in p.keys if environ.get(name)}
-    return {**secrets_of(environ), **keys}
+    def _secrets(self, environ: Mapping[str, str]) -> dict[str, str]:
+        names = [name for p in self._providers.values() for name in p.keys]
+        headers = {f"{p.name} {n}": v for p in self._providers.values() for n, v in p.sent_headers}
+        keys = {name: environ[name] for name in names if environ.get(name)}
+        return {**secrets_of(environ), **secrets_of(headers), **keys}

@@ -18,7 +18,7 @@ class Provider:
     """`keys` and `urls` are names of environment variables, the first that is set counts; without
     `keys` none is needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is
     the provider's name in the price list, `port` the one of an address that names none, `tail` what
-    every address ends with."""
+    every address ends with, `sent_headers` what is sent with every call."""
 
     name: str
     codec: Callable[[Mapping[str, str]], Codec]
@@ -30,6 +30,7 @@ class Provider:
     max_output: int = 8_192
     tokens: tuple[str, ...] = ()
     port: int | None = None
+    sent_headers: tuple[tuple[str, str], ...] = ()
 
     def key(self, environ: Mapping[str, str]) -> str:
         name, key = _first(self.keys, environ)
@@ -43,7 +44,10 @@ class Provider:
     def headers(self, environ: Mapping[str, str]) -> dict[str, str | None]:
         """What differs from the dialect's own headers."""
         name, key = _first(self.keys, environ)
-        return {"x-api-key": None, "authorization": f"Bearer {key}"} if name in self.tokens else {}
+        bearer = (
+            {"x-api-key": None, "authorization": f"Bearer {key}"} if name in self.tokens else {}
+        )
+        return {**bearer, **dict(self.sent_headers)}
 
     def base_url(self, environ: Mapping[str, str]) -> str:
         address = (_first(self.urls, environ)[1] or self.url).rstrip("/")
@@ -215,13 +219,13 @@ does."""
 """The provider of models that run in this process: no dialect, no key, no address."""
 
 
-def provider_name(name: str) -> str:
+def provider_name(name: str, known: Mapping[str, Provider] = PROVIDERS) -> str:
     """The provider that is meant; raises `ConfigError` with the names that there are."""
     provider = name.strip().lower()
     provider = ALIASES.get(provider, provider)
-    if provider in PROVIDERS or provider == LOCAL:
+    if provider in known or provider == LOCAL:
         return provider
-    hint = did_you_mean(provider, [*PROVIDERS, *ALIASES, LOCAL])
+    hint = did_you_mean(provider, [*known, *ALIASES, LOCAL])
     raise ConfigError(
-        f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*PROVIDERS, LOCAL]))}"
+        f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*known, LOCAL]))}"
     )

@@ -49,7 +49,7 @@ class BuiltinTools:
         threads: int = 32,
         cache: Path | None = None,
     ) -> None:
-        self._store, self._folder, self._page = store, folder, page
+        self._store, self._folder, self._page = store, folder, max(64, min(PAGE, page))
         self._unsafe_no_sandbox, self._private, self._n_threads = (
             unsafe_no_sandbox,
             private,
