@@ -38,7 +38,8 @@ def test_a_server_of_ones_own_has_a_name_an_address_a_price_and_headers() -> Non
     assert key == "house-key-0123456789"
     assert request.headers["x-team"] == "kitchen"
     assert (info.price_in, info.price_out, info.window) == (100, 400, 32_000)
-    assert outcome.tree_usd * 1e9 == info.price(outcome.usage) > 0
+    usage = outcome.usage
+    assert usage.nanos == usage.output * 400 + (usage.input + usage.estimated) * 100 > 0
 
 
 def test_a_known_provider_takes_its_key_and_address_from_the_program() -> None:

@@ -33,9 +33,9 @@ _heads = msgspec.json.Decoder(_Head)
 
 def tool_field(tool: ToolSchema) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description.strip() else {}
-    held = {"strict": True} if tool.strict else {}
+    strictness = {"strict": True} if tool.strict else {}
     schema = {"type": "object"} | tool.parameters
-    return {"name": tool.name} | described | {"input_schema": schema} | held
+    return {"name": tool.name} | described | {"input_schema": schema} | strictness
 
 
 def message_blocks(message: UserMessage | AssistantMessage) -> tuple[bytes, list[bytes]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from retinue.errors import ConfigError
 from retinue.models.connection_pool import checked_url
-from retinue.models.providers import PROVIDERS, Provider
+from retinue.models.providers import PROVIDERS, KnownProvider
 
 
 def with_brought(known: Mapping[str, str], brought: Mapping[str, str]) -> dict[str, str]:
@@ -45,7 +45,7 @@ def with_command(
     return {**out, **new}, wrong
 
 
-def _check(provider: Provider, environ: Mapping[str, str]) -> None:
+def _check(provider: KnownProvider, environ: Mapping[str, str]) -> None:
     provider.key(environ)
     if _has(provider.urls, environ):
         checked_url(provider.base_url(environ))

@@ -32,7 +32,7 @@ from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.prices import FREE, Price, facts, is_near
 from retinue.models.prompt_cache import PromptCacheState, shortest
 from retinue.models.provider_settings import ProviderTerms
-from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
+from retinue.models.providers import LOCAL, PROVIDERS, KnownProvider, provider_name
 from retinue.models.usage_checks import PREAMBLE
 
 __all__ = ["Catalog", "ModelStatus", "Price", "ProviderTerms"]
@@ -94,7 +94,7 @@ class Catalog:
         times: Times | None = None,
         prices: Mapping[str, Price] | None = None,
         terms: Mapping[str, ProviderTerms] | None = None,
-        providers: Mapping[str, Provider] | None = None,
+        providers: Mapping[str, KnownProvider] | None = None,
         facts: Mapping[str, ModelInfo] | None = None,
         models: Mapping[str, Model] | None = None,
     ) -> None:
@@ -247,7 +247,7 @@ class Catalog:
                     account.warmth,
                 )
 
-    def _over_http(self, name: str, provider: Provider, model: str) -> HttpModel:
+    def _over_http(self, name: str, provider: KnownProvider, model: str) -> HttpModel:
         codec, known = (
             provider.codec(self._environ),
             facts(
@@ -286,7 +286,7 @@ class Catalog:
             provider=provider.name,
         )
 
-    def _account(self, provider: Provider, model: str, info: ModelInfo) -> _Account:
+    def _account(self, provider: KnownProvider, model: str, info: ModelInfo) -> _Account:
         key = provider.key(self._environ)
         if provider.keys and not key:
             raise NoKey(

@@ -14,8 +14,7 @@ from retinue.models.base import Model
 from retinue.models.catalog import Catalog
 from retinue.models.prices import Price
 from retinue.models.provider_settings import ProviderTerms
-from retinue.models.providers import ALIASES, PROVIDERS
-from retinue.models.providers import Provider as KnownProvider
+from retinue.models.providers import ALIASES, PROVIDERS, KnownProvider
 
 DIALECTS = {
     "anthropic": "anthropic",

@@ -14,7 +14,7 @@ from retinue.models.codec import Codec
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class KnownProvider:
     """`keys` and `urls` are names of environment variables, the first that is set counts; without
     `keys` none is needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is
     the provider's name in the price list, `port` the one of an address that names none, `tail` what
@@ -101,16 +101,16 @@ _OTHERS: dict[str, Any] = {
 _LOCAL: dict[str, Any] = {**_OTHERS, "done_marker": False, "most_tools": 0}
 
 
-def _hosted(name: str, url: str, key: str, prices: str = "", **fields: Any) -> Provider:
-    return Provider(
+def _hosted(name: str, url: str, key: str, prices: str = "", **fields: Any) -> KnownProvider:
+    return KnownProvider(
         name, _chat(**{**_OTHERS, **fields}), url=url, keys=(key,), prices=prices or name
     )
 
 
-PROVIDERS: dict[str, Provider] = {
+PROVIDERS: dict[str, KnownProvider] = {
     p.name: p
     for p in (
-        Provider(
+        KnownProvider(
             "anthropic",
             _anthropic,
             url="https://api.anthropic.com",
@@ -119,7 +119,7 @@ PROVIDERS: dict[str, Provider] = {
             urls=("ANTHROPIC_BASE_URL",),
             prices="anthropic",
         ),
-        Provider(
+        KnownProvider(
             "openai",
             _responses,
             url="https://api.openai.com/v1",
@@ -127,7 +127,7 @@ PROVIDERS: dict[str, Provider] = {
             urls=("OPENAI_BASE_URL",),
             prices="openai",
         ),
-        Provider(
+        KnownProvider(
             "openai-chat",
             _chat(),
             url="https://api.openai.com/v1",
@@ -135,7 +135,7 @@ PROVIDERS: dict[str, Provider] = {
             urls=("OPENAI_BASE_URL",),
             prices="openai",
         ),
-        Provider(
+        KnownProvider(
             "gemini",
             _gemini,
             url="https://generativelanguage.googleapis.com",
@@ -143,7 +143,7 @@ PROVIDERS: dict[str, Provider] = {
             urls=("GOOGLE_GEMINI_BASE_URL",),
             prices="google",
         ),
-        Provider(
+        KnownProvider(
             "azure",
             _chat(auth="api-key", endpoint="/openai/v1/chat/completions", cache_key=False),
             keys=("AZURE_OPENAI_API_KEY",),
@@ -188,7 +188,7 @@ PROVIDERS: dict[str, Provider] = {
         ),
         _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
         _hosted("github", "https://models.github.ai/inference", "GITHUB_API_KEY"),
-        Provider(
+        KnownProvider(
             "ollama",
             _chat(**_LOCAL),
             url="http://localhost:11434",
@@ -196,13 +196,15 @@ PROVIDERS: dict[str, Provider] = {
             tail="/v1",
             port=11434,
         ),
-        Provider(
+        KnownProvider(
             "lmstudio", _chat(**_LOCAL), url="http://localhost:1234/v1", urls=("LMSTUDIO_BASE_URL",)
         ),
-        Provider(
+        KnownProvider(
             "llamacpp", _chat(**_LOCAL), url="http://localhost:8080/v1", urls=("LLAMACPP_BASE_URL",)
         ),
-        Provider("vllm", _chat(**_LOCAL), url="http://localhost:8000/v1", urls=("VLLM_BASE_URL",)),
+        KnownProvider(
+            "vllm", _chat(**_LOCAL), url="http://localhost:8000/v1", urls=("VLLM_BASE_URL",)
+        ),
     )
 }
 ALIASES = {
@@ -219,7 +221,7 @@ does."""
 """The provider of models that run in this process: no dialect, no key, no address."""
 
 
-def provider_name(name: str, known: Mapping[str, Provider] = PROVIDERS) -> str:
+def provider_name(name: str, known: Mapping[str, KnownProvider] = PROVIDERS) -> str:
     """The provider that is meant; raises `ConfigError` with the names that there are."""
     provider = name.strip().lower()
     provider = ALIASES.get(provider, provider)
