@@ -12,7 +12,7 @@ from retinue.formats.suggestion import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from retinue.host.replies import ProviderInfo
-    from retinue.models.providers import Provider
+    from retinue.models.providers import KnownProvider
 
 OFFLINE = "offline/explorer"
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
@@ -145,7 +145,7 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     return f"{provider.name}:{model}"
 
 
-def other_model(provider: Provider, model: str) -> str:
+def other_model(provider: KnownProvider, model: str) -> str:
     """The model that was probably meant, if a provider's own server does not know this one. A name
     that is like none is left to the provider: it may be newer than the price list."""
     ours = current_models.names_of(provider.name)
