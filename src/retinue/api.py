@@ -91,12 +91,9 @@ class Retinue(Branches):
         learn_from(redactor, environment_secrets(), *(channels or {}).values())
         ports = (opened, clock, toolbox, known_models, channels or {})
         super().__init__(Engine(*ports, limits, home, redactor, private), kit, retention)
-        self._crew = Registry(self._engine, toolbox, kit, known_models, models, home)
+        self._crew = Registry(self._engine, toolbox, kit, known_models, models, home, providers)
         self._engine.performer.window.outcome = self._outcome_of
         self._pricing, self._first = Pricing(self._engine.trees.shared), tuple(agents)
-        self._crew = Registry(self._engine, toolbox, kit, known_models, models, home, providers)
-        self._pricing = Pricing(self._engine.trees.shared)
-        self._first = tuple(agents)
 
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
