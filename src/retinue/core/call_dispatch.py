@@ -69,8 +69,7 @@ def dispatch(
             ledger.settle(run.id, NOTHING, ONE_CALL)
         tools |= 1 << index
         start_tool(run, ctx, index, call)
-    n = tools.bit_count()
-    if n:
+    if n := tools.bit_count():
         if not is_limited:
             ledger.settle(run.id, NOTHING, (0, 0, 0, n))
         last = calls[tools.bit_length() - 1].name
