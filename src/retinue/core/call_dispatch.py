@@ -36,8 +36,7 @@ def dispatch(
     calls, definition = reply.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
-    message = run.length - 1
-    tools = asks = 0
+    message, tools, asks = run.length - 1, 0, 0
     questions: tuple[Question, ...] = ()
     known, guards = definition.tools, definition.tool_risks
     chain = ctx.tree.deciding(run.id)
