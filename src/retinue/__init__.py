@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SendMessage,
         WaitForRuns,
     )
+    from retinue.core.type_parameters import RunId
     from retinue.core.values import (
         Artifact,
         Budget,
@@ -66,20 +67,33 @@ if TYPE_CHECKING:
         StoreFull,
         StoreLocked,
         StoreTooNew,
+        WrongThread,
     )
     from retinue.groups import Group
-    from retinue.maintenance import Retention
     from retinue.models.base import Model, ModelRequest
-    from retinue.outcomes import ChildInfo, Outcome, RunTree
+    from retinue.option_types import (
+        AgentOptions,
+        Retention,
+        RetinueOptions,
+        RunOptions,
+    )
+    from retinue.outcomes import ChildInfo, Outcome, Outcomes, RunTree
+    from retinue.portal import Portal
     from retinue.pricing import CacheUse, PriceTag
+    from retinue.question_types import (
+        BudgetQuestion,
+        PermissionQuestion,
+        Question,
+        TextQuestion,
+    )
     from retinue.runtime.bus import Step, TextDelta
     from retinue.store.base import RunInfo, Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
     from retinue.tools.child_options import ChildOptions
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
-    from retinue.tools.function import tool
-    from retinue.tools.outcome_list import Outcomes
+    from retinue.tools.function import FunctionTool, ToolOptions, tool
+    from retinue.tools.output_type import Output, json_schema, one_of
 
 __version__ = "0.1.0"
 
@@ -94,6 +108,7 @@ _HOMES = {
     "retinue.core.merges": "BranchMerge",
     "retinue.core.messages": "AssistantMessage Image ModelReply ToolCall ToolMessage UserMessage",
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
+    "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
         "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
         "ToolSchema Usage"
@@ -101,32 +116,36 @@ _HOMES = {
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
-        "StoreFull StoreLocked StoreTooNew"
+        "StoreFull StoreLocked StoreTooNew WrongThread"
     ),
     "retinue.groups": "Group",
-    "retinue.maintenance": "Retention",
     "retinue.models.base": "Model ModelRequest",
-    "retinue.outcomes": "ChildInfo Outcome RunTree",
+    "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
+    "retinue.outcomes": "ChildInfo Outcome Outcomes RunTree",
+    "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
+    "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
     "retinue.runtime.bus": "Step TextDelta",
     "retinue.store.base": "RunInfo Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
     "retinue.tools.child_options": "ChildOptions",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
-    "retinue.tools.function": "tool",
-    "retinue.tools.outcome_list": "Outcomes",
+    "retinue.tools.function": "FunctionTool ToolOptions tool",
+    "retinue.tools.output_type": "Output json_schema one_of",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Actions",
     "Agent",
+    "AgentOptions",
     "Artifact",
     "Ask",
     "AssistantMessage",
     "BranchMerge",
     "Budget",
+    "BudgetQuestion",
     "CacheUse",
     "Channel",
     "ChildInfo",
@@ -138,6 +157,7 @@ __all__ = [
     "Delegation",
     "Delivery",
     "Family",
+    "FunctionTool",
     "Group",
     "Helpers",
     "History",
@@ -157,16 +177,23 @@ __all__ = [
     "Origin",
     "Outcome",
     "Outcomes",
+    "Output",
+    "PermissionQuestion",
     "Permissions",
+    "Portal",
     "PriceTag",
+    "Question",
     "Refused",
     "Retention",
     "Retinue",
     "RetinueError",
+    "RetinueOptions",
     "Retry",
     "RunBranch",
     "RunFailed",
+    "RunId",
     "RunInfo",
+    "RunOptions",
     "RunRequest",
     "RunTree",
     "SandboxMissing",
@@ -183,15 +210,20 @@ __all__ = [
     "StoreTooNew",
     "Submission",
     "TextDelta",
+    "TextQuestion",
     "Tool",
     "ToolCall",
     "ToolMessage",
+    "ToolOptions",
     "ToolResult",
     "ToolSchema",
     "Usage",
     "UserMessage",
     "WaitForRuns",
+    "WrongThread",
     "family",
+    "json_schema",
+    "one_of",
     "run_sync",
     "tool",
 ]

@@ -132,7 +132,8 @@ class RunRequest(Value, rename=STORED_REQUEST):
     instructions were put together from. `remark` is what whoever reads the result is to know about
     the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie
     between this one and the one that was given the dialect, this one included. `may_ask`: whether
-    its tools may ask others; what needs a permission is asked for all the same."""
+    its tools may ask others; what needs a permission is asked for all the same. `meta` are words of
+    the program's own, which its children inherit."""
 
     agent: str
     task: str
@@ -186,6 +187,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
     dialect: str = ""
     level: int = 0
     may_ask: bool = True
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def shown_group(self) -> str:
@@ -244,6 +246,7 @@ class RunSpec(
     model: str = ""
     origin: Origin = Origin()
     tag: Tag | None = None
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SendMessage(Value):

@@ -38,7 +38,7 @@ from retinue.models.usage_checks import RequestSize
 
 __all__ = ["ConnectionPool", "HttpModel", "Times"]
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.models")
 
 NO_CALLS = {
     "anthropic": b',"tool_choice":{"type":"none"}',

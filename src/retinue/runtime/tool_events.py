@@ -29,7 +29,7 @@ from retinue.tools.base import Ask, Returned, Submission, ToolResult
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 
 
 class ToolEvents:
@@ -169,7 +169,7 @@ class ToolEvents:
         return BranchWork(**fields, diff=diff.sha256)
 
     def failure(self, effect: CallTool, error: BaseException) -> ToolResult:
-        log.debug("tool %s failed", effect.call.name, exc_info=error)
+        log.warning("tool %s of run %s failed", effect.call.name, effect.run, exc_info=error)
         text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
         return ToolResult(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
 

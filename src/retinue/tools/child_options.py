@@ -28,6 +28,7 @@ class ChildOptions(TypedDict, total=False):
 
     key: str
     label: str
+    meta: Mapping[str, str]
     budget: Budget
     timeout: Seconds
     max_turns: int
@@ -63,6 +64,8 @@ def request_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
         out["timeout_ms"] = round(seconds(timeout) * 1000)
     if "lanes" in out:
         out["lanes"] = tuple(out["lanes"])
+    if "meta" in out:
+        out["meta"] = dict(out["meta"])
     if "cwd" in out:
         out["cwd"] = os.fspath(out["cwd"])
     return out

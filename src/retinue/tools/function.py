@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, get_type_hints, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Protocol,
+    TypedDict,
+    Unpack,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Actions
+from retinue.core.type_parameters import D, D_contra, P, R, R_co
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.base import (
@@ -30,13 +41,24 @@ from retinue.tools.own_time import within
 _encode = msgspec.json.Encoder().encode
 
 
-class FunctionTool:
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool`."""
+
+    name: str
+    restart: Restart
+    risk: Risk
+    quick: bool
+    timeout: Seconds
+    format_results: Callable[[Sequence[ChildOutcome]], str]
+
+
+class FunctionTool(Generic[P, R_co, D_contra]):
     """Made by `@tool`. An `async` function runs on the loop; a plain one in a thread, unless it is
     `quick`."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R_co],
         *,
         name: str = "",
         restart: Restart = "unsafe",
@@ -46,8 +68,8 @@ class FunctionTool:
         format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
     ) -> None:
         self.function = function
-        self.restart = restart
-        self.risk = risk
+        self.restart: Restart = restart
+        self.risk: Risk = risk
         self.never_waits = quick and not inspect.iscoroutinefunction(function)
         self._direct = quick or inspect.iscoroutinefunction(function)
         self._timeout = None if timeout is None else seconds(timeout)
@@ -67,10 +89,16 @@ class FunctionTool:
     def name(self) -> str:
         return self.schema.name
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    @property
+    def same_as(self) -> tuple[object, ...]:
+        """What makes two tools of one function the same."""
+        return (self.function, self.schema, self.restart, self.risk, self._direct, self._compose)
+
+    async def run(self, caller: Context[D_contra], args: dict[str, Any]) -> Returned:
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
+        function: Callable[..., Any] = self.function
         if self._caller:
             values[self._caller] = caller
         if self._timeout is not None:
@@ -80,22 +108,23 @@ class FunctionTool:
                 return ToolResult(text=text, error=True)
             (out,) = results
         elif self._direct:
-            out = self.function(**values)
+            out = function(**values)
             if type(out) is not str and inspect.isawaitable(out):
                 out = await out
         else:
-            out = await asyncio.to_thread(self.function, **values)
+            out = await asyncio.to_thread(function, **values)
         check_delegated(caller.steps, self.name, out)
         return _returned(out)
 
     async def _work(self, values: dict[str, Any]) -> tuple[Any]:
         """The same for a tool with a timeout; in a tuple, for a function may return None."""
+        function: Callable[..., Any] = self.function
         if not self._direct:
-            return (await asyncio.to_thread(self.function, **values),)
-        out = self.function(**values)
+            return (await asyncio.to_thread(function, **values),)
+        out = function(**values)
         return (await out,) if inspect.isawaitable(out) else (out,)
 
-    def run_now(self, caller: Callable[[], Context], args: dict[str, Any]) -> Returned:
+    def run_now(self, caller: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no caller, and none is made for them."""
         values = self._given(args)
         if isinstance(values, ToolResult):
@@ -104,7 +133,8 @@ class FunctionTool:
         if self._caller:
             values[self._caller] = context = caller()
             steps = context.steps
-        out = self.function(**values)
+        function: Callable[..., Any] = self.function
+        out = function(**values)
         if steps is not None:
             check_delegated(steps, self.name, out)
         if type(out) is str:
@@ -125,24 +155,31 @@ class FunctionTool:
             )
         return self._compose(outcomes)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
 
-@overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+class ToolDecorator(Protocol):
+    """What `@tool(...)` is: it takes the function."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context[D], P], R], /
+    ) -> FunctionTool[Concatenate[Context[D], P], R, D]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R, object]: ...
+
+
 @overload
 def tool(
-    *,
-    name: str = "",
-    restart: Restart = "unsafe",
-    risk: Risk = "execute",
-    quick: bool = False,
-    timeout: Seconds | None = None,
-    format_results: Callable[[Sequence[ChildOutcome]], str] | None = None,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-
-
+    function: Callable[Concatenate[Context[D], P], R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[Concatenate[Context[D], P], R, D]: ...
+@overload
+def tool(
+    function: Callable[P, R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, object]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> ToolDecorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Its parameters need annotations; one annotated `Context` is filled
     in by the runtime.
@@ -152,7 +189,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `write`, `network`, or `execute`, the default. `timeout` is for the tool's own work: waiting for
     children and people does not count."""
     if function is not None:
-        return FunctionTool(function)
+        return FunctionTool(function, **options)
     return lambda f: FunctionTool(f, **options)
 
 
@@ -180,7 +217,7 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
             raise ConfigError(
                 f"Tool {function.__name__!r}: parameter {name!r} needs an annotation."
             )
-        if hint is Context:
+        if hint is Context or get_origin(hint) is Context:
             caller = name
         elif parameter.default is parameter.empty:
             fields.append((name, hint))
