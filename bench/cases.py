@@ -253,7 +253,7 @@ def durable_events() -> Figures:
                 runs = await asyncio.gather(
                     *(retinue.spawn(bench.worker, f"item {i}") for i in range(400))
                 )
-                await retinue.wait(*runs)
+                await asyncio.gather(*map(retinue.wait, runs))
             events = retinue._engine.position - first
             return events / (wall() - began), events
 
@@ -305,7 +305,7 @@ def cancel_tree() -> Figures:
                 await asyncio.sleep(0.02)
             live = len(list(retinue._engine.trees.live()))
             began = wall()
-            state = await retinue.cancel(run)
+            state = (await retinue.cancel(run)).state
             seconds = wall() - began
             assert state == "cancelled"
             await asyncio.sleep(0)
@@ -342,7 +342,7 @@ def restart() -> Figures:
                 runs = await asyncio.gather(
                     *(retinue.spawn(quick, f"item {start + i}") for i in range(500))
                 )
-                await retinue.wait(*runs)
+                await asyncio.gather(*map(retinue.wait, runs))
             await asyncio.gather(*(retinue.spawn(slow, f"item {i}") for i in range(200)))
 
     async def opening(path: str) -> float:

@@ -126,6 +126,6 @@ class Peer:
 
     async def fork(self, history: str, prompt: str) -> str:
         run = await self.retinue.fork(history, prompt, agent=self.worker)
-        outcome = (await self.retinue.wait(run))[run]
+        outcome = await self.retinue.wait(run)
         assert outcome is not None
         return outcome.unwrap()

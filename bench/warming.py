@@ -104,7 +104,7 @@ async def forks(model: HttpModel, n: int) -> tuple[float, float]:
         first = (await retinue.run(talker, "@@turns=40,tool=lookup@@ Talk.")).id
         began = time.perf_counter()
         started = [await retinue.fork(first, f"Task {i}") for i in range(n)]
-        ends = [(await retinue.wait(run))[run] for run in started]
+        ends = [(await retinue.wait(run)) for run in started]
         took = time.perf_counter() - began
         assert all(end is not None and end.ok for end in ends)
         return took, sum(end.usage.usd for end in ends if end is not None)

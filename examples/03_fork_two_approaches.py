@@ -2,7 +2,7 @@
 
 import asyncio
 
-from retinue import Agent, ModelRequest, Outcome, Retinue
+from retinue import Agent, ModelRequest, Retinue
 from retinue.testing import Scripted
 
 
@@ -20,13 +20,9 @@ async def main() -> None:
     async with Retinue() as retinue:
         base = await retinue.run(analyst, "Why is the report slow?")
         print(f"found:   {base.text}")
-        forks = {
-            way: await retinue.fork(base.id, f"Try this: {way}.") for way in ("a cache", "an index")
-        }
-        ended = await retinue.wait(*forks.values())
-        for way, run in forks.items():
-            outcome = ended[run]
-            assert isinstance(outcome, Outcome)  # None if the time was not enough
+        ways = ("a cache", "an index")
+        forks = [await retinue.fork(base.id, f"Try this: {way}.") for way in ways]
+        for way, outcome in zip(ways, await asyncio.gather(*map(retinue.wait, forks)), strict=True):
             print(f"{way:<8} {outcome.text}")
         print(
             f"the base still has {len(await retinue.messages(base.id))} messages, each fork has 4"

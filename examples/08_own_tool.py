@@ -3,15 +3,14 @@ results the model can act on."""
 
 import asyncio
 
-from retinue import Agent, Ask, AssistantMessage, Retinue, Step, ToolResult, tool
-from retinue.core.events import Asked
+from retinue import Agent, Ask, AssistantMessage, Retinue, TextQuestion, ToolResult, tool
 from retinue.testing import Scripted, call
 
 
 @tool(restart="pure")  # may be run again after a crash; by default a tool is never repeated
-def count(item: str) -> int:
+def count(item: str) -> int | ToolResult:
     """How many there are of an item."""
-    return {"apples": 12}[item]
+    return 12 if item == "apples" else ToolResult(text=f"There are no {item}.", error=True)
 
 
 @tool
@@ -28,9 +27,9 @@ async def main() -> None:
     keeper = Agent("keeper", "Keep the store.", model=script, tools=[count, order])
     async with Retinue() as retinue:
         run = await retinue.spawn(keeper, "See to the pears.")
-        async for step in retinue.stream(run):
-            if isinstance(step, Step) and isinstance(step.entry.event, Asked):
-                await retinue.answer(run, f"{step.entry.event.question} Yes.")
+        async for question in retinue.questions(run, live=True):
+            if isinstance(question, TextQuestion):
+                await retinue.answer(question, f"{question.text} Yes.")
         for message in await retinue.messages(run):
             calls = message.calls if isinstance(message, AssistantMessage) else ()
             text = message.text or ", ".join(f"{c.name}({c.args})" for c in calls)

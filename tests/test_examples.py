@@ -55,7 +55,7 @@ SAYS: dict[str, list[str]] = {
     ],
     "08_own_tool.py": [
         "tool       12",
-        "tool       The tool failed: KeyError: 'pears'",
+        r"tool       There are no pears\.",
         "tool       Invalid parameters: Expected `int`, got `str` - at `[$].n`",
         r"tool       Order 40 pears\? Yes\.",
         "assistant  Done",

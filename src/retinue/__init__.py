@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SendMessage,
         WaitForRuns,
     )
+    from retinue.core.type_parameters import RunId
     from retinue.core.values import (
         Artifact,
         Budget,
@@ -68,14 +69,27 @@ if TYPE_CHECKING:
         StoreLocked,
         StoreTooNew,
         ToolError,
+        WrongThread,
     )
     from retinue.groups import Group
-    from retinue.maintenance import Retention
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
     from retinue.models.prices import Price
-    from retinue.outcomes import ChildInfo, Outcome, RunTree
+    from retinue.option_types import (
+        AgentOptions,
+        Retention,
+        RetinueOptions,
+        RunOptions,
+    )
+    from retinue.outcomes import ChildInfo, Outcome, Outcomes, RunTree
+    from retinue.portal import Portal
     from retinue.pricing import CacheUse, PriceTag
+    from retinue.question_types import (
+        BudgetQuestion,
+        PermissionQuestion,
+        Question,
+        TextQuestion,
+    )
     from retinue.runtime.bus import Step, TextDelta
     from retinue.store.base import RunInfo, Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
@@ -83,7 +97,7 @@ if TYPE_CHECKING:
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import FunctionTool, ToolOptions, tool
-    from retinue.tools.outcome_list import Outcomes
+    from retinue.tools.output_type import Output, json_schema, one_of
 
 __version__ = "0.1.0"
 
@@ -99,6 +113,7 @@ _HOMES = {
     "retinue.core.messages": "AssistantMessage Image ModelReply ToolCall ToolMessage UserMessage",
     "retinue.core.model_settings": "ModelSettings",
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
+    "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
         "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
         "ToolSchema Usage"
@@ -106,15 +121,17 @@ _HOMES = {
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
-        "StoreFull StoreLocked StoreTooNew ToolError"
+        "StoreFull StoreLocked StoreTooNew ToolError WrongThread"
     ),
     "retinue.groups": "Group",
-    "retinue.maintenance": "Retention",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
     "retinue.models.prices": "Price",
-    "retinue.outcomes": "ChildInfo Outcome RunTree",
+    "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
+    "retinue.outcomes": "ChildInfo Outcome Outcomes RunTree",
+    "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
+    "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
     "retinue.runtime.bus": "Step TextDelta",
     "retinue.store.base": "RunInfo Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
@@ -122,18 +139,20 @@ _HOMES = {
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "FunctionTool ToolOptions tool",
-    "retinue.tools.outcome_list": "Outcomes",
+    "retinue.tools.output_type": "Output json_schema one_of",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Actions",
     "Agent",
+    "AgentOptions",
     "Artifact",
     "Ask",
     "AssistantMessage",
     "BranchMerge",
     "Budget",
+    "BudgetQuestion",
     "CacheUse",
     "Channel",
     "ChildInfo",
@@ -166,18 +185,25 @@ __all__ = [
     "Origin",
     "Outcome",
     "Outcomes",
+    "Output",
+    "PermissionQuestion",
     "Permissions",
+    "Portal",
     "Price",
     "PriceTag",
     "Provider",
+    "Question",
     "Refused",
     "Retention",
     "Retinue",
     "RetinueError",
+    "RetinueOptions",
     "Retry",
     "RunBranch",
     "RunFailed",
+    "RunId",
     "RunInfo",
+    "RunOptions",
     "RunRequest",
     "RunTree",
     "SandboxMissing",
@@ -194,6 +220,7 @@ __all__ = [
     "StoreTooNew",
     "Submission",
     "TextDelta",
+    "TextQuestion",
     "Tool",
     "ToolCall",
     "ToolError",
@@ -204,7 +231,10 @@ __all__ = [
     "Usage",
     "UserMessage",
     "WaitForRuns",
+    "WrongThread",
     "family",
+    "json_schema",
+    "one_of",
     "run_sync",
     "tool",
 ]

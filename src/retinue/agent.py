@@ -3,62 +3,147 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 import msgspec
 
 from retinue.core.model_settings import NO_SETTINGS, ModelSettings
+from retinue.core.type_parameters import D_contra, T_co
 from retinue.core.values import Budget, Definition, ModelInfo, Permissions, ToolRisk
 from retinue.errors import ConfigError
 from retinue.models.base import Model
+from retinue.option_types import (
+    AgentOptions,
+    check_options,
+    in_request_words,
+)
 from retinue.tools.base import Risk, Tool
 from retinue.tools.builtin.ask import AskTool
+from retinue.tools.child_options import Seconds
 from retinue.tools.families.base import Family, FamilyTool, helper_name
-from retinue.tools.families.profiles import check_once, check_switches, family
-from retinue.tools.function import FunctionTool
+from retinue.tools.families.profiles import check_once, check_switches, make_family
+from retinue.tools.output_type import Output, check_output
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
+AGENT_OPTIONS = ("output", "deps_type", "tools", "staff", *AgentOptions.__annotations__)
 
-@dataclass(frozen=True, eq=False)
-class Agent:
+
+@dataclass(frozen=True, eq=False, init=False)
+class Agent(Generic[T_co, D_contra]):
     """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run
     of it.
 
-    `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type
-    (or a JSON schema) that results must match: the child is asked again until they do. `families`
-    give it tools to start children that are defined on the spot: they work with its own tools.
-    `settings` say how its model is asked. `options` are defaults for any field of an order. A name
-    among the `tools` is that of a built-in one."""
+    `output` is the type of its result, `one_of(A, B)` or `json_schema({...})`; a result that does
+    not fit is asked for again. Without one, the result is text. `deps_type` is the type of
+    `Retinue(deps=...)` that its tools need. A name among the `tools` is that of a built-in one.
+    `staff` are the agents that its runs may start; only their tools can be lent. `families` give it
+    tools to start children that are defined on the spot: they work with its own tools. `settings`
+    say how its model is asked. `options` are defaults for the options of its runs."""
 
     name: str
-    instructions: str = ""
-    model: Model | str = ""
-    tools: Sequence[Tool | Callable[..., Any] | str] = ()
-    staff: Sequence[Agent] = ()
-    families: Sequence[Family | str] = ()
-    output: Any = None
-    budget: Budget = field(default=Budget())
-    max_turns: int | None = None
-    timeout_seconds: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    settings: ModelSettings = NO_SETTINGS
+    instructions: str
+    output: type[T_co] | Output[T_co] | None
+    deps_type: type[Any] | None
+    tools: Sequence[Tool[D_contra] | str]
+    staff: Sequence[Agent[Any, D_contra]]
+    model: Model | str
+    families: Sequence[Family | str]
+    budget: Budget
+    max_turns: int | None
+    timeout: Seconds | None
+    options: Mapping[str, Any]
+    settings: ModelSettings
 
-    def __post_init__(self) -> None:
-        if not self.name.strip():
+    def __init__(
+        self,
+        name: str,
+        instructions: str = "",
+        *,
+        output: type[T_co] | Output[T_co] | None = None,
+        deps_type: type[D_contra] | None = None,
+        tools: Sequence[Tool[D_contra] | str] | None = None,
+        staff: Sequence[Agent[Any, D_contra]] | None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        if not name.strip():
             raise ConfigError("An agent needs a name.")
-        check_once(f"agent {self.name!r}", self.families)
+        owner = f"Agent {name!r}"
+        check_options(owner, options, AGENT_OPTIONS)
+        check_output(owner, output)
+        in_request_words({"timeout": options.get("timeout")})
+        check_options(f"{owner}: options=", options.get("options", {}))
+        fields: dict[str, Any] = {
+            "model": "",
+            "families": (),
+            "budget": Budget(),
+            "options": {},
+            "settings": NO_SETTINGS,
+            "max_turns": None,
+            "timeout": None,
+            **options,
+            "name": name,
+            "instructions": instructions,
+            "output": output,
+            "deps_type": deps_type,
+            "tools": () if tools is None else tools,
+            "staff": () if staff is None else staff,
+        }
+        self.__dict__.update(fields)
+        for thing in self.tools:
+            check_tool(owner, thing)
+        check_once(f"agent {name!r}", self.families)
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """`Agent[Report]` is an agent of any dependencies; before Python 3.13 type variables
+            have no defaults of their own."""
+            both = parameters if isinstance(parameters, tuple) else (parameters, object)
+            return super().__class_getitem__(both)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same definition: a service that makes its agents anew for each
+        request has the same agents each time."""
+        if not isinstance(other, Agent):
+            return NotImplemented
+        if self is other:
+            return True
+        mine, theirs = self._with_staff(), other._with_staff()
+        return [a._parts for a in mine] == [a._parts for a in theirs]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def _with_staff(self) -> list[Agent[Any, Any]]:
+        """This agent and its staff, and theirs: each object once, for one may be on its own."""
+        agents: dict[int, Agent[Any, Any]] = {}
+        todo: list[Agent[Any, Any]] = [self]
+        while todo:
+            agent = todo.pop()
+            agents[id(agent)] = agent
+            todo.extend(a for a in agent.staff if id(a) not in agents)
+        return list(agents.values())
 
     @property
-    def own_tools(self) -> tuple[Tool, ...]:
+    def _parts(self) -> list[Any]:
+        own = [_comparable(getattr(self, f.name)) for f in fields(self) if f.name != "staff"]
+        return [*own, [agent.name for agent in self.staff]]
+
+    def replace(self, **changes: Any) -> Agent[T_co, D_contra]:
+        """The same agent with something changed, for instance another model."""
+        return replace(self, **changes)
+
+    @property
+    def own_tools(self) -> tuple[Tool[Any], ...]:
         """Its tools, as far as they can be told without a runtime."""
         return self.equip(_not_here)
 
-    def equip(self, builtin: Callable[[str], Tool]) -> tuple[Tool, ...]:
-        """Functions are made tools, names are looked up; an agent with an output type gets the
-        tools to hand it in."""
-        out: list[Tool] = [builtin(t) if isinstance(t, str) else _as_tool(t) for t in self.tools]
+    def equip(self, builtin: Callable[[str], Tool[Any]]) -> tuple[Tool[Any], ...]:
+        """Its tools, with names looked up; an agent with an output type gets the tools to hand it
+        in."""
+        out: list[Tool[Any]] = [builtin(t) if isinstance(t, str) else t for t in self.tools]
         out += [t for f in self.family_list for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
@@ -67,10 +152,10 @@ class Agent:
     @cached_property
     def family_list(self) -> tuple[Family, ...]:
         """Its families; a name stands for one with the settings of that profile."""
-        return tuple(family(f) if isinstance(f, str) else f for f in self.families)
+        return tuple(make_family(f) if isinstance(f, str) else f for f in self.families)
 
     @cached_property
-    def helpers(self) -> tuple[Agent, ...]:
+    def helpers(self) -> tuple[Agent[str, D_contra], ...]:
         """Who works for its families: agents with its other tools, on the model of whoever starts
         them."""
         return tuple(
@@ -82,7 +167,7 @@ class Agent:
             for f in self.family_list
         )
 
-    def _lent(self, dialect: Family) -> list[Tool | Callable[..., Any] | str]:
+    def _lent(self, dialect: Family) -> list[Tool[D_contra] | str]:
         """Its own tools as a family's children have them: they ask nobody, unless the setting lends
         that too."""
         if dialect.settings.lend_ask:
@@ -109,19 +194,19 @@ class Agent:
         out: dict[str, Any] = {"budget": self.budget}
         if self.max_turns is not None:
             out["max_turns"] = self.max_turns
-        if self.timeout_seconds is not None:
-            out["timeout_ms"] = round(self.timeout_seconds * 1000)
+        if self.timeout is not None:
+            out["timeout"] = self.timeout
         if self.output is not None:
             out["report"] = "submit"
             out["must_submit"] = True
         if self.settings != NO_SETTINGS:
             out["settings"] = self.settings
-        return {**out, **self.options}
+        return in_request_words({**out, **self.options})
 
     def request_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its defaults with the options of one request. `families` turns families on or off: a dict
         of names."""
-        out = {**self.request_defaults, **options}
+        out = {**self.request_defaults, **in_request_words(options)}
         if "settings" in options and self.settings != NO_SETTINGS:
             out["settings"] = options["settings"].over(self.settings)
         switches = out.pop("families", {})
@@ -149,14 +234,14 @@ class Agent:
             return None
         return msgspec.structs.replace(self.model.info, name=self.model_name)
 
-    def reachable_agents(self) -> Iterator[Agent]:
+    def reachable_agents(self) -> Iterator[Agent[Any, Any]]:
         """This agent and everybody below it, each once."""
-        agents: dict[str, Agent] = {}
-        todo = [self]
+        agents: dict[str, Agent[Any, Any]] = {}
+        todo: list[Agent[Any, Any]] = [self]
         while todo:
             agent = todo.pop()
             known = agents.get(agent.name)
-            if known is agent:
+            if known == agent:
                 continue
             if known is not None:
                 raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
@@ -166,21 +251,33 @@ class Agent:
         yield from agents.values()
 
 
-def _as_tool(thing: Tool | Callable[..., Any]) -> Tool:
-    if hasattr(thing, "schema") and hasattr(thing, "run"):
-        return cast(Tool, thing)
-    if callable(thing):
-        return FunctionTool(thing)
-    raise ConfigError(f"{thing!r} is neither a tool nor a function.")
+def _comparable(value: Any) -> Any:
+    """A field as it is compared: sequences by what is in them, tools of functions by these."""
+    if isinstance(value, (list, tuple)):
+        return [getattr(item, "same_as", item) for item in value]
+    return value
 
 
-def _not_here(name: str) -> Tool:
+def check_tool(owner: str, thing: object) -> None:
+    """Refuses what is no tool; a plain function gets the words that make it one."""
+    if isinstance(thing, str) or (hasattr(thing, "schema") and hasattr(thing, "run")):
+        return
+    name = getattr(thing, "__name__", "")
+    if callable(thing) and name:
+        raise ConfigError(
+            f"{owner}: {name} is a plain function. Write tools=[tool({name})], or put @tool above "
+            "it."
+        )
+    raise ConfigError(f"{owner}: {thing!r} is neither a tool nor the name of one.")
+
+
+def _not_here(name: str) -> Tool[Any]:
     raise ConfigError(
         f"The built-in tool {name!r} is created by a runtime. Register the agent there."
     )
 
 
-def guard_of(tool: Tool) -> ToolRisk:
+def guard_of(tool: Tool[Any]) -> ToolRisk:
     """What permissions have to know of a tool."""
     if isinstance(tool, FamilyTool):
         return ToolRisk(risk="spawn")
@@ -192,7 +289,7 @@ def guard_of(tool: Tool) -> ToolRisk:
     )
 
 
-def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
+def define(agent: Agent[Any, Any], tools: Mapping[str, Sequence[Tool[Any]]]) -> Definition:
     """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
     crew = sorted(a.name for a in agent.reachable_agents())
     own = tools[agent.name]

@@ -3,41 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, overload
 
 from retinue.agent import Agent
 from retinue.api import Retinue
-from retinue.channels.base import Channel
+from retinue.core.type_parameters import D, T
 from retinue.errors import RetinueError
-from retinue.models.base import ModelCatalog
+from retinue.option_types import RetinueOptions, RunOptions, check_options
 from retinue.outcomes import Outcome
+from retinue.starts import failing
 from retinue.store.base import Store
 
 
+@overload
 def run_sync(
-    agent: Agent,
+    agent: Agent[T, None],
     task: str,
     *,
     store: str | Path | Store | None = None,
-    agents: Sequence[Agent] = (),
-    channels: Mapping[str, Channel] | None = None,
-    models: ModelCatalog | None = None,
+    agents: Sequence[Agent[Any, None]] = (),
+    runtime: RetinueOptions | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome[T]: ...
+@overload
+def run_sync(
+    agent: Agent[T, D],
+    task: str,
+    *,
+    deps: D,
+    store: str | Path | Store | None = None,
+    agents: Sequence[Agent[Any, D]] = (),
+    runtime: RetinueOptions | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome[T]: ...
+def run_sync(
+    agent: Agent[Any, Any],
+    task: str,
+    *,
+    deps: Any = None,
+    store: str | Path | Store | None = None,
+    agents: Sequence[Agent[Any, Any]] = (),
+    runtime: RetinueOptions | None = None,
     **options: Any,
-) -> Outcome:
+) -> Outcome[Any]:
     """Run one agent in a program that has no event loop of its own, to the end of everything that
-    it has started."""
+    it has started. `runtime` are the options of the `Retinue` in which it runs."""
     if asyncio._get_running_loop() is not None:
         raise RetinueError(
             "run_sync cannot be used inside an event loop. Use `await "
             "Retinue(...).run(...)` instead."
         )
 
-    async def main() -> Outcome:
-        async with Retinue(store, agents=agents, channels=channels, models=models) as retinue:
-            run = await retinue.spawn(agent, task, **options)
+    check_options("run_sync()", options)
+
+    async def main() -> Outcome[Any]:
+        async with Retinue(store, deps=deps, agents=agents, **(runtime or {})) as retinue:
+            run = await retinue.spawn(agent, task, **{**failing(agent), **options})
             await retinue.settle(run)
-            return await retinue._outcome_of(run)
+            return await retinue.wait(run)
 
     return asyncio.run(main())

@@ -10,8 +10,9 @@ RetinueError
   ModelError
     ModelUnavailable   worth trying again (`after_seconds`: not before)
     ModelRejected      trying again cannot help
-  RunFailed            raised by `Outcome.unwrap()` only
+  RunFailed            raised by `unwrap()` only; carries the outcome
   ToolError            raised in a tool: the model reads it as the error of its call
+  WrongThread          a runtime was used from another thread or event loop
   StoreError           the log could not be read or written
     StoreLocked        another process holds it
     StoreCorrupt       a row or page is not what was written
@@ -33,11 +34,15 @@ class RetinueError(Exception):
 
 class ConfigError(RetinueError):
     """A setting or a definition is wrong. `problem` says what is wrong and `fix` what to do; a
-    message that was not given in two parts is all `problem`."""
+    message that was not given in two parts is all `problem`. `field` is the option that is wrong
+    and `suggestion` the one that was meant, where that is known."""
 
-    def __init__(self, problem: str, fix: str = "") -> None:
+    def __init__(
+        self, problem: str, fix: str = "", *, field: str = "", suggestion: str = ""
+    ) -> None:
         super().__init__(f"{problem}. {fix}" if fix else problem)
         self.problem, self.fix = problem, fix
+        self.field, self.suggestion = field, suggestion
 
 
 class NoKey(ConfigError):
@@ -106,7 +111,15 @@ class ModelRejected(ModelError):
 
 
 class RunFailed(RetinueError):
-    """`Outcome.unwrap()` was called on a run that did not complete."""
+    """`unwrap()` was called on a run that did not complete. `outcome` says how it ended."""
+
+    def __init__(self, message: str, outcome: Any) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class WrongThread(RetinueError):
+    """A runtime was used from another thread or event loop than its own. Use `portal()`."""
 
 
 class StoreError(RetinueError):

@@ -33,13 +33,6 @@ class Group(Value):
 class Groups(Budgets):
     """The part of `Retinue` that ends runs and groups of them."""
 
-    async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> str:
-        """End a run and everything below it, also when it has ended itself; returns the state it
-        really ended in."""
-        while open_ := self._engine.trees.first_open(run):
-            await self._end(open_, reason, by)
-        return await self._ended_state(run)
-
     async def groups(self, run: str) -> Sequence[Group]:
         """The groups of background work that a run has started, and those of the runs before it in
         its conversation, oldest first."""
@@ -99,6 +92,7 @@ class Groups(Budgets):
 
     async def _has_ended(self, id: str) -> bool:
         """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
+        self._check_loop()
         if id in self._engine.on_record:
             return False
         row = await self._store.row(id)

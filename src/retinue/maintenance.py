@@ -9,39 +9,25 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from retinue.core.events import AnyEvent, Dropped, Forgotten, Requeued
 from retinue.core.open_work import at_work, is_announcing
 from retinue.core.state import RunRecord
 from retinue.core.tree import Tree
-from retinue.core.values import Delivery, Value
+from retinue.core.values import Delivery
 from retinue.errors import NotFound, Refused, RetinueError
+from retinue.option_types import Retention, seconds_of
+from retinue.portal import Portal, check_loop
 from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.child_options import Seconds
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.store")
 AT_ONCE = 20
 """So many trees are looked for at a time."""
-
-
-class Retention(Value):
-    """What is kept of trees that have ended and have nothing left to announce; open ones are always
-    kept. Older than `age_seconds`, beyond the `count` newest, or, while the store takes more than
-    `size` bytes, the oldest: each of them is forgotten. Without any of these nothing is."""
-
-    age_seconds: Annotated[float, Meta(ge=0)] | None = None
-    count: Annotated[int, Meta(ge=0)] | None = None
-    size: Annotated[int, Meta(ge=0)] | None = None
-    every_seconds: Annotated[float, Meta(gt=0)] = 60.0
-
-    @property
-    def is_on(self) -> bool:
-        return (self.age_seconds, self.count, self.size) != (None, None, None)
 
 
 class Housekeeping:
@@ -51,8 +37,13 @@ class Housekeeping:
         self._engine, self._kit, self._retention = engine, kit, retention
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _check_loop(self) -> None:
+        check_loop(self._loop)
 
     async def _row(self, id: str) -> RunRecord:
+        self._check_loop()
         run, spec = self._engine.on_record.get(id), self._engine.trees.spec(id)
         if run is not None and spec is not None:
             return RunRecord(spec, run)
@@ -152,6 +143,12 @@ class Housekeeping:
                     log.info("deleted %d runs beyond the retention limits", n)
             await asyncio.sleep(self._retention.every_seconds)
 
+    def portal(self) -> Portal:
+        """The way in from other threads: `retinue.portal().call(retinue.run, agent, task)`."""
+        if self._loop is None:
+            raise RetinueError("This runtime is not open. Write: async with Retinue(...).")
+        return Portal(self._loop)
+
     async def compact(self, *, progress: Progress | None = None) -> Compacted:
         """Give what is free in the store's file back to the disk, while it is in use."""
         return await self._store.compact(progress=progress)
@@ -169,15 +166,16 @@ class Housekeeping:
         await self._tell("", Dropped(key=key))
         self._engine.performer.outbox.leave(key)
 
-    async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
+    async def settle(self, *runs: str, timeout: Seconds | None = None) -> bool:
         """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them
         has ended, in the background too, and what there was to announce has arrived or is given up.
         What the runs before them in their conversations have left is part of it; who lives only for
         messages is not waited for. False when the time was not enough, or when somebody's agent is
         not known to this program."""
+        self._check_loop()
         of = [await self._conversation(run) for run in runs]
         with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
                 while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(
                     trees, watcher
                 ):

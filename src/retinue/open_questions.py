@@ -245,7 +245,7 @@ def decision(
     )
 
 
-def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
+def answer_to(trees: Trees, name: str, text: str, by: str = "") -> tuple[str, Answered]:
     """The event that answers a question, and the run that asks it. A run names its question as long
     as it has one."""
     if id := _named(trees, name):
@@ -277,6 +277,7 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
         call_id=question.call_id,
         text=text,
         question=question.id if question.step else "",
+        by=by,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, overload
 
 import msgspec
 
@@ -11,40 +11,52 @@ from retinue.agent import Agent
 from retinue.core.account import SURE, Account
 from retinue.core.provenance import tell
 from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
-from retinue.core.values import NANOS_PER_USD, Artifact, EndState, Helpers, ModelInfo, Usage, Who
+from retinue.core.type_parameters import RunId, T_co
+from retinue.core.values import (
+    NANOS_PER_USD,
+    Artifact,
+    Ending,
+    EndState,
+    Helpers,
+    ModelInfo,
+    Usage,
+    Who,
+)
 from retinue.errors import RunFailed
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
-from retinue.tools.function.results import read_result
+from retinue.tools.output_type import convert_output
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One child of a run, and how it stands. `group` is the group of background work that it
     belongs to."""
 
-    id: str
+    id: RunId[Any]
     label: str
     state: str
     stop: str = ""
     group: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything
-    below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), "" when it ended by
-    itself. `helpers` says whose work the result rests on: how many were started on all levels below
-    it, and who of them never returned. `price_tag` is what its first prompt was expected to cost
-    when it was started; `cache` and `tree_cache` are what prompt caches were expected to give to
-    it, and to it and everything below it, and gave.
+class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """How a run ended, as the runtime saw it. `output` is its typed result (its text, when its
+    agent names no type), None unless it completed. `usage` is the run's own, `tree`
+    includes everything below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), ""
+    when it ended by itself. `helpers` says whose work the result rests on: how many were started on
+    all levels below it, and who of them never returned. `price_tag` is what its first prompt was
+    expected to cost when it was started; `cache` and `tree_cache` are what prompt caches were
+    expected to give to it, and to it and everything below it, and gave.
 
     Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and
     `tree_usd_estimated` say how much that is, and `cost_is_known` that there is none of it, and no
     model without a price."""
 
-    id: str
+    id: RunId[T_co]
+    agent: str
     state: EndState
     stop: str
     text: str
-    output: Any
+    output: T_co | None
     error: str
     artifacts: tuple[Artifact, ...]
     last_tool: str
@@ -79,21 +91,61 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         return self.state == "completed"
 
-    def unwrap(self) -> Any:
-        """The data, or the text where there is none; raises `RunFailed` unless the run
+    def unwrap(self) -> T_co:
+        """The typed result; raises `RunFailed`, which carries this outcome, unless the run
         completed."""
-        if not self.ok:
+        if not self.ok or self.output is None:
+            why = self.error or "it has no result"
+            rest = " What it had is in error.outcome.text." if self.text else ""
             raise RunFailed(
-                f"run {self.id} {self.state} ({self.stop}): "
-                f"{self.error or self.text or 'no output'}"
+                f"Run {self.id} of {self.agent!r} is {self.state} ({self.stop}): "
+                f"{why.rstrip('.')}.{rest}",
+                self,
             )
-        return self.text if self.output is None else self.output
+        return self.output
+
+
+class Outcomes(Sequence[Outcome[T_co]]):
+    """Outcomes in the order of their tasks."""
+
+    def __init__(self, outcomes: Sequence[Outcome[T_co]]) -> None:
+        self._outcomes = tuple(outcomes)
+
+    @overload
+    def __getitem__(self, index: int) -> Outcome[T_co]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Outcome[T_co]]: ...
+    def __getitem__(self, index: int | slice) -> Outcome[T_co] | Sequence[Outcome[T_co]]:
+        return self._outcomes[index]
+
+    def __iter__(self) -> Iterator[Outcome[T_co]]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __repr__(self) -> str:
+        return f"Outcomes({list(self._outcomes)!r})"
+
+    def unwrap(self) -> list[T_co]:
+        """All results; raises `RunFailed` for the first run that did not complete."""
+        return [outcome.unwrap() for outcome in self._outcomes]
+
+    @property
+    def results(self) -> list[T_co]:
+        """The results of those that completed."""
+        return [outcome.unwrap() for outcome in self._outcomes if outcome.ok]
+
+    @property
+    def failed(self) -> list[Outcome[T_co]]:
+        """Those that did not."""
+        return [outcome for outcome in self._outcomes if not outcome.ok]
 
 
 class RunTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a tree."""
+    """A run in a tree, with everything below it."""
 
-    id: str
+    id: RunId[Any]
     label: str
     agent: str
     state: str
@@ -102,14 +154,20 @@ class RunTree(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[RunTree, ...]
     group: str = ""
 
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, RunTree]]:
+        """Every run of the tree with its depth, parents first."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
 
 def build_outcome(
     row: RunRecord,
     account: Account | None,
     children: Sequence[RunRecord],
-    agent: Agent | None,
+    agent: Agent[Any, Any] | None,
     model: ModelInfo | None,
-) -> Outcome:
+) -> Outcome[Any]:
     """The envelope of an ended run. State and stop reason come from the runtime, never from a
     model's text."""
     spec, run = row.spec, row.run
@@ -118,11 +176,12 @@ def build_outcome(
     spent = ByDimension(*(account.spent if account is not None else NOTHING))
     guess = account.guess if account is not None else SURE
     return Outcome(
-        id=spec.id,
+        id=RunId(spec.id),
+        agent=spec.request.agent,
         state=ending.state,
         stop=ending.stop,
         text=ending.text,
-        output=_typed(agent, ending.data),
+        output=_typed(agent, ending) if ending.state == "completed" else None,
         error=ending.error,
         artifacts=ending.artifacts,
         last_tool=ending.last_tool,
@@ -151,10 +210,11 @@ def build_outcome(
     )
 
 
-def _typed(agent: Agent | None, data: Any) -> Any:
-    if agent is None or agent.output is None or isinstance(agent.output, dict) or data is None:
-        return data
-    return read_result(agent.output, data)
+def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
+    """What was handed in, as the agent's type where this program knows it; else the text."""
+    if ending.data is None:
+        return ending.text
+    return ending.data if agent is None else convert_output(agent.output, ending.data)
 
 
 def child_info(row: RunRecord) -> ChildInfo:
@@ -162,7 +222,11 @@ def child_info(row: RunRecord) -> ChildInfo:
     stop = ending.stop if ending else ""
     label = order.label or order.agent
     return ChildInfo(
-        id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group
+        id=RunId(row.spec.id),
+        label=label,
+        state=state_word(row.run),
+        stop=stop,
+        group=order.shown_group,
     )
 
 

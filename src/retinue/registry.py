@@ -4,6 +4,7 @@ orders."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ from retinue.tools.base import Tool
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
+log = logging.getLogger("retinue.runs")
+
 
 class Registry:
     """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is
@@ -40,9 +43,10 @@ class Registry:
         models: dict[str, Model],
         catalog: ModelCatalog | Mapping[str, Model | ModelInfo | str] | None,
         home: str,
+        deps: object = None,
         providers: Mapping[str, Provider] | None = None,
     ) -> None:
-        self._engine = engine
+        self._engine, self._deps = engine, deps
         self._toolbox = toolbox
         self._kit = kit
         self._home = home
@@ -53,28 +57,31 @@ class Registry:
                 raise ConfigError("Give providers to the catalog, or models as a dict.")
             catalog = environment_catalog(providers)
         self.models, self.catalog = models, catalog
-        self.agents: dict[str, Agent] = {}
+        self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
         engine.performer.window.know_model = self.know_model
         self.learn_keys()
 
-    def __contains__(self, agent: Agent) -> bool:
-        return self.agents.get(agent.name) is agent
+    def __contains__(self, agent: Agent[Any, Any]) -> bool:
+        known = self.agents.get(agent.name)
+        return known is agent or known == agent
 
-    def register(self, agent: Agent) -> None:
+    def register(self, agent: Agent[Any, Any]) -> None:
+        """Make an agent known with everybody below it. One that is known by the same name and is
+        not the same is replaced: new runs are runs of the new one."""
         crew = list(agent.reachable_agents())
+        for member in crew:
+            self._check_deps(member)
         tools = {a.name: self._equip(a) for a in crew}
         models = dict(self.models)
         for member in crew:
-            if self.agents.get(member.name, member) is not member:
-                raise ConfigError(f"Two different agents are named {member.name!r}. Rename one.")
-            if (
-                not isinstance(member.model, str)
-                and models.setdefault(member.model_name, member.model) is not member.model
-            ):
-                raise ConfigError(
-                    f"Two different models are named {member.model_name!r}. Rename one."
-                )
+            if isinstance(member.model, str):
+                continue
+            name, before = member.model_name, self.agents.get(member.name)
+            known = models.get(name, member.model)
+            if known is not member.model and (before is None or before.model is not known):
+                raise ConfigError(f"Two different models are named {name!r}. Rename one.")
+            models[name] = member.model
         boxes = Toolbox()
         for member in crew:
             boxes.add(member.name, tools[member.name])
@@ -83,6 +90,9 @@ class Registry:
             self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own)
         )
         for member in crew:
+            if self.agents.get(member.name, member) != member:
+                log.info("agent %s has changed: new runs follow its new definition", member.name)
+                self._engine.performer.tools_changed()
             self._toolbox.add(member.name, tools[member.name], member.request_defaults)
             self.agents[member.name] = member
             if isinstance(member.model, str):
@@ -113,20 +123,18 @@ class Registry:
                 with contextlib.suppress(ConfigError):
                     self.know_model(spec.model)
 
-    def _equip(self, agent: Agent) -> Sequence[Tool]:
+    def _equip(self, agent: Agent[Any, Any]) -> Sequence[Tool[Any]]:
         own = agent.equip(self._kit.tool)
         if not own or any(t.schema.name == "artifact" for t in own):
             return own
         return (*own, self._kit.tool("artifact"))
 
-    def request(self, agent: Agent, task: str, options: dict[str, Any]) -> RunRequest:
+    def request(self, agent: Agent[Any, Any], task: str, options: dict[str, Any]) -> RunRequest:
         self.learn_keys()
         options = agent.request_options(options)
         self.know_model(options.get("model", ""))
         cwd = options.get("cwd")
         options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
-        if (seconds := options.pop("timeout_seconds", None)) is not None:
-            options["timeout_ms"] = round(seconds * 1000)
         self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
             order = checked(RunRequest(agent=agent.name, task=task, **options))
@@ -134,19 +142,29 @@ class Registry:
             return replace(order, permissions=real_paths(order.permissions))
         except Refused as error:
             raise ConfigError(f"Invalid run option: {error}") from None
-        except TypeError as error:
-            known = ", ".join(RunRequest.__struct_fields__)
-            raise ConfigError(f"{error}. Options of a run: {known}") from None
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"Invalid run option: {error}") from None
 
-    def _check_settings(self, agent: Agent, model: str, options: Mapping[str, Any]) -> None:
+    def _check_settings(
+        self, agent: Agent[Any, Any], model: str, options: Mapping[str, Any]
+    ) -> None:
         """What the model of an agent does not take is said before it is asked."""
         settings, known = options.get("settings"), self.models.get(model)
         if isinstance(settings, ModelSettings) and known is not None:
             check_settings(settings, known, model, f"Agent {agent.name!r}")
 
-    def find(self, name: str) -> Agent:
+    def _check_deps(self, agent: Agent[Any, Any]) -> None:
+        """Its tools get what this runtime has; it must be what the agent says that they need."""
+        needs = agent.deps_type
+        if needs is None or not isinstance(needs, type) or isinstance(self._deps, needs):
+            return
+        has = "none" if self._deps is None else f"a {type(self._deps).__name__}"
+        raise ConfigError(
+            f"Agent {agent.name!r} needs dependencies of type {needs.__name__}, and this runtime "
+            f"has {has}. Write Retinue(deps={needs.__name__}(...))."
+        )
+
+    def find(self, name: str) -> Agent[Any, Any]:
         agent = self.agents.get(name)
         if agent is None:
             raise NotFound(f"Unknown agent {name!r}. Register it first.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, ConfigError, Permissions, run_sync, tool
+from retinue import Agent, ConfigError, Permissions, json_schema, run_sync, tool
 from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.agents_md import loaded_files
 from retinue.agent_files.conversion import INHERITED, not_expressed, provider_name, to_agents
@@ -47,13 +47,16 @@ def test_a_file_becomes_an_agent_with_its_tools_and_limits(tmp_path: Path) -> No
     )
     made = to_agents(library(tmp_path, a=text))["a"]
     assert made.tools == ["read", "search", "shell", "shell_output", "shell_stop"]
-    assert (made.instructions, made.model, made.max_turns, made.timeout_seconds) == (
+    assert (made.instructions, made.model, made.max_turns, made.timeout) == (
         "Be good.",
         "anthropic:claude-x-1",
         7,
         90.0,
     )
-    assert (made.budget, made.output) == (Budget(tokens=10), {"type": "object"})
+    assert (made.budget, made.output) == (
+        Budget(tokens=10),
+        json_schema({"type": "object"}),
+    )
     access = Permissions(mode="plan", rules=("allow: shell(git *)",))
     assert made.options == {"permissions": access, "isolation": "worktree"}
 

@@ -70,9 +70,7 @@ def lead_of(
 ) -> Agent:
     """An agent that gives `child` n tasks in its first turn and ends with what it was told."""
     fields = {
-        k: options.pop(k)
-        for k in ("budget", "options", "timeout_seconds", "max_turns")
-        if k in options
+        k: options.pop(k) for k in ("budget", "options", "timeout", "max_turns") if k in options
     }
 
     def script(request: ModelRequest) -> Any:
@@ -102,6 +100,6 @@ async def all_taken_up(retinue: Retinue) -> None:
 
 async def ended(retinue: Retinue, run: str) -> Outcome:
     """The outcome of a run, once there is one."""
-    outcome = (await retinue.wait(run))[run]
+    outcome = await retinue.wait(run)
     assert outcome is not None
     return outcome

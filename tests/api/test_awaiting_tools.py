@@ -216,7 +216,7 @@ async def test_after_a_crash_no_child_works_twice_and_the_code_gets_all_results(
     async with home.open(agents=[lead]) as retinue:
         await asyncio.sleep(5)
         assert len(begun) == 1, "children go on first"
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
         assert outcome is not None
         assert outcome.text == "['PART 1 DONE', 'PART 2 DONE', 'PART 3 DONE'] and part 4 done"
         assert len(outcome.children) == 4
@@ -245,7 +245,7 @@ async def test_an_unsafe_tool_is_not_run_again_and_no_report_is_lost(
     await asyncio.sleep(5)
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and len(begun) == 1
     assert outcome.text.startswith("Interrupted by a restart")
     assert "did a" in outcome.text and "did b" in outcome.text
@@ -276,9 +276,9 @@ async def test_a_child_that_the_new_code_does_not_ask_for_is_cancelled_and_the_t
     wanted.remove("b")
     with caplog.at_level(logging.WARNING, "retinue"):
         async with home.open(agents=[lead]) as retinue:
-            outcome = (await retinue.wait(run))[run]
+            outcome = await retinue.wait(run)
             assert outcome is not None
-            ends = {c.id: c.state for c in outcome.children}
+            ends = {str(c.id): c.state for c in outcome.children}
             tasks = {
                 row.spec.request.task: ends[row.spec.id]
                 for row in await retinue._store.children(run)
@@ -320,7 +320,7 @@ async def test_order_and_number_of_steps_may_change_and_a_key_names_one_by_hand(
     await die(retinue)
     dies[0] = False
     async with home.open(agents=[lead]) as retinue:
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "did first words, True"
     assert worked == {"same": 2, "first words": 1, "new": 1}
 
@@ -344,18 +344,18 @@ async def test_an_answer_is_a_value_in_the_code_also_after_a_restart(
     await retinue.__aenter__()
     run = await retinue.spawn(lead, "Go.", questions="ask")
     await asyncio.sleep(1)
-    (question,) = await retinue.questions()
+    (question,) = await retinue.open_questions()
     assert (question.text, question.choices) == ("Which colour?", ("red", "blue"))
     await retinue.answer(question.id, "red")
     await asyncio.sleep(1)
-    (question,) = await retinue.questions()
+    (question,) = await retinue.open_questions()
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
-        assert [q.text for q in await retinue.questions()] == ["Which size?"]
+        assert [q.text for q in await retinue.open_questions()] == ["Which size?"]
         await asyncio.sleep(1)
         assert begun == [False], "it is not run again before there is an answer"
         await retinue.answer(question.id, "large")
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "red and large"
     assert begun == [False, True]
 
@@ -380,10 +380,10 @@ async def test_a_plain_function_is_run_again_with_the_answer(kind: str, tmp_path
     await asyncio.sleep(1)
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
-        (question,) = await retinue.questions()
+        (question,) = await retinue.open_questions()
         assert (question.text, question.choices) == ("Really 40?", ("yes", "no"))
         await retinue.answer(question.id, "yes")
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "yes: 40" and len(ordered) == 1
 
 
@@ -422,7 +422,7 @@ async def test_messages_and_cancels_go_out_once(tmp_path: Path) -> None:
     await asyncio.sleep(5)
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text.endswith("awake, cancelled: not needed")
     assert sum(text.count("<wake up>") for text in heard) == 1
 
@@ -450,7 +450,7 @@ async def test_a_wait_that_timed_out_does_so_again_and_the_child_goes_on(tmp_pat
     await die(retinue)
     await asyncio.sleep(100)
     async with home.open(agents=[lead]) as retinue:
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "did a"
 
 
@@ -495,7 +495,7 @@ async def test_cancelling_a_run_raises_at_the_await() -> None:
         run = await retinue.spawn(lead, "Go.")
         await asyncio.sleep(5)
         await retinue.cancel(run)
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
         assert outcome is not None and outcome.state == "cancelled"
         assert [c.state for c in outcome.children] == ["cancelled"]
     assert told == ["cancelled"]

@@ -84,14 +84,12 @@ async def test_three_crashes_cost_what_had_left_and_everybody_completes(
     provider.open()
     provider.seconds = 0.01
     async with home.open(agents=[lead]) as retinue:
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
         assert outcome is not None
         assert outcome.state == "completed", (outcome.stop, outcome.error)
         assert {child.state for child in outcome.children} == {"completed"}
         lost = [
-            o.usage
-            for o in (await retinue.wait(*(c.id for c in outcome.children))).values()
-            if o is not None
+            o.usage for o in await asyncio.gather(*(retinue.wait(c.id) for c in outcome.children))
         ]
         assert sum(usage.turns - 1 for usage in lost) == 3 * AT_ONCE
         assert sum(usage.estimated > 0 for usage in lost) <= 3 * AT_ONCE
@@ -137,9 +135,9 @@ async def main(store, url):
     async with Retinue(store, agents=[lead], models=catalog) as retinue:
         run = await retinue.spawn(lead, "Go.", key="it", budget=Budget(tokens=10_000_000))
         print("up", flush=True)
-        outcome = (await retinue.wait(run))[run]
-        done = await retinue.wait(*(c.id for c in outcome.children))
-        print(outcome.state, sum(o.usage.turns - 1 for o in done.values()), flush=True)
+        outcome = await retinue.wait(run)
+        done = await asyncio.gather(*(retinue.wait(c.id) for c in outcome.children))
+        print(outcome.state, sum(o.usage.turns - 1 for o in done), flush=True)
 
 asyncio.run(main(*sys.argv[1:]))
 """

@@ -45,7 +45,7 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
             with pytest.raises(Defect, match=r"KeyError: 'planted'.*other runs continue"):
                 await retinue.wait(lead)
             for run in others:
-                outcome = (await retinue.wait(run))[run]
+                outcome = await retinue.wait(run)
                 assert outcome is not None and outcome.text == "fine"
             with pytest.raises(Defect):
                 await retinue.send(lead, "hello?")
@@ -54,7 +54,7 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
             assert row is not None and row.run.defect == "KeyError: 'planted'"
             assert not retinue.blocked_reason and await retinue.verify() == []
     async with home.open(agents=[good, bad, lead_of(bad, 2, name="lead of bad")]) as retinue:
-        outcome = (await retinue.wait(lead))[lead]
+        outcome = await retinue.wait(lead)
         assert outcome is not None and outcome.ok
         row = await retinue._store.row(lead)
         assert row is not None and not row.run.defect

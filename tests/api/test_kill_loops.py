@@ -44,7 +44,7 @@ class House(Crowd):
 
     async def states(self) -> list[str]:
         async with self.home.open() as retinue:
-            return [line.state for line in await retinue.runs(limit=100_000)]
+            return [line.state async for line in retinue.runs(limit=100_000)]
 
 
 @pytest.mark.parametrize(("kind", "n"), [("memory", 1_000), ("sqlite", 50)])

@@ -304,7 +304,7 @@ async def test_limits_on_depth_and_children_are_told_to_the_model() -> None:
 async def test_a_deadline_ends_a_run_and_everything_below_it() -> None:
     child = agent("child", ["x"], seconds=1_000)
     async with Retinue(clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(lead_of(child, 3), "Go.", timeout_seconds=60)
+        outcome = await retinue.run(lead_of(child, 3), "Go.", timeout=60)
         assert (outcome.state, outcome.stop) == ("timed_out", "deadline")
         assert outcome.ended_at - outcome.created_at == 60_000
         assert {c.state for c in outcome.children} <= {"cancelled", "timed_out"}
@@ -376,10 +376,10 @@ async def test_cancelling_a_tree_of_a_thousand_runs_ends_them_all() -> None:
     async with Retinue(clock=VirtualClock(), limits=WIDE) as retinue:
         run = await retinue.spawn(top, "Go.")
         await asyncio.sleep(10)
-        everybody = await retinue.runs(children=True, limit=2_000)
+        everybody = [r async for r in retinue.runs(children=True, limit=2_000)]
         assert len(everybody) == 1 + 27 + 27 * 36 == 1_000
-        assert await retinue.cancel(run) == "cancelled"
-        rows = await retinue.runs(children=True, limit=2_000)
+        assert (await retinue.cancel(run)).state == "cancelled"
+        rows = [r async for r in retinue.runs(children=True, limit=2_000)]
         assert {r.state for r in rows} == {"cancelled"}
         at = {r.ended_at for r in rows}
         assert len(at) == 1, "all in one moment"

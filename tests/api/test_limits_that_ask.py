@@ -50,7 +50,7 @@ def digger(turns: int = 14, name: str = "digger", **fields: Any) -> Agent:
 async def parked(retinue: Retinue, run: str) -> Any:
     """The only thing that is asked in a tree, when nothing of it moves any more."""
     for _ in range(1_000):
-        if questions := await retinue.questions(run):
+        if questions := await retinue.open_questions(run):
             (question,) = questions
             return question
         await asyncio.sleep(1)
@@ -85,7 +85,7 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
         assert await parked(retinue, run) == before
         after = await retinue.add_budget(run, tokens=5_000, by="me")
         assert after.limit.tokens == 8_000 and after.questions == ()
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
         assert outcome is not None and (outcome.state, outcome.text) == ("completed", "found it")
         assert (await retinue.budget(run)).spent.tokens == outcome.tree_tokens <= 8_000
         with pytest.raises(Refused, match="has ended, so its budget cannot be changed"):
@@ -185,7 +185,9 @@ async def test_cancel_is_the_answer_that_ends_it(tmp_path: Path) -> None:
     async with Home("memory", tmp_path).open(limits=RULES) as retinue:
         run = await retinue.spawn(digger(30), "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         await parked(retinue, run)
-        assert await retinue.cancel(run) == "cancelled" and await retinue.questions() == []
+        assert (
+            await retinue.cancel(run)
+        ).state == "cancelled" and await retinue.open_questions() == []
 
 
 @on_virtual_time

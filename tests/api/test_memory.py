@@ -67,10 +67,10 @@ async def test_nothing_is_left_in_memory_when_all_runs_have_ended(retention: str
             origin = Origin(channel="hook")
             runs = [await retinue.spawn(lead, "Go.", origin=origin) for _ in range(n)]
             runs += [await retinue.spawn(asker, "Go.") for _ in range(n)]
-            await retinue.wait(*runs)
+            await asyncio.gather(*map(retinue.wait, runs))
             ended = [await retinue.resume(run) for run in runs[:n]]
-            await retinue.wait(*ended)
-            assert await retinue.settle(timeout_seconds=30)
+            await asyncio.gather(*map(retinue.wait, ended))
+            assert await retinue.settle(timeout=30)
             await asyncio.sleep(10)
             return held(retinue)
 

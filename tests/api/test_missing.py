@@ -32,7 +32,7 @@ def three(**options: Any) -> Agent:
             await asyncio.sleep(1_000)
         return "All is well."
 
-    helper = agent("helper", work, timeout_seconds=10)
+    helper = agent("helper", work, timeout=10)
 
     def middle(request: ModelRequest) -> Any:
         return (

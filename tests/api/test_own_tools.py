@@ -54,8 +54,7 @@ async def test_a_tool_that_wants_approval_asks_before_it_runs() -> None:
         assert question.text == 'Call order with {"item":"tea"}?'
         assert placed == []
         await retinue.decide(question.id, True, by="ann")
-        outcome = (await retinue.wait(run))[run]
-        assert outcome is not None
+        outcome = await retinue.wait(run)
         assert (outcome.text, placed) == ("said: ordered tea", ["tea"])
 
 
@@ -66,8 +65,7 @@ async def test_a_no_keeps_the_tool_from_running_and_so_does_nobody_there() -> No
         run = await retinue.spawn(ordering(placed, "tea"), "go", questions="ask")
         (question,) = await asked(retinue)
         await retinue.decide(question.id, False, by="ann", reason="Too dear.")
-        outcome = (await retinue.wait(run))[run]
-        assert outcome is not None
+        outcome = await retinue.wait(run)
         assert outcome.text == "said: Denied by ann. Too dear."
     async with Retinue() as retinue:
         alone = await retinue.run(ordering(placed, "tea"), "go")
@@ -133,8 +131,7 @@ def test_the_question_is_still_open_after_a_restart(kind: str, tmp_path: Path) -
         async with home.open(agents=[clerk]) as retinue:
             (question,) = await asked(retinue)
             await retinue.decide(question.id, True)
-            outcome = (await retinue.wait(run))[run]
-            assert outcome is not None
+            outcome = await retinue.wait(run)
             return outcome.text
 
     async def both() -> str:
@@ -214,7 +211,7 @@ def test_a_cancelled_run_does_not_wait_for_its_thread() -> None:
             a = Agent("a", model=Scripted([call("stuck"), "never"], name="m"), tools=[stuck])
             run = await retinue.spawn(a, "go")
             await asyncio.to_thread(begun.wait, 30)
-            state = await retinue.cancel(run)
+            state = (await retinue.cancel(run)).state
             assert not done.is_set()
             go.set()
             await asyncio.to_thread(done.wait, 30)

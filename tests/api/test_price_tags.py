@@ -172,7 +172,7 @@ def test_what_was_said_before_is_what_is_recorded_then() -> None:
                 "asking starts nothing"
             )
             started = [await retinue.fork(first, f"Task {i}") for i in range(3)]
-            ends = [(await retinue.wait(run))[run] for run in started]
+            ends = [(await retinue.wait(run)) for run in started]
             each = tags([end for end in ends if end is not None])
             assert before.n == 3 and before.tokens == sum(tag.tokens for tag in each)
             assert before.cached_tokens == sum(tag.cached_tokens for tag in each)

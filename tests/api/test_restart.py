@@ -128,7 +128,7 @@ async def test_a_deadline_that_passed_while_nothing_ran_is_kept_at_the_next_star
 ) -> None:
     home, one = Home(kind, tmp_path), agent("one", ["late"], seconds=100)
     async with home.open() as retinue:
-        run = await retinue.spawn(one, "Go.", timeout_seconds=60)
+        run = await retinue.spawn(one, "Go.", timeout=60)
         await asyncio.sleep(10)
     await asyncio.sleep(1_000)
     async with home.open(agents=[one]) as retinue:
@@ -149,7 +149,7 @@ async def test_time_goes_on_while_nothing_runs_but_a_deadline_ahead_is_kept(
 ) -> None:
     home, one = Home(kind, tmp_path), agent("one", ["in time"], seconds=20)
     async with home.open() as retinue:
-        run = await retinue.spawn(one, "Go.", timeout_seconds=60)
+        run = await retinue.spawn(one, "Go.", timeout=60)
         await asyncio.sleep(10)
     await asyncio.sleep(20)
     async with home.open(agents=[one]) as retinue:
@@ -370,5 +370,5 @@ async def test_a_child_that_is_not_kept_is_deleted_once_its_result_has_arrived(
         assert outcome.ok
         assert outcome.children == ()
         assert "part" in "".join(m.text for m in await retinue.messages(run))
-        assert [s.id for s in await retinue.runs(children=True)] == [run]
+        assert [s.id async for s in retinue.runs(children=True)] == [run]
         assert await retinue.verify() == []

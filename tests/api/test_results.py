@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from retinue import (
     Submission,
     ToolCall,
     ToolMessage,
+    json_schema,
     tool,
 )
 from retinue.models.base import ModelRequest
@@ -112,7 +113,7 @@ async def test_a_json_schema_is_checked_as_a_type_is() -> None:
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(agent("judge", talk, output=SCHEMA), "Judge.")
+        outcome = await retinue.run(agent("judge", talk, output=json_schema(SCHEMA)), "Judge.")
     assert outcome.output == RIGHT
     assert "$.grade: 'fair' is not one of ['good', 'bad']" in told[1]
 
@@ -364,7 +365,8 @@ async def test_silence_is_asked_again_and_then_admitted() -> None:
 async def test_a_report_can_be_a_turn_of_its_own() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         one = agent("one", lambda q: f"{q.purpose}: {last(q)}")
-        outcome = await retinue.run(one, "Work.", report="summary", report_prompt="Sum it up.")
+        how: dict[str, Any] = {"report": "summary", "report_prompt": "Sum it up."}
+        outcome = await retinue.run(one, "Work.", **how)
     assert outcome.text == "summary: Sum it up."
 
 

@@ -139,6 +139,6 @@ async def test_a_cancel_of_a_run_that_goes_on_ends_what_the_ones_before_it_have_
         await ended(retinue, first)
         second = await retinue.resume(first)
         await asyncio.sleep(1)
-        assert await retinue.cancel(second) == "cancelled"
+        assert (await retinue.cancel(second)).state == "cancelled"
         assert [c.state for c in (await retinue.tree(first)).children] == ["cancelled"] * 2
         assert not retinue._engine.trees.by_root

@@ -37,7 +37,7 @@ def test_only_the_newest_are_kept(kind: str, tmp_path: Path) -> None:
                 ids.append((await retinue.run(agent, f"task {n}")).id)
                 await asyncio.sleep(0.1)
             await asyncio.sleep(11)
-            assert [one.id for one in await retinue.runs()] == ids[:4:-1]
+            assert [one.id async for one in retinue.runs()] == ids[:4:-1]
             assert await retinue.verify() == []
 
     run_virtual(main())
@@ -59,11 +59,11 @@ def test_what_is_too_old_goes_and_what_is_open_stays(kind: str, tmp_path: Path) 
             old = (await retinue.run(agent, "old")).id
             await asyncio.sleep(60)
             young = (await retinue.run(agent, "young")).id
-            assert len(await retinue.runs()) == 3
+            assert len([r async for r in retinue.runs()]) == 3
             await asyncio.sleep(55)
-            assert {one.id for one in await retinue.runs()} == {open_one, young}
+            assert {one.id async for one in retinue.runs()} == {open_one, young}
             await asyncio.sleep(100)
-            assert [one.id for one in await retinue.runs()] == [open_one]
+            assert [one.id async for one in retinue.runs()] == [open_one]
             assert old not in str(await retinue._store.entries(tree=old))
 
     run_virtual(main())
@@ -83,7 +83,7 @@ async def test_a_store_stays_within_its_size(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             if (await retinue._store.space()).used <= 600_000:
                 break
-        left = await retinue.runs()
+        left = [r async for r in retinue.runs()]
         assert 1 < len(left) < 30
         assert [one.id for one in left] == sorted((one.id for one in left), reverse=True), (
             "the newest are left"
@@ -99,7 +99,7 @@ async def test_nothing_is_forgotten_without_a_retention(tmp_path: Path) -> None:
         await retinue.run(worker(), "task")
         assert retinue._keeping is None
         assert await retinue.tidy_up() == 0
-        assert len(await retinue.runs()) == 1
+        assert len([r async for r in retinue.runs()]) == 1
 
 
 def test_a_retention_that_makes_no_sense_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,22 +101,46 @@ async def test_one_key_used_by_many_at_once_starts_one_run() -> None:
         one = agent("one", ["done"])
         ids = await asyncio.gather(*(retinue.spawn(one, "Go.", key="k") for _ in range(50)))
         assert len(set(ids)) == 1
-        assert len(await retinue.runs()) == 1
+        assert len([r async for r in retinue.runs()]) == 1
 
 
 @on_virtual_time
 async def test_an_option_that_no_order_has_is_refused_by_name() -> None:
+    wrong: dict[str, Any] = {"colour": "red"}
     async with Retinue(clock=VirtualClock()) as retinue:
-        with pytest.raises(ConfigError, match=r"'colour'.*Options of a run: agent, task"):
-            await retinue.spawn(agent("one", ["x"]), "Go.", colour="red")
+        with pytest.raises(
+            ConfigError, match=r"spawn\(\) has no option 'colour'\. There are announce, budget"
+        ):
+            await retinue.spawn(agent("one", ["x"]), "Go.", **wrong)
 
 
 @on_virtual_time
-async def test_two_agents_of_one_name_are_refused() -> None:
+async def test_a_changed_agent_replaces_the_one_of_its_name_for_new_runs() -> None:
+    @tool(quick=True)
+    def second() -> str:
+        """The second tool."""
+        return "2"
+
+    def talk(request: ModelRequest) -> str:
+        return " ".join(t.name for t in request.tools) or "no tools"
+
+    model = Scripted(talk, name="m")
     async with Retinue(clock=VirtualClock()) as retinue:
-        await retinue.run(agent("one", ["x"]), "Go.")
+        before = await retinue.run(Agent("one", model=model), "Go.")
+        after = await retinue.run(Agent("one", model=model, tools=[second]), "Go.")
+        other = await retinue.run(Agent("one", model=Scripted(["y"], name="other")), "Go.")
+    assert (before.text, after.text, other.text) == ("no tools", "second artifact", "y")
+
+
+@on_virtual_time
+async def test_two_agents_of_one_name_in_one_family_are_refused() -> None:
+    one, other = (agent("one", [x]) for x in "xy")
+    with pytest.raises(ConfigError, match="Two different agents are named 'one'"):
+        async with Retinue(clock=VirtualClock(), agents=[one, other]):
+            pass
+    async with Retinue(clock=VirtualClock()) as retinue:
         with pytest.raises(ConfigError, match="Two different agents are named 'one'"):
-            await retinue.run(Agent("one", model=Scripted(["y"], name="other")), "Go.")
+            await retinue.run(agent("lead", ["x"], staff=[one, other]), "Go.")
 
 
 @on_virtual_time
@@ -272,16 +297,16 @@ async def test_the_list_hides_children_and_the_newest_run_comes_first() -> None:
         first = await retinue.run(lead, "Go.")
         await asyncio.sleep(1)
         second = await retinue.spawn(agent("slow", ["x"], seconds=9), "Go.")
-        rows = await retinue.runs()
+        rows = [r async for r in retinue.runs()]
         assert [(r.id, r.label, r.state) for r in rows] == [
             (second, "slow", "thinking"),
             (first.id, "lead", "completed"),
         ]
-        everybody = await retinue.runs(children=True)
+        everybody = [r async for r in retinue.runs(children=True)]
         assert len(everybody) == 4
         assert {r.parent for r in everybody if r.label == "child"} == {first.id}
-        assert [r.id for r in await retinue.runs(before=second)] == [first.id]
-        assert [r.id for r in await retinue.runs(limit=1)] == [second]
+        assert [r.id for r in await retinue.run_page(limit=9, before=second)] == [first.id]
+        assert [r.id async for r in retinue.runs(limit=1)] == [second]
 
 
 @on_virtual_time
@@ -314,7 +339,7 @@ async def test_a_forgotten_tree_is_gone_and_its_forks_stay(kind: str, tmp_path: 
         for gone in (outcome.id, outcome.children[0].id):
             with pytest.raises(NotFound):
                 await retinue.outcome(gone)
-        assert [r.id for r in await retinue.runs(children=True) if not r.parent] == [fork.id]
+        assert [r.id async for r in retinue.runs(children=True) if not r.parent] == [fork.id]
         assert (await retinue.messages(fork.id))[0].text == "Go."
         assert await retinue.verify() == []
 

@@ -73,8 +73,8 @@ async def test_children_that_are_not_kept_can_be_waited_for_all_the_same() -> No
 async def test_the_time_may_not_be_enough() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(starter(), "Go.")
-        assert await retinue.settle(run, timeout_seconds=50) is False
-        assert await retinue.settle(run, timeout_seconds=100) is True
+        assert await retinue.settle(run, timeout=50) is False
+        assert await retinue.settle(run, timeout=100) is True
 
 
 @on_virtual_time
@@ -105,9 +105,8 @@ async def test_what_the_runs_before_it_have_left_belongs_to_a_run_that_goes_on(
 @on_virtual_time
 async def test_a_run_that_lives_for_messages_and_has_none_has_nothing_left_to_do() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
-        run = await retinue.spawn(
-            agent("host", ["hello", "again"], seconds=5), "Go.", stay_open=True
-        )
+        how: dict[str, Any] = {"stay_open": True}
+        run = await retinue.spawn(agent("host", ["hello", "again"], seconds=5), "Go.", **how)
         assert await retinue.settle(run) is True
         assert (await retinue.tree(run)).state == "waiting"
 
@@ -145,10 +144,8 @@ async def test_a_program_that_is_about_to_end_does_not_leave_background_work_beh
     hook = Hook()
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         await retinue.run(starter(announce=True), "Go.", origin=HOOK)
-        assert await retinue.settle(timeout_seconds=10) is False, (
-            "children are at work, and will announce"
-        )
-        assert await retinue.settle(timeout_seconds=600) is True
+        assert await retinue.settle(timeout=10) is False, "children are at work, and will announce"
+        assert await retinue.settle(timeout=600) is True
     assert hook.heard == ["found it"] * 2
 
 
@@ -173,7 +170,7 @@ def test_run_sync_returns_when_everybody_has_ended(kind: str, tmp_path: Path) ->
 
 def test_run_sync_takes_channels_and_waits_for_what_is_announced() -> None:
     hook = Hook()
-    run_sync(quick(announce=True), "Go.", channels={"hook": hook}, origin=HOOK)
+    run_sync(quick(announce=True), "Go.", runtime={"channels": {"hook": hook}}, origin=HOOK)
     assert hook.heard == ["found it"] * 2
 
 
@@ -197,11 +194,14 @@ class Shelf:
 
 def test_run_sync_takes_models() -> None:
     assert (
-        run_sync(Agent("one", model="shelf:one"), "Go.", models=Shelf()).text
+        run_sync(Agent("one", model="shelf:one"), "Go.", runtime={"models": Shelf()}).text
         == "shelf:one speaking"
     )
     lead = Agent("lead", model="shelf:one")
-    assert run_sync(lead, "Go.", models=Shelf(), model="shelf:two").text == "shelf:two speaking"
+    assert (
+        run_sync(lead, "Go.", runtime={"models": Shelf()}, model="shelf:two").text
+        == "shelf:two speaking"
+    )
 
 
 def test_run_sync_takes_agents_so_that_what_an_earlier_process_left_goes_on() -> None:
@@ -220,8 +220,10 @@ def test_run_sync_takes_agents_so_that_what_an_earlier_process_left_goes_on() ->
 
 
 def test_run_sync_says_which_options_there_are() -> None:
-    with pytest.raises(RetinueError, match="Options of a run"):
-        run_sync(agent("one", ["x"]), "Go.", chanels={})
+    with pytest.raises(
+        RetinueError, match=r"run_sync\(\) has no option 'labl'\. Did you mean 'label'\?"
+    ):
+        run_sync(agent("one", ["x"]), "Go.", labl="x")
 
 
 def test_a_hired_child_that_hires_is_waited_for_too() -> None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from retinue import Ask, Limits, NotFound, Permissions, Refused, Retinue, Step, TextDelta, tool
+from retinue import (
+    Ask,
+    ConfigError,
+    Limits,
+    NotFound,
+    Permissions,
+    Refused,
+    Retinue,
+    Step,
+    TextDelta,
+    tool,
+)
 from retinue.core.events import Asked, Replied, Requested
 from retinue.core.messages import ToolMessage
 from retinue.models.base import ModelRequest
@@ -134,18 +146,21 @@ async def test_a_mailbox_takes_only_so_many_messages_of_one_sender() -> None:
 
 
 @on_virtual_time
-async def test_wait_for_all_for_the_first_and_not_for_ever() -> None:
+async def test_wait_for_a_run_and_not_for_ever() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         slow, quick = agent("slow", ["s"], seconds=50), agent("quick", ["q"], seconds=5)
         a, b = await retinue.spawn(slow, "Go."), await retinue.spawn(quick, "Go.")
-        nobody = await retinue.wait(a, b, timeout_seconds=1)
-        assert nobody == {a: None, b: None}
-        first = await retinue.wait(a, b, first=True)
-        assert first[a] is None and first[b] is not None and first[b].text == "q"
-        again = await retinue.wait(a, b, first=True)
-        assert again == first, "one that has ended already is the first"
-        everybody = await retinue.wait(a, b)
-        assert [o.text for o in everybody.values() if o] == ["s", "q"]
+        with pytest.raises(TimeoutError):
+            await retinue.wait(a, timeout=1)
+        with pytest.raises(TimeoutError):
+            await retinue.wait(a, timeout=timedelta(seconds=1))
+        first = await retinue.wait(b, timeout=5)
+        assert first.text == "q" and await retinue.outcome(a) is None, "the other goes on"
+        assert await retinue.wait(b, timeout=0) == first, "one that has ended is not waited for"
+        everybody = await asyncio.gather(retinue.wait(a), retinue.wait(b))
+        assert [o.text for o in everybody] == ["s", "q"]
+        with pytest.raises(ConfigError, match="a number of seconds or a timedelta"):
+            await retinue.wait(await retinue.spawn(slow, "Go."), timeout="soon")
         with pytest.raises(NotFound):
             await retinue.wait("nobody")
 
@@ -156,11 +171,7 @@ async def test_reading_an_outcome_takes_nothing_away(kind: str, tmp_path: Path) 
     home, one = Home(kind, tmp_path), agent("one", ["x"])
     async with home.open() as retinue:
         outcome = await retinue.run(one, "Go.")
-        assert (
-            await retinue.outcome(outcome.id)
-            == outcome
-            == (await retinue.wait(outcome.id))[outcome.id]
-        )
+        assert await retinue.outcome(outcome.id) == outcome == (await retinue.wait(outcome.id))
     async with home.open() as retinue:
         assert await retinue.outcome(outcome.id) == outcome
         with pytest.raises(NotFound):
@@ -172,13 +183,13 @@ async def test_cancel_ends_a_run_and_says_how_it_really_ended() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent("one", ["x"], seconds=1000), "Go.")
         await asyncio.sleep(10)
-        assert await retinue.cancel(run, "not needed any more") == "cancelled"
+        assert (await retinue.cancel(run, "not needed any more")).state == "cancelled"
         outcome = await ended(retinue, run)
         assert (outcome.state, outcome.error) == ("cancelled", "not needed any more")
         assert outcome.ended_at - outcome.created_at == 10_000
         assert outcome.usage.estimated > 0
         done = await retinue.run(agent("two", ["y"]), "Go.")
-        assert await retinue.cancel(done.id) == "completed"
+        assert (await retinue.cancel(done.id)).state == "completed"
         with pytest.raises(NotFound):
             await retinue.cancel("nobody")
 
@@ -223,7 +234,7 @@ async def test_a_question_waits_for_its_answer() -> None:
                 if len(questions) == 2:
                     break
         assert (questions, (await retinue.tree(run)).state) == (["Red?", "Round?"], "asking")
-        red, round_ = (q.id for q in await retinue.questions())
+        red, round_ = (q.id for q in await retinue.open_questions())
         with pytest.raises(
             Refused, match=rf"has 2 open questions.*{red} \(Red\?\); {round_} \(Round\?\)"
         ):
@@ -391,7 +402,7 @@ async def test_a_cancel_reaches_those_whom_an_ended_run_has_left_behind() -> Non
         assert (await ended(retinue, run)).ok
         with pytest.raises(Refused, match="Cancel it first"):
             await retinue.forget(run)
-        assert await retinue.cancel(run) == "completed"
+        assert (await retinue.cancel(run)).state == "completed"
         outcomes = [await retinue.outcome(c.id) for c in (await retinue.tree(run)).children]
         assert [(o.state, o.by) for o in outcomes if o] == [("cancelled", "user")] * 3
         await retinue.forget(run)

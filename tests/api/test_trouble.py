@@ -98,7 +98,7 @@ async def test_a_long_tool_result_waits_for_space_too() -> None:
     async with Retinue(store, clock=VirtualClock()) as retinue:
         store.full_artifacts = 2
         run = await retinue.spawn(agent("one", [call("dump"), "done"], tools=[dump]), "Go.")
-        outcome = (await retinue.wait(run, timeout_seconds=60))[run]
+        outcome = await retinue.wait(run, timeout=60)
     assert outcome is not None, (
         "the call was lost: its result could not be kept, and nobody tried again"
     )
@@ -111,7 +111,7 @@ async def test_a_long_reply_waits_for_space_too() -> None:
     async with Retinue(store, clock=VirtualClock()) as retinue:
         store.full_artifacts = 2
         run = await retinue.spawn(agent("one", ["x" * 100_000]), "Go.")
-        outcome = (await retinue.wait(run, timeout_seconds=60))[run]
+        outcome = await retinue.wait(run, timeout=60)
     assert outcome is not None
     assert (outcome.state, outcome.error) == ("completed", ""), "a paid reply was thrown away"
 
@@ -151,8 +151,9 @@ async def test_waiting_for_a_run_whose_end_is_being_written_waits_for_it() -> No
         store.commit_seconds = 10
         run = await retinue.spawn(agent("one", ["x"]), "Go.")
         await asyncio.sleep(5)
-        assert (await retinue.wait(run, timeout_seconds=1))[run] is None
-        outcome = (await retinue.wait(run))[run]
+        with pytest.raises(TimeoutError):
+            await retinue.wait(run, timeout=1)
+        outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "x"
 
 
@@ -330,10 +331,10 @@ async def test_a_delivery_that_is_not_there_cannot_be_sent_again() -> None:
 async def test_a_program_can_wait_until_its_announcements_have_arrived() -> None:
     post = Post(failures=2)
     async with Retinue(clock=VirtualClock(), channels={"post": post}) as retinue:
-        assert await retinue.settle(timeout_seconds=30) is True
+        assert await retinue.settle(timeout=30) is True
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
-        assert await retinue.settle(timeout_seconds=0.01) is False
-        assert await retinue.settle(timeout_seconds=600) is True
+        assert await retinue.settle(timeout=0.01) is False
+        assert await retinue.settle(timeout=600) is True
         assert [d.state for d in await retinue.deliveries()] == ["acked"]
 
 

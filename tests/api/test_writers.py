@@ -189,8 +189,8 @@ def test_killed_in_the_middle_of_a_merge_nothing_is_lost_and_nothing_done_twice(
 
     async def main() -> Outcome:
         async with Retinue(store, workspace=project, limits=FREE, agents=[hurt()]) as retinue:
-            (run,) = [line.id for line in await retinue.runs()]
-            outcome = (await retinue.wait(run))[run]
+            (run,) = [line.id async for line in retinue.runs()]
+            outcome = await retinue.wait(run)
             assert outcome is not None
             return outcome
 

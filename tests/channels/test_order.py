@@ -177,7 +177,7 @@ async def test_an_origin_whose_channel_does_not_exist_is_refused_before_anybody_
             ) as refused:
                 await start(one, "Go.", origin=ADA)
             assert refused.value.limit == "channel"
-        assert await retinue.runs() == []
+        assert [r async for r in retinue.runs()] == []
         run = await retinue.spawn(one, "Go.", origin=Origin(channel="file"))
         await retinue.settle(run)
         with pytest.raises(Refused, match="Unknown channel 'hook'"):

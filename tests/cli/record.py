@@ -180,7 +180,7 @@ async def questions(items: list[tree_items.TreeItem]) -> None:
         run = await retinue.spawn(lead, "write it down", questions="ask")
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(30)
-        for question in await retinue.questions(run):
+        for question in await retinue.open_questions(run):
             if question.kind == "permission":
                 await retinue.decide(question.id, True, by="a person")
             else:

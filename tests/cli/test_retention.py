@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinue.host.host_rules import retention_of
-from retinue.maintenance import Retention
+from retinue.option_types import Retention
 from tests.cli.house import house
 
 

@@ -176,6 +176,11 @@ class Reading(Opening):
         await store.commit(world.take())
         assert [s.id for s in await store.listing()] == [new, old]
         assert [s.id for s in await store.listing(children=True)] == [new, *reversed(children), old]
+        ended = await store.listing(children=True, states=("completed", "failed"))
+        assert [s.id for s in ended] == [new]
+        assert [s.id for s in await store.listing(states=("waiting",))] == [old]
+        assert [s.id for s in await store.listing(since=ended[0].created_at)][:1] == [new]
+        assert await store.listing(since=ended[0].created_at + 1) == []
         kid = (await store.listing(children=True))[1]
         assert (kid.root, kid.parent, kid.label, kid.user_initiated) == (old, old, "kid", False)
         top = (await store.listing())[0]

@@ -83,7 +83,7 @@ async def main(folder: Path, most: int) -> None:
         run = await retinue.spawn(lead, "Go.", key="once", questions="ask")
         life.pass_by()
         while (outcome := await retinue.outcome(run)) is None:
-            for question in await retinue.questions():
+            for question in await retinue.open_questions():
                 await retinue.answer(question.id, "red")
                 life.pass_by()
             await asyncio.sleep(0.01)

@@ -280,12 +280,12 @@ class World:
 
     async def _wait(self, retinue: Retinue, roots: Sequence[str]) -> None:
         """The roots, then what outlives them, then what is still to be sent."""
-        await retinue.wait(*roots)
+        await asyncio.gather(*map(retinue.wait, roots))
         await _until(lambda: self._all_ended(retinue))
         await _until(lambda: self._all_sent(retinue))
 
     async def _all_ended(self, retinue: Retinue) -> bool:
-        return all(s.ended_at is not None for s in await retinue.runs(children=True, limit=1_000))
+        return not [s async for s in retinue.runs(state="open", children=True)]
 
     async def _all_sent(self, retinue: Retinue) -> bool:
         return not await retinue.deliveries(("pending", "sent"))

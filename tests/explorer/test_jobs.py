@@ -139,7 +139,7 @@ def test_a_question_after_a_map_is_answered_in_the_same_conversation() -> None:
             agent = explorer()
             first = await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))
             id = await retinue.resume(first.id, "where are retries done?", cwd=str(TREES / "go"))
-            outcome = (await retinue.wait(id))[id]
+            outcome = await retinue.wait(id)
             return outcome.text if outcome else ""
 
     assert re.search(r"^1\. .* internal/queue/retry\.go:", asyncio.run(story()), re.MULTILINE)

@@ -99,7 +99,7 @@ def test_a_restart_in_the_middle_changes_nothing(dialect: str, at: int, tmp_path
             )
             await model.reached.wait()
         async with Retinue(tmp_path / "log.db", agents=[explorer(dialect)]) as retinue:
-            outcome = (await retinue.wait(id))[id]
+            outcome = await retinue.wait(id)
             return outcome.text if outcome else ""
 
     before = asyncio.run(explore(TREES / "python", "map this repository", dialect)).text

@@ -127,7 +127,7 @@ class Played(msgspec.Struct):
 
 
 async def played(retinue: Retinue, run: str) -> Played:
-    outcome = (await retinue.wait(run))[run]
+    outcome = await retinue.wait(run)
     assert outcome is not None
     told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     ends = {c.id: o for c in outcome.children if (o := await retinue.outcome(c.id)) is not None}

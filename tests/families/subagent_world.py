@@ -167,7 +167,7 @@ class Played(msgspec.Struct):
 
 
 async def played(retinue: Retinue, run: str) -> Played:
-    outcome = (await retinue.wait(run))[run]
+    outcome = await retinue.wait(run)
     assert outcome is not None
     told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     below: dict[str, Outcome] = {}

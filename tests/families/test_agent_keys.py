@@ -121,9 +121,8 @@ def test_a_provider_without_a_key_is_said_to_have_none(
 
 def test_a_catalog_may_allow_less_than_the_list(llm: Llm, talk: Talk) -> None:
     environ = {**urls(llm), **dict.fromkeys(KEYS, "sk-very-secret")}
-    outcome = run_sync(
-        lead(), "Go.", models=Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]})
-    )
+    catalog = Catalog(environ, allow={"anthropic": ["claude-sonnet-*"]})
+    outcome = run_sync(lead(), "Go.", runtime={"models": catalog})
     assert outcome.text.startswith(
         "Error: Failed to create LLM client: Model 'claude-opus-5-5' is not allowed"
     )
@@ -137,7 +136,7 @@ def test_what_is_inherited_is_what_the_parents_model_stands_for(
     environ = {**urls(llm), **dict.fromkeys(KEYS, "sk-very-secret")}
     catalog = Catalog(environ, aliases={"mine": "anthropic:claude-opus-5-5"})
     inherits = lead(name, default_provider="inherit", default_model="inherit")
-    outcome = run_sync(inherits, "Go.", models=catalog)
+    outcome = run_sync(inherits, "Go.", runtime={"models": catalog})
     assert [c.state for c in outcome.children] == ["completed"]
     assert {model for _, model in talk.heard} == {"claude-opus-5-5"}
 

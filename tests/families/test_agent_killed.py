@@ -67,7 +67,7 @@ async def main(store: str, gate: str) -> None:
                 if n_ended == 3:
                     sys.stdout.write("ended\n")
                     sys.stdout.flush()
-        outcome = (await retinue.wait(run))[run]
+        outcome = await retinue.wait(run)
         assert outcome is not None and await retinue.verify() == []
         told = news(await retinue.messages(run))
         sys.stdout.write(

@@ -330,7 +330,7 @@ async def test_cancelling_the_parent_stops_the_model_calls_of_all() -> None:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(5)
         asked = len(world.requests)
-        assert await retinue.cancel(run) == "cancelled"
+        assert (await retinue.cancel(run)).state == "cancelled"
         await asyncio.sleep(0.1)
         assert len(world.cancelled) == 3 and run in world.cancelled
         spent = (await retinue.tree(run)).usage

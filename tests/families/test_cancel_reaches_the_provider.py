@@ -98,7 +98,7 @@ async def scene(way: str) -> tuple[Any, FakeLLM, int]:
             await waiting.wait()
             if way in ("fanout", "subagent"):
                 await retinue.cancel(run)
-            outcome = (await retinue.wait(run, timeout_seconds=10))[run]
+            outcome = await retinue.wait(run, timeout=10)
             for _ in range(100):
                 if llm.disconnects:
                     break

@@ -98,7 +98,7 @@ async def test_the_id_of_a_group_is_in_the_api(kind: str, tmp_path: Path) -> Non
         ]  # fmt: skip
         tree = await retinue.tree(outcome.id)
         assert {n.label: n.group for n in tree.children} == {"a": one, "b": one, "c": "", "d": two}
-        listed = await retinue.runs(children=True)
+        listed = [r async for r in retinue.runs(children=True)]
         assert {s.label: s.group for s in listed if s.parent} == {
             "a": one,
             "b": one,
@@ -151,7 +151,7 @@ async def test_a_group_that_is_only_counted_is_not_shown(kind: str, tmp_path: Pa
     async with Home(kind, tmp_path).open() as retinue:
         outcome = await retinue.run(lead, "Go.")
         assert {c.group for c in outcome.children} == {""}
-        assert {s.group for s in await retinue.runs(children=True)} == {""}
+        assert {s.group async for s in retinue.runs(children=True)} == {""}
         assert await retinue.groups(outcome.id) == []
 
 
@@ -248,7 +248,7 @@ async def test_without_a_channel_results_reach_the_conversation_once(
             )
             await ended(retinue, await retinue.resume(first, origin=NOWHERE))
         await retinue.settle()
-        last = (await retinue.runs())[0].id
+        last, *_ = [r.id async for r in retinue.runs()]
     async with home.open(agents=[world.lead]) as retinue:
         for _ in range(3):
             world.lines = ("well", "well", "well")

@@ -162,7 +162,7 @@ async def test_a_permission_is_still_asked_for() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         access = Permissions(rules=("ask: look",))
         run = await retinue.spawn(play.lead, "Go.", questions="ask", permissions=access)
-        while not (asked := await retinue.questions()):
+        while not (asked := await retinue.open_questions()):
             await __import__("asyncio").sleep(1)
         assert asked[0].kind == "permission"
         await retinue.cancel(run)

@@ -164,7 +164,7 @@ async def test_a_cancel_while_waiting_ends_after_the_last_child_and_asks_no_mode
 
     async def then(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(10)
-        assert await retinue.cancel(run) == "cancelled"
+        assert (await retinue.cancel(run)).state == "cancelled"
         assert [c.state for c in (await retinue.tree(run)).children] == [
             "cancelled",
             "cancelled",
@@ -287,7 +287,7 @@ async def test_sub_agents_are_hidden_from_the_list_found_below_their_lead_and_de
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead(Cast([spawn("look at the moon", "b"), "thanks"])), "Go.")
         scene = await played(retinue, run)
-        assert [s.id for s in await retinue.runs()] == [run]
+        assert [s.id async for s in retinue.runs()] == [run]
         assert [c.label for c in (await retinue.tree(run)).children] == ["look at the moon", "b"]
         await retinue.forget(run)
         for child in scene.outcome.children:

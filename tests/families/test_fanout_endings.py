@@ -221,8 +221,8 @@ async def test_a_child_that_is_cancelled_is_a_failure_of_its_own_kind() -> None:
     async def stop(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(1)
         first, second = (c.id for c in (await retinue.tree(run)).children)
-        assert await retinue.cancel(first) == "cancelled"
-        assert await retinue.cancel(first) == "cancelled", "a second cancel changes nothing"
+        assert (await retinue.cancel(first)).state == "cancelled"
+        assert (await retinue.cancel(first)).state == "cancelled", "a second cancel changes nothing"
         await retinue.cancel(second, "not needed any more")
 
     scene = await play(lead(Cast([spawn("a", "b"), "thanks"], endless("Half."))), stop)

@@ -210,7 +210,7 @@ async def test_every_lead_has_its_own_writer() -> None:
 
     async def second(retinue: Retinue, run: str) -> None:
         other = await retinue.spawn(agent, "Go too.")
-        assert (await retinue.wait(other))[other].text == "thanks"  # type: ignore[union-attr]
+        assert (await retinue.wait(other)).text == "thanks"  # type: ignore[union-attr]
         assert not any(getattr(m, "error", False) for m in await retinue.messages(other))
 
     agent = lead(Cast([spawn(WORK), "thanks"], child))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ToolCall
+from retinue import tool as function_tool
 from retinue.tools.families.base import FamilyTool
 from retinue.tools.toolbox import Toolbox
 
@@ -57,6 +58,6 @@ def test_a_tool_of_the_program_itself_tells_nothing() -> None:
         return task
 
     toolbox = Toolbox()
-    toolbox.add("lead", Agent("lead", tools=[hire]).own_tools)
+    toolbox.add("lead", Agent("lead", tools=[function_tool(hire)]).own_tools)
     assert toolbox.preview("lead", ToolCall(id="c", name="hire", args='{"task": "a"}')) == ()
     assert toolbox.preview("lead", ToolCall(id="c", name="gone", args="not JSON")) == ()

@@ -209,7 +209,8 @@ async def test_a_fork_takes_nothing_from_the_defaults_of_its_agent() -> None:
     world = World(spawn("say x", context="fork", timeoutSeconds=10), fields=fields)
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
-        await retinue.wait(run, timeout_seconds=100)
+        with pytest.raises(TimeoutError):
+            await retinue.wait(run, timeout=100)
         await retinue.cancel(run)
     assert (world.results[0]["status"], world.results[0]["reply"]) == ("ok", "x")
 

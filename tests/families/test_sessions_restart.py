@@ -249,7 +249,7 @@ async def main(store: str, url: str) -> None:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         for _ in range(2_000):
-            found = [r.id for r in await retinue.runs(children=True)]
+            found = [r.id async for r in retinue.runs(children=True)]
             if found == [run]:
                 break
             await asyncio.sleep(0.01)

@@ -49,7 +49,7 @@ async def test_a_key_names_the_agent_too() -> None:
 
 SCOUT: dict[str, Any] = {
     "allow_agents": ["scout"],
-    "fields": {"staff": [Agent("scout", model="model of lead", tools=[read], timeout_seconds=30)]},
+    "fields": {"staff": [Agent("scout", model="model of lead", tools=[read], timeout=30)]},
 }
 
 

@@ -297,7 +297,7 @@ async def test_a_cancelled_child_is_reported_with_its_text_and_the_parent_goes_o
     async def cancel(retinue: Retinue, run: str) -> None:
         await asyncio.sleep(10)
         (child,) = (await retinue.tree(run)).children
-        assert await retinue.cancel(child.id, "not needed") == "cancelled"
+        assert (await retinue.cancel(child.id, "not needed")).state == "cancelled"
 
     found = await stage.go(cancel)
     assert (found.result["success"], found.result["output"]) == (False, "began 0")

@@ -260,7 +260,7 @@ async def test_random_trees_stay_within_their_quotas_through_random_deaths(
                 await asyncio.sleep(0)
             lead = drawn.lead() if r.random() < 0.5 else lead
             retinue = await dead.enter_async_context(home.open(agents=[lead]))
-        assert (await retinue.wait(run))[run] is not None
+        assert (await retinue.wait(run)) is not None
         _, *helpers = await everybody(retinue, run)
         assert await retinue.verify() == []
     executions, tokens = drawn.settings["max_executions"], drawn.settings["max_total_tokens"]

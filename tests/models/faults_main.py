@@ -344,7 +344,7 @@ async def tell(story: Story, lead: Agent) -> Told:
         try:
             async with asyncio.timeout(STUCK):
                 root = await retinue.run(lead, "Do it.", retry=RETRY)
-            helpers = [(await retinue.wait(c.id))[c.id] for c in root.children]
+            helpers = [(await retinue.wait(c.id)) for c in root.children]
             messages = [
                 m
                 for id in (root.id, *(c.id for c in root.children))

@@ -183,9 +183,9 @@ def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restar
                 assert outcome.text == "All read.", outcome.error
             async with Retinue(tmp_path / "r.db", agents=[agent]) as retinue:
                 again = await retinue.resume(outcome.id, "More.")
-                assert (await retinue.wait(again))[again].text == "All read."  # type: ignore[union-attr]
+                assert (await retinue.wait(again)).text == "All read."  # type: ignore[union-attr]
                 forked = await retinue.fork(outcome.id, "Other.", agent=agent)
-                assert (await retinue.wait(forked))[forked].text == "All read."  # type: ignore[union-attr]
+                assert (await retinue.wait(forked)).text == "All read."  # type: ignore[union-attr]
             await client.close()
             assert llm.violations == []
 

@@ -29,7 +29,7 @@ def crowd(model: InProcess, n: int, spread: float = 0.0) -> tuple[list[Any], flo
     async def story() -> tuple[list[Any], float]:
         async def one(retinue: Retinue, i: int) -> Any:
             await asyncio.sleep(spread * i / n)
-            return await retinue.run(agent, f"Task {i}.")
+            return await retinue.wait(await retinue.spawn(agent, f"Task {i}."))
 
         async with Retinue(clock=VirtualClock()) as retinue:
             ends = await asyncio.gather(*(one(retinue, i) for i in range(n)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Retinue
+from retinue import Agent, Outcome, Retinue
 from retinue.core.events import Woke
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
@@ -34,6 +34,10 @@ SPEAKS = {
 def environ(llm: FakeLLM, model: str, key: str) -> dict[str, str]:
     name, url, tail = SPEAKS[model]
     return {name: key, url: llm.url + tail}
+
+
+async def all_ends(retinue: Retinue, *runs: str) -> list[Outcome[Any]]:
+    return await asyncio.gather(*(retinue.wait(run, timeout=20) for run in runs))
 
 
 def waiting(retinue: Retinue) -> list[str]:
@@ -66,10 +70,8 @@ def test_siblings_wait_and_go_on_with_the_key_that_is_brought(
                 assert len(llm.injected) == refused
                 catalog.bring(environ(llm, model, NEW))
                 await retinue.retry()
-                ends = await retinue.wait(*runs, late, timeout_seconds=20)
-                assert {end.text for end in ends.values() if end} == {
-                    "Done."
-                } and None not in ends.values()
+                ends = await all_ends(retinue, *runs, late)
+                assert {end.text for end in ends} == {"Done."}
                 assert len(llm.injected) == refused
 
     with caplog.at_level(logging.WARNING, logger="retinue"):
@@ -91,7 +93,7 @@ def test_a_run_that_waits_for_a_key_tries_at_once_in_the_next_process(tmp_path: 
             async with Retinue(
                 tmp_path / "r.db", models=Catalog(environ(llm, name, NEW)), agents=[agent]
             ) as retinue:
-                end = (await retinue.wait(run, timeout_seconds=20))[run]
+                end = await retinue.wait(run, timeout=20)
                 assert end is not None and end.text == "Done."
 
     asyncio.run(story())
@@ -184,13 +186,11 @@ def test_runs_that_were_told_by_hearsay_go_on_when_the_key_has_proved_good() -> 
                 (model,) = (m for m in retinue._crew.models.values())
                 model.governor.refused_until = 0.0  # type: ignore[attr-defined]
                 last = await retinue.spawn(agent, "Last.")
-                ends = await retinue.wait(*honest, last, timeout_seconds=10)
-                assert {end.text for end in ends.values() if end} == {
-                    "Done."
-                } and None not in ends.values()
+                ends = await all_ends(retinue, *honest, last)
+                assert {end.text for end in ends} == {"Done."}
                 assert len(waiting(retinue)) == 2
                 await retinue.retry()
-                assert None not in (await retinue.wait(*odd, timeout_seconds=10)).values()
+                assert len(await all_ends(retinue, *odd)) == len(odd)
 
     asyncio.run(story())
 

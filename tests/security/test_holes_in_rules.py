@@ -61,11 +61,11 @@ def test_always_yes_to_an_empty_command_permits_no_other(tmp_path: Path) -> None
         )
         async with Retinue(workspace=tmp_path) as retinue:
             await retinue.spawn(one, "Go.", questions="ask")
-            (first,) = await until(retinue.questions)
+            (first,) = await until(retinue.open_questions)
             await retinue.decide(first.id, True, always=True)
 
             async def second() -> bool:
-                return any(q.id != first.id for q in await retinue.questions())
+                return any(q.id != first.id for q in await retinue.open_questions())
 
             await until(second)
             assert not (tmp_path / "evil").exists()
@@ -169,11 +169,11 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
         )
         async with Retinue(workspace=tmp_path) as retinue:
             run = await retinue.spawn(lead, "Go.", questions="ask")
-            (first,) = await until(retinue.questions)
+            (first,) = await until(retinue.open_questions)
             await retinue.decide(first.id, True, always=True)
 
             async def again() -> bool:
-                asked = any(q.label == "y" for q in await retinue.questions())
+                asked = any(q.label == "y" for q in await retinue.open_questions())
                 return asked or await retinue.outcome(run) is not None
 
             await until(again)
@@ -198,7 +198,7 @@ def test_a_mistake_in_rules_or_modes_is_told_before_anything_runs(
         async with Retinue(
             tmp_path / "r.db", workspace=tmp_path
         ) as retinue:  # and nothing of it was recorded
-            assert await retinue.runs() == []
+            assert [r async for r in retinue.runs()] == []
 
     asyncio.run(main())
 
@@ -216,11 +216,11 @@ def test_a_permission_is_not_given_by_a_name_that_may_mean_another_call(
         turns = call("write", path="seen", content="1"), call("write", path="unseen", content="2")
         async with Retinue(workspace=tmp_path) as retinue:
             run = await retinue.spawn(agent("one", *turns, tools=["write"]), "Go.", questions="ask")
-            (first,) = await until(retinue.questions)
+            (first,) = await until(retinue.open_questions)
             await retinue.decide(first.id, False, by="somebody else")
 
             async def moved_on() -> bool:
-                return any(q.id != first.id for q in await retinue.questions())
+                return any(q.id != first.id for q in await retinue.open_questions())
 
             await until(moved_on)
             with pytest.raises((NotFound, Refused)):

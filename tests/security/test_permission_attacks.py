@@ -290,7 +290,7 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 async def first_question(retinue: Retinue) -> Any:
     for _ in range(12_000):
-        if found := await retinue.questions():
+        if found := await retinue.open_questions():
             return found[0]
         await asyncio.sleep(0.01)
     raise AssertionError("nothing was asked")

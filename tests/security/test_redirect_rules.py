@@ -94,7 +94,7 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
                     run = await retinue.spawn(
                         reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
                     )
-                    (asked,) = await until(lambda: retinue.questions(run))
+                    (asked,) = await until(lambda: retinue.open_questions(run))
                     await retinue.decide(asked.id, True, always=True)
                     (again,) = await until(lambda: _other(retinue, run, asked.id))
                     assert last.n_connects == 0 and address in again.text
@@ -108,7 +108,7 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
 
 
 async def _other(retinue: Retinue, run: str, known: str) -> list[object]:
-    return [q for q in await retinue.questions(run) if q.id != known]
+    return [q for q in await retinue.open_questions(run) if q.id != known]
 
 
 SPELLINGS = [
@@ -259,7 +259,7 @@ def test_whoever_is_asked_sees_the_host_that_will_be_asked(
             run = await retinue.spawn(
                 reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
             )
-            (asked,) = await until(lambda: retinue.questions(run))
+            (asked,) = await until(lambda: retinue.open_questions(run))
             await retinue.decide(asked.id, False)
             await retinue.wait(run)
             return str(asked.shown)

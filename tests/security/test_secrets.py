@@ -91,7 +91,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
             async for item in retinue.stream(run):
                 seen.append(repr(item))
                 if "Asked" in repr(item):
-                    seen.append(repr(await retinue.questions()))
+                    seen.append(repr(await retinue.open_questions()))
                     await retinue.answer(run, leaky(2))
             outcome = await retinue.outcome(run)
             assert outcome is not None
@@ -99,7 +99,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                 repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
             )
             assert outcome.ok, outcome
-            await retinue.settle(timeout_seconds=30)
+            await retinue.settle(timeout=30)
             broken = Agent("broken", model=Scripted(refuse, name="b"))
             seen.append(repr(await retinue.run(broken, "Go.")))
             await retinue.backup(tmp_path / "copy.db")

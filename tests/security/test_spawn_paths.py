@@ -21,7 +21,7 @@ ENLISTS = {
     ("core/spawn.py", "enlist"),
     ("runtime/recover.py", "rebuild"),
 }
-REQUESTS = {("api.py", "spawn"), ("api.py", "fork"), ("api.py", "resume")}
+REQUESTS = {("starts.py", "_start"), ("starts.py", "fork"), ("starts.py", "resume")}
 
 
 @cache

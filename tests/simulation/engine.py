@@ -344,7 +344,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
             if isinstance(run.state, Asking):
                 with contextlib.suppress(Refused):
                     await retinue.answer(run.id, "yes")
-        for asked in await retinue.questions():
+        for asked in await retinue.open_questions():
             if asked.kind == "budget" and world.generosity.random() < 0.2:
                 with contextlib.suppress(Refused, NotFound):
                     await retinue.decide(asked.id, world.generosity.random() < 0.6)

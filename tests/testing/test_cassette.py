@@ -371,7 +371,7 @@ def test_a_call_that_was_cancelled_is_cancelled_again(tmp_path: Path) -> None:
         return "never"
 
     def agent(cassette: Cassette, model: Model) -> Agent:
-        return one_agent(cassette, model, timeout_seconds=10)
+        return one_agent(cassette, model, timeout=10)
 
     cassette = Cassette(tmp_path / "c")
     first, recorded = play(agent(cassette, cassette.record(Scripted(slow, name="m"))))
@@ -390,9 +390,8 @@ def test_two_roots_with_equal_paths_are_told_apart_by_their_tasks(tmp_path: Path
     def play_two(agent: Agent, *tasks: str) -> dict[str, str]:
         async def main() -> dict[str, str]:
             async with Retinue(clock=VirtualClock()) as retinue:
-                runs = {t: await retinue.spawn(agent, t) for t in tasks}
-                ended = await retinue.wait(*runs.values())
-                return {t: ended[run].text for t, run in runs.items()}  # type: ignore[union-attr]
+                ended = await retinue.gather(agent, *tasks)
+                return {t: end.text for t, end in zip(tasks, ended, strict=True)}
 
         return run_virtual(main())
 

@@ -107,7 +107,7 @@ def test_a_script_goes_on_from_the_conversation_and_repeats_its_last_line() -> N
             texts = [outcome.text]
             for _ in range(2):
                 run = await retinue.resume(outcome.id)
-                ended = (await retinue.wait(run))[run]
+                ended = await retinue.wait(run)
                 assert ended is not None
                 outcome = ended
                 texts.append(outcome.text)
@@ -125,9 +125,7 @@ def test_a_cassette_plays_on_a_real_loop_and_a_real_file_too(tmp_path: Path) -> 
     async def play(model: object, name: str) -> list[str]:
         one, store = Agent("one", model=model), SqliteStore(tmp_path / name)  # type: ignore[arg-type]
         async with Retinue(store) as retinue:
-            await retinue.wait(
-                *[await retinue.spawn(one, task) for task in ("first", "second", "third")]
-            )
+            await retinue.gather(one, "first", "second", "third")
             log = [entry.event for _, entry in await store.entries()]
         return [event.reply.message.text for event in log if isinstance(event, Replied)]
 

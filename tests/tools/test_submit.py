@@ -10,6 +10,7 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.tools.base import Submission, ToolResult
+from retinue.tools.output_type import json_schema
 from retinue.tools.submit import SubmitError, SubmitResult
 from tests.tools.test_function import a_caller
 
@@ -57,7 +58,7 @@ def test_a_schema_that_providers_can_hold_a_reply_to_says_so() -> None:
     assert made.parameters["properties"]["result"]["additionalProperties"] is False
     assert SubmitResult(list[Report]).schema.strict
     assert SubmitResult(str).schema.strict
-    for loose in (Any, dict[str, int], Loose, {"type": "string", "minLength": 2}):
+    for loose in (Any, dict[str, int], Loose, json_schema({"minLength": 2})):
         assert not SubmitResult(loose).schema.strict
 
 
@@ -67,7 +68,7 @@ def test_a_json_schema_does_as_well() -> None:
         "properties": {"n": {"type": "integer", "minimum": 1}},
         "required": ["n"],
     }
-    made = SubmitResult(schema)
+    made = SubmitResult(json_schema(schema))
     assert submit(made, {"result": {"n": 2}}).data == {"n": 2}
     assert "$.n" in submit(made, {"result": {"n": 0}}).text
     assert made.schema.parameters["properties"]["result"] == schema

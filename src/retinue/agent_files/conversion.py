@@ -21,6 +21,7 @@ from retinue.core.values import Permissions
 from retinue.errors import ConfigError
 from retinue.models.base import Model
 from retinue.tools.families.base import Family, Writers
+from retinue.tools.output_type import json_schema
 
 INHERITED = tuple(t for t in CANONICAL if t not in (AGENT, "skill"))
 """What an agent gets whose file says nothing about tools. What its runs may really call, their
@@ -103,6 +104,7 @@ class _Maker:
             options["permissions"] = Permissions(mode=spec.permission_mode or "", rules=rules)
         if spec.isolation:
             options["isolation"] = spec.isolation
+        output: Any = json_schema(spec.output_schema) if spec.output_schema else None
         return Agent(
             spec.name,
             compose_instructions(text, self.files),
@@ -114,10 +116,10 @@ class _Maker:
             ],
             staff=staff,
             families=tuple(self.families) if self._may_spawn(spec) else (),
-            output=spec.output_schema,
+            output=output,
             budget=spec.budget,
             max_turns=spec.max_turns,
-            timeout_seconds=spec.timeout,
+            timeout=spec.timeout,
             options=options,
         )
 

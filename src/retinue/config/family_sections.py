@@ -11,7 +11,13 @@ from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, show
 from retinue.errors import ConfigError
 from retinue.formats.toml_positions import Path
 from retinue.tools.families.base import Family
-from retinue.tools.families.profiles import FAMILIES, PROFILES, family, family_type, settings_of
+from retinue.tools.families.profiles import (
+    FAMILIES,
+    PROFILES,
+    family_type,
+    make_family,
+    settings_of,
+)
 from retinue.tools.families.setting_spelling import as_written, inner_names, near
 
 SECTIONS: dict[str, str] = {
@@ -156,7 +162,7 @@ class FamilySections:
         rest = dict(settings)
         while rest:
             try:
-                family(profile, **{k: v for k, (v, _) in rest.items()})
+                make_family(profile, **{k: v for k, (v, _) in rest.items()})
                 return
             except ConfigError as error:
                 problem = str(error)
@@ -178,4 +184,4 @@ def families_of(
 ) -> tuple[Family, ...]:
     """The families that are turned on: those named, or without names those that have settings."""
     listed = list(settings) if profiles is None else profiles
-    return tuple(family(p, **settings.get(settings_of(p)[0], {})) for p in listed)
+    return tuple(make_family(p, **settings.get(settings_of(p)[0], {})) for p in listed)

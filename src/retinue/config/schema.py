@@ -244,7 +244,7 @@ class RetentionSection(Value):
     ] = None
 
 
-class Output(Value):
+class OutputSection(Value):
     """How things are shown."""
 
     color: Annotated[Literal["auto", "always", "never"], About("colours", flag="--color")] = "auto"
@@ -303,7 +303,7 @@ class Configuration(Value):
     agents: Agents = Agents()
     store: StoreSection = StoreSection()
     retention: RetentionSection = RetentionSection()
-    output: Output = Output()
+    output: OutputSection = OutputSection()
     host: HostSection = HostSection()
     profiles: Annotated[
         Names | None, About("tool families, by name or by profile", flag="--family")

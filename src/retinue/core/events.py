@@ -278,6 +278,7 @@ class Answered(Event):
     call_id: str
     text: str
     question: str = ""
+    by: str = ""
 
 
 class Decided(Event):

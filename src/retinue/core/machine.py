@@ -176,6 +176,7 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
         model=event.request.model or definition.model,
         origin=event.request.origin or Origin(),
         tag=event.tag,
+        meta=event.request.meta,
     )
     run = spawn.enlist(tree, spec, limits_of(event.request.budget), at, context=event.context)
     ctx = StepContext(tree, spec, at)

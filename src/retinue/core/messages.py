@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from retinue.core.values import Usage, Value
 
@@ -14,6 +16,15 @@ class ToolCall(Value):
     id: str
     name: str
     args: str = "{}"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Its arguments by name; none when they are no JSON object."""
+        try:
+            value = msgspec.json.decode(self.args)
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
 
 
 class Image(Value):

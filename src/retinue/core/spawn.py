@@ -267,6 +267,7 @@ def _child_spec(
         permissions=capabilities,
         model=model,
         origin=parent.origin if order.origin is None else order.origin,
+        meta={**parent.meta, **order.meta} if order.meta else parent.meta,
     )
 
 

@@ -134,7 +134,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
     the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie
     between this one and the one that was given the dialect, this one included. `may_ask`: whether
     its tools may ask others; what needs a permission is asked for all the same. `settings`: how its
-    model is asked."""
+    model is asked. `meta` are words of the program's own, which its children inherit."""
 
     agent: str
     task: str
@@ -189,6 +189,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
     level: int = 0
     may_ask: bool = True
     settings: ModelSettings = NO_SETTINGS
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def shown_group(self) -> str:
@@ -247,6 +248,7 @@ class RunSpec(
     model: str = ""
     origin: Origin = Origin()
     tag: Tag | None = None
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SendMessage(Value):

@@ -29,7 +29,7 @@ from retinue.runtime.secret_filter import clean_value
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.regular_file import read_small
 from retinue.tools.base import Context, Returned
-from retinue.tools.families.profiles import family, settings_of
+from retinue.tools.families.profiles import make_family, settings_of
 
 MOST_BYTES = 64 << 20
 _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
@@ -117,7 +117,7 @@ class AgentBuilder:
         name."""
         library = FoundAgents(agents={spec.name: spec for spec in plan.specs})
         families = tuple(
-            family(f, **{"writers": plan.writers, **plan.settings.get(settings_of(f)[0], {})})
+            make_family(f, **{"writers": plan.writers, **plan.settings.get(settings_of(f)[0], {})})
             for f in plan.families
         )
         agents = to_agents(

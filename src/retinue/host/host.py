@@ -178,17 +178,24 @@ class Host(Lookups):
 
     async def cancel(self, request: requests.CancelRequest, who: Identity) -> replies.StatesReply:
         runs = request.runs or tuple(await self._open_tops(who))
-        states = await asyncio.gather(*(self._retinue.cancel(run, request.reason) for run in runs))
-        return replies.StatesReply(states=dict(zip(runs, states, strict=True)))
+        ends = await asyncio.gather(*(self._retinue.cancel(run, request.reason) for run in runs))
+        return replies.StatesReply(states={end.id: end.state for end in ends})
 
     async def wait(self, request: requests.WaitRequest, who: Identity) -> replies.StatesReply:
         for run in request.runs:
             await self._wake(run)
-        ends = await self._retinue.wait(
-            *request.runs, timeout_seconds=request.timeout_seconds, first=request.first
+        waits = [asyncio.ensure_future(self._retinue.wait(run)) for run in request.runs]
+        mode = asyncio.FIRST_COMPLETED if request.first else asyncio.ALL_COMPLETED
+        try:
+            if waits:
+                await asyncio.wait(waits, timeout=request.timeout_seconds, return_when=mode)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        ends = zip(request.runs, waits, strict=True)
+        return replies.StatesReply(
+            states={run: end.result().state if end.done() else None for run, end in ends}
         )
-        states = {id: None if end is None else end.state for id, end in ends.items()}
-        return replies.StatesReply(states=dict(states))
 
     async def merge(self, request: requests.MergeRequest, who: Identity) -> replies.MergeReply:
         return replies.MergeReply(merge=await self._retinue.merge(request.run))
@@ -201,7 +208,7 @@ class Host(Lookups):
 
     async def answer(self, request: requests.AnswerRequest, who: Identity) -> replies.AnswerReply:
         """A permission is answered with yes or no, a question in words."""
-        open_ones = await self._retinue.questions(request.run)
+        open_ones = await self._retinue.open_questions(request.run)
         named = [q for q in open_ones if request.question in ("", q.id)]
         if not named:
             raise Refused("question", f"Run {request.run} has no open question.")
@@ -210,7 +217,7 @@ class Host(Lookups):
         first, by = named[0], who.user or request.by or "the user"
         if first.kind == "question":
             text = request.text or ("yes" if request.allow else "no")
-            await self._retinue.answer(first.id, text)
+            await self._retinue.answer(first.id, text, by=by)
             return replies.AnswerReply(run=first.run, question=first.text)
         if request.allow is None:
             raise Refused(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from retinue.core.values import Limits, SpawnLimits
 from retinue.errors import SandboxMissing
-from retinue.maintenance import Retention
+from retinue.option_types import Retention
 
 log = logging.getLogger("retinue.host")
 

@@ -42,7 +42,7 @@ class Lookups(Visibility):
     async def list_runs(self, request: requests.ListRequest, who: Identity) -> replies.RunPage:
         lines, before = list[RunInfo](), request.before
         while len(lines) < request.limit:
-            page = await self._retinue.runs(
+            page = await self._retinue.run_page(
                 children=request.children, limit=request.limit, before=before
             )
             for line in page:

@@ -112,11 +112,11 @@ def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Fami
     """The families of a conversation with their settings: those named, or those that are
     configured."""
     from retinue.host.plan import FAMILY
-    from retinue.tools.families.profiles import family, settings_of
+    from retinue.tools.families.profiles import make_family, settings_of
 
     usual, settings = families(value)
     names = (usual or (FAMILY,)) if named is None else named
-    return tuple(family(name, **settings.get(settings_of(name)[0], {})) for name in names)
+    return tuple(make_family(name, **settings.get(settings_of(name)[0], {})) for name in names)
 
 
 def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:

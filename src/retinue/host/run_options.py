@@ -31,7 +31,7 @@ def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> di
     if terms.on_limit:
         out["budget"] = replace(out.get("budget") or own, on_limit=terms.on_limit)
     if terms.timeout_seconds is not None:
-        out["timeout_seconds"] = terms.timeout_seconds
+        out["timeout"] = terms.timeout_seconds
     if terms.max_turns is not None:
         out["max_turns"] = terms.max_turns
     if terms.questions:

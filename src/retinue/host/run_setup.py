@@ -94,11 +94,13 @@ def tool_names(word: str) -> tuple[str, ...]:
     from retinue.agent_files.tool_alias_table import AGENT, CANONICAL
     from retinue.agent_files.tool_aliases import resolve
     from retinue.formats.suggestion import did_you_mean
-    from retinue.tools.families.profiles import FAMILIES, family
+    from retinue.tools.families.profiles import FAMILIES, make_family
 
     if word == "*" or word.startswith("mcp__") or "*" in word:
         return (word,)
-    spawning = tuple(dict.fromkeys(name for kind in FAMILIES for name in family(kind).tool_names))
+    spawning = tuple(
+        dict.fromkeys(name for kind in FAMILIES for name in make_family(kind).tool_names)
+    )
     if word in spawning or word in ("skill", "artifact"):
         return (word,)
     names = resolve([word], "claude", lambda *complaint: None).names
@@ -111,7 +113,7 @@ def tool_names(word: str) -> tuple[str, ...]:
 def family_names(texts: Sequence[str]) -> tuple[str, ...] | None:
     """The families that were asked for, `none` for an agent that works alone; None when nothing was
     said."""
-    from retinue.tools.families.profiles import family
+    from retinue.tools.families.profiles import make_family
 
     names = [n.strip() for text in texts for n in text.split(",") if n.strip()]
     if not names:
@@ -119,5 +121,5 @@ def family_names(texts: Sequence[str]) -> tuple[str, ...] | None:
     if names == ["none"]:
         return ()
     for name in names:
-        family(name)
+        make_family(name)
     return tuple(dict.fromkeys(names))

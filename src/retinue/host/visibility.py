@@ -45,7 +45,7 @@ class Visibility:
         return [run for run in runs if is_visible(await self._retinue.record(run), who)]
 
     async def visible_questions(self, run: str, who: Identity) -> list[OpenQuestion]:
-        questions = await self._retinue.questions(run)
+        questions = await self._retinue.open_questions(run)
         roots = set(await self.visible_runs({q.root for q in questions}, who))
         return [q for q in questions if q.root in roots]
 

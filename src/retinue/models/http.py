@@ -39,7 +39,7 @@ from retinue.models.usage_checks import RequestSize
 
 __all__ = ["ConnectionPool", "HttpModel", "Times"]
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.models")
 
 ORPHAN = re.compile(
     r"without `?tool_result|unexpected `?tool_use_id|no tool output found|no tool call found|must "

@@ -67,10 +67,11 @@ class Watcher:
             await asyncio.wait((self.bus.news(), end), return_when=asyncio.FIRST_COMPLETED)
         return None
 
-    async def change(self) -> None:
-        """Until there is something that was not taken."""
-        while self.is_empty:
-            await asyncio.wait((self.bus.news(),))
+    async def change(self, end: asyncio.Future[None] | None = None) -> None:
+        """Until there is something that was not taken, or `end` is done."""
+        while self.is_empty and not (end is not None and end.done()):
+            awaited = (self.bus.news(),) if end is None else (self.bus.news(), end)
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
     def catch_up(self) -> None:
         """Skip what is kept: the log has it, and what is not kept any more."""

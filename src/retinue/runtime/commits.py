@@ -14,7 +14,7 @@ from retinue.core.state import Run
 from retinue.errors import StoreFull
 from retinue.store.base import Store
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.store")
 T = TypeVar("T")
 
 Waiter = tuple[asyncio.Future[str], str, str]

@@ -45,7 +45,7 @@ from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.store.base import Store
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.runs")
 T = TypeVar("T")
 E = TypeVar("E", bound=AnyEvent)
 

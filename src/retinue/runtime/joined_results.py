@@ -12,7 +12,7 @@ from retinue.core.notices import plain_page
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.tool_runner import ToolRunner
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 
 
 async def format_results(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
     from retinue.runtime.tool_runner import ToolRunner
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.runs")
 
 
 class Outbox:

@@ -61,7 +61,7 @@ from retinue.tools.base import Context, Returned, ToolResult, at_once
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.models")
 
 
 class Performer:
@@ -79,6 +79,7 @@ class Performer:
         self._tools = tools
         self._models = models
         self._home = home
+        self.deps: object = None
         self._agents = tools.agents
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -308,6 +309,10 @@ class Performer:
         preview.close()
         return reply if getattr(model, "exact", False) else checked(reply)
 
+    def tools_changed(self) -> None:
+        """An agent was replaced: what is offered to its runs is told anew."""
+        self._offered.clear()
+
     def _declarer(self, spec: RunSpec) -> RunSpec:
         """Whose list of tools a run declares: its own, or that of the run it was forked from."""
         find = self._engine.trees.spec
@@ -354,6 +359,7 @@ class Performer:
             private=self._engine.private,
             room=self._engine.trees.shared.rules.text_cap,
             keep=self._texts.keep,
+            deps=self.deps,
             tool=effect.call.name,
             made_at=effect.made_at,
             answer=effect.answer,

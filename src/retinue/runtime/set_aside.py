@@ -14,7 +14,7 @@ from retinue.errors import Defect
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.runs")
 
 
 def set_aside_failed(engine: Engine) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 GONE_SECONDS = 5.0
 LOOK_SECONDS = 0.005
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:

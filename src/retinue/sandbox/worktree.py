@@ -37,7 +37,7 @@ from retinue.sandbox.worktree_files import (
     register,
 )
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 
 CACHES = frozenset(
     [

@@ -6,7 +6,7 @@ not is not there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,7 +42,8 @@ class Snapshot:
 
 class RunInfo(msgspec.Struct, frozen=True):
     """One line of a listing. `state` is the state's name in lower case, or how the run ended;
-    `group` is the group of background work that it belongs to."""
+    `group` is the group of background work that it belongs to. `user` is who asked for it, and
+    `meta` what the program said of it."""
 
     id: str
     root: str
@@ -53,6 +54,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     ended_at: int | None
     user_initiated: bool
     group: str = ""
+    agent: str = ""
+    task: str = ""
+    user: str = ""
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -136,10 +141,17 @@ class Store(Protocol):
         omitted."""
 
     async def listing(
-        self, *, children: bool = False, limit: int = 100, before: str = ""
+        self,
+        *,
+        children: bool = False,
+        limit: int = 100,
+        before: str = "",
+        states: Sequence[str] = (),
+        since: int = 0,
     ) -> list[RunInfo]:
         """Runs, newest first; those that a run started are hidden unless asked for. `before` is the
-        last id of the page before."""
+        last id of the page before. With `states` or `since`, only runs in these states, or created
+        at that time or later."""
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         """Deliveries in these states, or all."""

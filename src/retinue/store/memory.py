@@ -4,7 +4,7 @@ not survive."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256 as hash_of
 from itertools import islice, takewhile
 
@@ -192,19 +192,26 @@ class MemoryStore(Store):
         return list(islice(rows, limit))
 
     async def listing(
-        self, *, children: bool = False, limit: int = 100, before: str = ""
+        self,
+        *,
+        children: bool = False,
+        limit: int = 100,
+        before: str = "",
+        states: Sequence[str] = (),
+        since: int = 0,
     ) -> list[RunInfo]:
         newest = iter(reversed(self._data.specs.values()))
         if before:
             for spec in newest:
                 if spec.id == before:
                     break
-        return list(
-            islice(
-                (run_summary(spec, self._data) for spec in newest if children or not spec.parent),
-                limit,
-            )
+        lines = (run_summary(spec, self._data) for spec in newest if children or not spec.parent)
+        fitting = (
+            line
+            for line in lines
+            if line.created_at >= since and (not states or line.state in states)
         )
+        return list(islice(fitting, limit))
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         choice = set(states)

@@ -151,4 +151,8 @@ def run_summary(spec: RunSpec, data: MemoryData) -> RunInfo:
         ended_at=ending.at if ending else None,
         user_initiated=not spec.parent,
         group=spec.request.shown_group,
+        agent=spec.request.agent,
+        task=spec.request.task,
+        user=spec.origin.user,
+        meta=spec.meta,
     )

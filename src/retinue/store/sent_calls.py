@@ -29,7 +29,7 @@ from retinue.store.sent_call_notes import (
     write_at,
 )
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.store")
 
 TAIL = ".sent"
 STEP = 64

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import Run, RunRecord, n_items
+from retinue.core.type_parameters import D_co, D_contra, RunId, T
 from retinue.core.values import Origin, Permissions, Restart, ToolSchema, Value
 from retinue.errors import RetinueError
 from retinue.sandbox.open_directories import OpenDirectory, real_paths
@@ -33,7 +34,6 @@ from retinue.tools.context_verbs import Delegation as Delegation
 from retinue.tools.own_time import resting as resting
 
 NOTHING_SECRET = Redactor()
-T = TypeVar("T")
 
 
 class ToolResult(Value):
@@ -78,7 +78,7 @@ class RuntimeReader(Protocol):
     def defaults(self, agent: str) -> dict[str, Any]:
         """The fields that orders for an agent start from."""
 
-    def tools(self, agent: str) -> Mapping[str, Tool]:
+    def tools(self, agent: str) -> Mapping[str, Tool[Any]]:
         """The tools of an agent by name."""
 
     def models(self) -> Sequence[str]:
@@ -110,8 +110,9 @@ class RuntimeReader(Protocol):
         """The conversation of a run."""
 
 
-class Context(Struct, ContextVerbs, frozen=True):
-    """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that
+class Context(Struct, ContextVerbs, Generic[D_co], frozen=True):
+    """Who calls, and what a tool may know of it. `deps` is what the runtime was given for its
+    tools: `Retinue(deps=...)`. `key` names this call for ever; `again` says that
     an earlier process may have started it; `is_woken`, that it had asked to wait and the wait is
     over. `ended_children` are the ends of those it waited for that are not kept, so that `children`
     does not show them any more. `root` is the directory in which the run works, `permissions` what
@@ -144,6 +145,7 @@ class Context(Struct, ContextVerbs, frozen=True):
     private: Private = NOTHING
     room: int = 65_536
     keep: Callable[[str], Awaitable[str]] | None = None
+    deps: D_co = cast(D_co, None)
     tool: str = ""
     made_at: int = 0
     answer: str | None = None
@@ -151,8 +153,13 @@ class Context(Struct, ContextVerbs, frozen=True):
     threads: Executor | None = None
 
     @property
-    def run_id(self) -> str:
-        return self.spec.id
+    def run_id(self) -> RunId[Any]:
+        return RunId(self.spec.id)
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """What was said of the run when its tree was started, in the program's own words."""
+        return self.spec.meta
 
     @property
     def root_id(self) -> str:
@@ -180,7 +187,7 @@ class Context(Struct, ContextVerbs, frozen=True):
         return self.root or self.spec.request.cwd
 
     @contextmanager
-    def opening(self) -> Iterator[tuple[Context, OpenDirectory]]:
+    def opening(self) -> Iterator[tuple[Context[D_co], OpenDirectory]]:
         """The caller with real directories, and what opens them: the tree's holding, or one for
         this call alone."""
         if self.holding is not None:
@@ -229,7 +236,7 @@ class Context(Struct, ContextVerbs, frozen=True):
         return [] if self.reader is None else await self.reader.staff(self.spec)
 
 
-class Tool(Protocol):
+class Tool(Protocol[D_contra]):
     """Contract: `run` returns and never reaches into the engine; an exception becomes an error
     result. `restart` says what may be done with a call that was under way when the process died; a
     tool that declares nothing is `unsafe`. `format_results` puts the outcomes of joined children
@@ -251,7 +258,7 @@ class Tool(Protocol):
     @property
     def restart(self) -> Restart: ...
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned: ...
+    async def run(self, caller: Context[D_contra], args: dict[str, Any]) -> Returned: ...
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from retinue.core.ids import digest
+from retinue.core.model_settings import ModelSettings
 from retinue.core.spec import History, Lane, Retry
 from retinue.core.values import Budget, Origin, Permissions, SpawnLimits
 from retinue.errors import ConfigError
@@ -28,6 +29,7 @@ class ChildOptions(TypedDict, total=False):
 
     key: str
     label: str
+    meta: Mapping[str, str]
     budget: Budget
     timeout: Seconds
     max_turns: int
@@ -48,6 +50,7 @@ class ChildOptions(TypedDict, total=False):
     on_parent_end: Ends
     on_restart: Literal["resume", "fail"]
     retention: Literal["keep", "delete"]
+    settings: ModelSettings
     fail_fast: bool
     tell_parent: bool
 
@@ -63,6 +66,8 @@ def request_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
         out["timeout_ms"] = round(seconds(timeout) * 1000)
     if "lanes" in out:
         out["lanes"] = tuple(out["lanes"])
+    if "meta" in out:
+        out["meta"] = dict(out["meta"])
     if "cwd" in out:
         out["cwd"] = os.fspath(out["cwd"])
     return out

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
 from retinue.errors import ConfigError, RetinueError
 from retinue.tools.child_options import ChildOptions, Seconds, name_of, request_fields, seconds
-from retinue.tools.outcome_list import Outcomes
+from retinue.tools.outcome_list import OutcomeList
 
 if TYPE_CHECKING:
     from retinue.tools.base import Named, RuntimeReader
@@ -100,10 +100,10 @@ class ContextVerbs:
         *tasks: str,
         at_once: int | None = None,
         **options: Unpack[ChildOptions],
-    ) -> Outcomes:
+    ) -> OutcomeList:
         """Start a child for each task and wait for all of them; outcomes are in the order of the
         tasks. At most `at_once` of them work at a time."""
-        return Outcomes(await self._gather("gather", agent, tasks, at_once, options))
+        return OutcomeList(await self._gather("gather", agent, tasks, at_once, options))
 
     async def spawn(self, agent: Named, task: str, **options: Unpack[ChildOptions]) -> str:
         """Start a child in the background. Its end reaches the model of this run as a message."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 
-class Outcomes(Sequence[Any]):
+class OutcomeList(Sequence[Any]):
     """What `gather` returns. A run that failed is in it like any other."""
 
     __slots__ = ("_all",)
@@ -28,7 +28,7 @@ class Outcomes(Sequence[Any]):
         return iter(self._all)
 
     def __repr__(self) -> str:
-        return f"Outcomes({list(self._all)!r})"
+        return f"OutcomeList({list(self._all)!r})"
 
     def unwrap(self) -> list[Any]:
         """All results; raises `RunFailed` for the first run that did not complete."""

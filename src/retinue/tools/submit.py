@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,8 +12,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.base import Context, Returned, Risk, Submission, ToolResult
-from retinue.tools.function.results import result_shape
-from retinue.tools.function.unfit import Unfit
+from retinue.tools.output_type import Output, output_checker
 from retinue.tools.strict_schema import strict_schema
 
 RESULT, ERROR = "submit_result", "submit_error"
@@ -22,15 +21,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SubmitResult:
-    """Takes `result`, which must be valid for `output` (a type, or a JSON schema as a dict)."""
+    """Takes `result`, which must be valid for `output`: a type, or what `one_of` or `json_schema`
+    made."""
 
     restart: Restart = "pure"
     risk: Risk = "read"
 
     def __init__(self, output: Any = str) -> None:
-        self._check, result = _checker(output)
+        self._check, result = output_checker(output)
         definitions = result.pop("$defs", None)
-        if "$ref" not in result and not isinstance(output, dict):
+        if "$ref" not in result and not isinstance(output, Output):
             result.setdefault(
                 "description",
                 "Everything the agent that gave you the task needs; it sees nothing else.",
@@ -105,28 +105,3 @@ class SubmitError:
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("submit_error starts no children")
-
-
-def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
-    """A function that says what is wrong with a result, and the schema that the model is shown."""
-    if isinstance(output, dict):
-        import jsonschema  # type: ignore[import-untyped]
-
-        validator = jsonschema.validators.validator_for(output)(output)
-
-        def check_schema(value: Any) -> str:
-            error = jsonschema.exceptions.best_match(validator.iter_errors(value))
-            return "" if error is None else f"{error.json_path}: {error.message}"
-
-        return check_schema, dict(output)
-
-    shape = result_shape(output)
-
-    def check_type(value: Any) -> str:
-        try:
-            shape.read(value)
-        except Unfit as error:
-            return str(error)
-        return ""
-
-    return check_type, {k: v for k, v in shape.schema.items() if k != "title"}

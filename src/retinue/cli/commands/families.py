@@ -19,10 +19,10 @@ def command(name: str, as_json: bool) -> None:
     settings."""
     import msgspec
 
-    from retinue.tools.families.profiles import FAMILIES, PROFILES, family
+    from retinue.tools.families.profiles import FAMILIES, PROFILES, make_family
 
     if name:
-        chosen_family = family(name)
+        chosen_family = make_family(name)
         settings = msgspec.to_builtins(chosen_family.settings)
         if as_json:
             out(
@@ -46,7 +46,7 @@ def command(name: str, as_json: bool) -> None:
         {
             "family": kind,
             "profiles": [p for p, (of, _) in PROFILES.items() if of == kind],
-            "tools": family(kind).tool_names,
+            "tools": make_family(kind).tool_names,
         }
         for kind in FAMILIES
     ]

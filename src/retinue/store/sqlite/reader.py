@@ -5,7 +5,7 @@ moment (`load` precedes all commits)."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -15,8 +15,9 @@ from retinue.core.account import Account
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
 from retinue.core.state import RunRecord
+from retinue.core.state_names import ENDS
 from retinue.core.task_list import Noted
-from retinue.core.values import Delivery
+from retinue.core.values import Delivery, Origin
 from retinue.errors import StoreError
 from retinue.store.base import RunInfo, Snapshot, Space
 from retinue.store.sqlite.database_file import connect
@@ -63,6 +64,7 @@ END_OF_TIME = (1 << 63) - 1
 
 class _Named(msgspec.Struct):
     agent: str
+    task: str = ""
     label: str = ""
     group: str = ""
     group_size: int = 0
@@ -72,6 +74,8 @@ class _Head(msgspec.Struct):
     """As much of a spec as a listing shows."""
 
     order: _Named
+    origin: Origin = Origin()
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
@@ -210,27 +214,21 @@ class SqliteReader:
                     out.append(id)
         return out
 
-    def listing(self, *, children: bool, limit: int, before: str) -> list[RunInfo]:
+    def listing(
+        self, *, children: bool, limit: int, before: str, states: Sequence[str], since: int
+    ) -> list[RunInfo]:
         which = "true" if children else "parent = '' and slot_turn is null"
-        page = "and n < (select n from runs where id = ?)" if before else ""
-        sql = f"{LISTING} {which} {page} order by n desc limit ?"
+        if before:
+            which += " and n < (select n from runs where id = :before)"
+        if states:
+            which += " and state in (select value from json_each(:states))"
+            which += "" if {*states} & {*ENDS} else " and open = 1"  # there is an index of these
+        if since:
+            which += " and created_at >= :since"
+        sql = f"{LISTING} {which} order by n desc limit :limit"
+        values = {"before": before, "states": _listed(states), "since": since, "limit": limit}
         with reading(self.path):
-            return [
-                RunInfo(
-                    id=id,
-                    root=root,
-                    parent=parent,
-                    label=(order := _read_head(spec).order).label or order.agent,
-                    state=state,
-                    created_at=created_at,
-                    ended_at=ended_at,
-                    user_initiated=not parent,
-                    group=order.group if order.group_size else "",
-                )
-                for id, root, parent, spec, state, created_at, ended_at in self._all(
-                    sql, (before, limit) if before else (limit,)
-                )
-            ]
+            return [_line(*row) for row in self._all(sql, values)]
 
     def deliveries(self, states: Iterable[str]) -> list[Delivery]:
         choice = list(states)
@@ -248,6 +246,28 @@ class SqliteReader:
                 "select n, key, body from board where root = ? and n > ? order by n", (root, after)
             )
             return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]
+
+
+def _line(
+    id: str, root: str, parent: str, spec: str, state: str, created_at: int, ended_at: int | None
+) -> RunInfo:
+    head = _read_head(spec)
+    order = head.order
+    return RunInfo(
+        id=id,
+        root=root,
+        parent=parent,
+        label=order.label or order.agent,
+        state=state,
+        created_at=created_at,
+        ended_at=ended_at,
+        user_initiated=not parent,
+        group=order.group if order.group_size else "",
+        agent=order.agent,
+        task=order.task,
+        user=head.origin.user,
+        meta=head.meta,
+    )
 
 
 def _size(path: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -127,9 +127,17 @@ class SqliteStore(Store):
         return self._reader.entries(after, run, limit, tree)
 
     async def listing(
-        self, *, children: bool = False, limit: int = 100, before: str = ""
+        self,
+        *,
+        children: bool = False,
+        limit: int = 100,
+        before: str = "",
+        states: Sequence[str] = (),
+        since: int = 0,
     ) -> list[RunInfo]:
-        return self._reader.listing(children=children, limit=limit, before=before)
+        return self._reader.listing(
+            children=children, limit=limit, before=before, states=states, since=since
+        )
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         return self._reader.deliveries(states)

@@ -28,7 +28,7 @@ from retinue.tools.builtin.write_leases import WriteLeases
 if TYPE_CHECKING:
     from retinue.tools.builtin.run_processes import Processes
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 SWEEP_SECONDS = 3.0
 FINISH_SECONDS = 20.0
 

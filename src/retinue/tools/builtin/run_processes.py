@@ -31,7 +31,7 @@ from retinue.tools.base import Context
 from retinue.tools.builtin.command_record import CommandRecord, CommandStart, forget_old
 from retinue.tools.builtin.live_command import LiveCommand
 
-log = logging.getLogger("retinue")
+log = logging.getLogger("retinue.tools")
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TERM", "TZ")
 KEEP_SECONDS = 3 * 24 * 3600.0
 DAY = 24 * 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -13,6 +13,13 @@ from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.tools.families.base import Family
 from retinue.tools.families.setting_spelling import read_settings
+from retinue.tools.families.setting_types import (
+    AgentFamilySettings,
+    DelegateFamilySettings,
+    FanoutFamilySettings,
+    SessionsFamilySettings,
+    SubagentFamilySettings,
+)
 
 _HOMES = {
     "agent": ("retinue.tools.families.agent.agent_family", "AgentFamily"),
@@ -88,9 +95,34 @@ def family_type(kind: str) -> type[Family]:
     return kind_of_family
 
 
+@overload
+def family(
+    name: Literal["agent", "meerkat"], /, **settings: Unpack[AgentFamilySettings]
+) -> Family: ...
+@overload
+def family(
+    name: Literal["delegate", "meepo"], /, **settings: Unpack[DelegateFamilySettings]
+) -> Family: ...
+@overload
+def family(
+    name: Literal["fanout", "phoenix"], /, **settings: Unpack[FanoutFamilySettings]
+) -> Family: ...
+@overload
+def family(
+    name: Literal["sessions", "clawdbot", "openclaw"], /, **settings: Unpack[SessionsFamilySettings]
+) -> Family: ...
+@overload
+def family(
+    name: Literal["subagent", "xzatoma"], /, **settings: Unpack[SubagentFamilySettings]
+) -> Family: ...
 def family(name: str, /, **settings: Any) -> Family:
     """A family by its own name (agent, delegate, fanout, sessions, subagent) or by a profile's
     (meerkat, meepo, phoenix, clawdbot, openclaw, xzatoma), with some settings set otherwise."""
+    return make_family(name, **settings)
+
+
+def make_family(name: str, /, **settings: Any) -> Family:
+    """The same for names that are only known when the program runs."""
     kind, defaults = settings_of(name)
     if kind not in FAMILIES:
         known = [*FAMILIES, *PROFILES]

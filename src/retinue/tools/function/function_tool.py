@@ -8,10 +8,11 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import Any, Concatenate, Generic, Protocol, TypedDict, Unpack, get_args, overload
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.messages import ToolCall
+from retinue.core.type_parameters import D, D_contra, P, R, R_co
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
@@ -22,10 +23,6 @@ from retinue.tools.function.returned import as_returned
 from retinue.tools.function.signature import Signature
 from retinue.tools.function.unfit import Unfit
 from retinue.tools.own_time import within
-
-P = ParamSpec("P")
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESTARTS = ("pure", "keyed", "reconcile", "unsafe")
@@ -55,7 +52,7 @@ class ToolOptions(TypedDict, total=False):
     """Puts the outcomes of children that the call waited for into words."""
 
 
-class FunctionTool(Generic[P, R_co]):
+class FunctionTool(Generic[P, R_co, D_contra]):
     """A function that is a tool. Calling it calls the function. An `async` function runs on the
     loop; a plain one in a thread, unless it is `quick`."""
 
@@ -91,6 +88,12 @@ class FunctionTool(Generic[P, R_co]):
     def parameters(self) -> dict[str, Any]:
         return self.schema.parameters
 
+    @property
+    def same_as(self) -> tuple[object, ...]:
+        """What makes two tools of one function the same."""
+        options = (self.restart, self.risk, self.subject, self.approve, self._timeout)
+        return (self.function, self.schema, *options, self._on_loop, self._compose)
+
     def needs_approval(self, call: ToolCall) -> bool:
         """Whether a person is asked before this call. A function that fails to say is taken to say
         yes."""
@@ -101,7 +104,7 @@ class FunctionTool(Generic[P, R_co]):
         except Exception:
             return True
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, caller: Context[D_contra], args: dict[str, Any]) -> Returned:
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
@@ -117,11 +120,11 @@ class FunctionTool(Generic[P, R_co]):
         check_delegated(caller.steps, self.name, out)
         return as_returned(self.name, out)
 
-    async def _in_tuple(self, caller: Context, values: dict[str, Any]) -> tuple[Any]:
+    async def _in_tuple(self, caller: Context[D_contra], values: dict[str, Any]) -> tuple[Any]:
         """For a tool with a timeout: a function may return None."""
         return (await self._work(caller, values),)
 
-    async def _work(self, caller: Context, values: dict[str, Any]) -> Any:
+    async def _work(self, caller: Context[D_contra], values: dict[str, Any]) -> Any:
         if not self._on_loop:
             work = functools.partial(contextvars.copy_context().run, self.function, **values)
             out: Any = await asyncio.get_running_loop().run_in_executor(caller.threads, work)
@@ -129,7 +132,7 @@ class FunctionTool(Generic[P, R_co]):
             out = self.function(**values)  # type: ignore[call-arg]
         return await out if type(out) is not str and inspect.isawaitable(out) else out
 
-    def run_now(self, caller: Callable[[], Context], args: dict[str, Any]) -> Returned:
+    def run_now(self, caller: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no caller, and none is made for them."""
         values = self._given(args)
         if isinstance(values, ToolResult):
@@ -170,17 +173,26 @@ class FunctionTool(Generic[P, R_co]):
 
 
 class ToolDecorator(Protocol):
-    """What `tool(...)` with options alone returns."""
+    """What `tool(...)` with options alone returns: it takes the function."""
 
-    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context[D], P], R], /
+    ) -> FunctionTool[Concatenate[Context[D], P], R, D]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R, object]: ...
 
 
 @overload
-def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
+def tool(
+    function: Callable[Concatenate[Context[D], P], R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[Concatenate[Context[D], P], R, D]: ...
+@overload
+def tool(
+    function: Callable[P, R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, object]: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> ToolDecorator: ...
-
-
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a tool of a function. Its signature is the schema, its docstring the description. A
     parameter annotated `Context` is filled in by the runtime. The options are those of

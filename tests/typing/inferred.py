@@ -1,0 +1,116 @@
+"""What type checkers must infer on the roads through the public surface."""
+
+import functools
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, assert_type
+
+from retinue import (
+    Agent,
+    Budget,
+    Context,
+    Outcome,
+    Outcomes,
+    Retinue,
+    RunId,
+    json_schema,
+    one_of,
+    run_sync,
+    tool,
+)
+
+
+@dataclass
+class Report:
+    title: str
+
+
+@dataclass
+class Score:
+    points: int
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+plain = Agent("plain")
+assert_type(plain, Agent[str, object])
+reporter = Agent("reporter", output=Report)
+assert_type(reporter, Agent[Report, object])
+many = Agent("many", output=list[Report])
+assert_type(many, Agent[list[Report], object])
+either = Agent("either", output=one_of(Report, Score))
+assert_type(either, Agent[Report | Score, object])
+described = Agent("described", output=json_schema({"type": "object"}))
+assert_type(described, Agent[dict[str, Any], object])
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+
+    def count(self, by: int = 1) -> int:
+        """Count."""
+        self.n += by
+        return self.n
+
+
+def power(base: int, exponent: int) -> int:
+    """Base to the power of exponent."""
+    return int(base**exponent)
+
+
+@tool(restart="pure", quick=True)
+def name_of(ctx: Context[Shop], upper: bool = False) -> str:
+    """The name of the shop."""
+    return ctx.deps.name.upper() if upper else ctx.deps.name
+
+
+counter = Counter()
+keeper = Agent(
+    "keeper",
+    deps_type=Shop,
+    tools=[
+        tool(counter.count),
+        tool(functools.partial(power, exponent=2), name="square", quick=True),
+        name_of,
+        "read",
+    ],
+    staff=[reporter],
+    timeout=timedelta(minutes=5),
+)
+assert_type(keeper, Agent[str, Shop])
+assert_type(tool(counter.count)(by=3), int)
+
+
+def at_once() -> None:
+    assert_type(run_sync(reporter, "Go."), Outcome[Report])
+    assert_type(run_sync(keeper, "Go.", deps=Shop("corner")), Outcome[str])
+
+
+async def main(text: str) -> None:
+    async with Retinue("a.db", deps=Shop("corner"), agents=[keeper, plain]) as retinue:
+        assert_type(retinue, Retinue[Shop])
+        assert_type(retinue.deps, Shop)
+        run = await retinue.spawn(reporter, "Go.")
+        assert_type(run, RunId[Report])
+        assert_type(await retinue.wait(run, timeout=5), Outcome[Report])
+        assert_type(await retinue.wait(text), Outcome[Any])
+        assert_type(await retinue.find(text, reporter), RunId[Report])
+        assert_type(await retinue.outcome(run), Outcome[Report] | None)
+        assert_type(await retinue.fork(run, "Shorter."), RunId[Report])
+        scorer = Agent("scorer", output=Score)
+        assert_type(await retinue.fork(run, "As a score.", agent=scorer), RunId[Score])
+        assert_type(await retinue.resume(run), RunId[Report])
+        assert_type(await retinue.cancel(run), Outcome[Report])
+        both = await retinue.gather(reporter, "a", "b", at_once=1)
+        assert_type(both, Outcomes[Report])
+        assert_type(both.unwrap(), list[Report])
+        assert_type(both[0].unwrap().title, str)
+        outcome = await retinue.run(either, "Go.", budget=Budget(usd=1))
+        assert_type(outcome.output, Report | Score | None)
+        assert_type(outcome.unwrap(), Report | Score)
+        async for line in retinue.runs(state=["queued", "failed"]):
+            assert_type(line.agent, str)
