@@ -93,10 +93,7 @@ def cost(final: TreeRecord) -> str:
     spent = facts.spent(final)
     if spent.usd is None:
         return "n/a"
-    if spent.usd_estimated:
-        known = words.money(max(0.0, spent.usd - spent.usd_estimated))
-        return f"{known}, {words.money(spent.usd, is_bound=True)}"
-    return words.money(spent.usd)
+    return words.sum_text(max(0.0, spent.usd - spent.usd_estimated), spent.usd, False)
 
 
 def _cost_lines(final: TreeRecord) -> list[str]:

@@ -23,13 +23,13 @@ from retinue.host import requests
 from retinue.host.client import HostClient, connect_to_host
 from retinue.host.http_exchange import HostNews
 from retinue.host.launch import reach
-from retinue.host.listing import ListedRun, RunListing
+from retinue.host.listing import ListedRun, RunListing, SpentSince
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import CallsHeld
 from retinue.view.call_summary import describe
 from retinue.view.rows import TreeView
-from retinue.view.run_row import RunRow
+from retinue.view.run_row import RunRow, as_paused
 from retinue.view.transcript import Transcripts, tell
 from retinue.view.updates import conclude, feed
 
@@ -48,8 +48,7 @@ class ProjectRuns:
         self.said = Transcripts(describe)
         self.client: HostClient | None = None
         self.notices: list[str] = []
-        self.spent_today = self.estimated_today = 0.0
-        self.has_unpriced = False
+        self.today = SpentSince(0.0, 0.0, False)
         self.n_runs = 0
         self._is_looking = False
         self._heard: queue.SimpleQueue[tuple[HostClient, HostNews | None]] = queue.SimpleQueue()
@@ -71,7 +70,7 @@ class ProjectRuns:
         self.listen()
         with RunListing(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
-            self._cost(shelf.roots(limit=1_000))
+            self.today = shelf.spent_since(midnight())
         self.n_runs = sum(line.ended_at is None for line in lines)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
@@ -96,8 +95,7 @@ class ProjectRuns:
     def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
-            now = f"host gone: resume {row.short}"
-            return msgspec.structs.replace(row, state="paused", mark="paused", now=now)
+            return as_paused(row)
         return row
 
     def _connect(self) -> None:
@@ -151,13 +149,6 @@ class ProjectRuns:
             with RecordReader(self._places) as book:
                 conclude(self.view, book.tree(line.id))
 
-    def _cost(self, lines: list[ListedRun]) -> None:
-        midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
-        today = [line for line in lines if line.created_at >= midnight]
-        self.spent_today = sum(line.usd or 0.0 for line in today)
-        self.estimated_today = sum(line.usd_estimated for line in today)
-        self.has_unpriced = any(line.usd is None and line.tokens for line in today)
-
     def _measure(self) -> None:
         at = time.monotonic()
         total = sum(top.tree_tokens for top in self.view.tops)
@@ -203,6 +194,11 @@ class ProjectRuns:
             self._asked[self.client.begin(want)] = then
         except (RetinueError, OSError) as error:
             self.notices.append(str(error))
+
+
+def midnight() -> int:
+    """When today began, in milliseconds."""
+    return int(time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000)
 
 
 def spark(steps: list[int], width: int = 12) -> str:

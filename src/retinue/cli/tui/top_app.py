@@ -93,13 +93,11 @@ class TopApp(App[None]):
     def _facts(self) -> TopFacts:
         board = self.board
         bars, tokens = board.per_minute()
-        today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
-        known = today if board.spent_today or not board.has_unpriced else ""
         asking = [row for row in board.rows() if row.needs_you]
         return TopFacts(
             name=board.name,
             marks=board.view.marks,
-            today=" + ".join(p for p in (known, "n/a" if board.has_unpriced else "") if p),
+            today=words.sum_text(*board.today),
             per_minute=words.count(tokens),
             bars=bars,
             n_open=board.n_runs,
