@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from retinue.cli.terminal.wall_clock import clock, moment
 from retinue.core.account import Account
 from retinue.core.events import LogEntry, MailReceived, Replied, ToolReturned
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
@@ -22,7 +23,7 @@ from retinue.view.cells import plain
 from retinue.view.log_lines import LogLines, said_last
 from retinue.view.run_row import as_paused
 from retinue.view.run_table import loudest_of, run_table
-from retinue.view.show_page import ShownRun, moment, show_page
+from retinue.view.show_page import ShownRun, show_page
 from retinue.view.stored_tree import stored_lines, with_loudest
 from tests.cli.test_frames import CHANGE, LEAD, row, seconds
 
@@ -150,7 +151,7 @@ def page(width: int = 80, **account: Any) -> list[str]:
         LEAD, agent="lead", label="lead", model="claude-sonnet-5-5", now="for 9 sub-agents: 3 done"
     )
     asking = row("sync-client", "needs_input", CHANGE, seconds(2, 2), 0.33)
-    run = ShownRun(final, [lead, asking], "/harbor")
+    run = ShownRun(final, [lead, asking], "/harbor", moment(NOW - seconds(10, 30), NOW))
     return [plain(line) for line in show_page(run, width, NOW, is_wrapped=True)]
 
 
@@ -200,7 +201,9 @@ def entry(seq: int, event: Any, at: int) -> LogEntry:
 
 def log(width: int = 80, *, has_tools: bool = False, returned: bool = False) -> list[str]:
     priced = ModelInfo(name="m", price_in=4_000, price_out=4_000, price_cache_read=400)
-    teller = LogLines("async-client", width, has_tools=has_tools, models={"m": priced}, began=NOW)
+    teller = LogLines(
+        "async-client", width, has_tools=has_tools, models={"m": priced}, began=NOW, clock=clock
+    )
     usage = Usage(input=10_400, cache_read=9_000, output=20)
     reply = ModelReply(message=MESSAGES[2], usage=usage)  # type: ignore[arg-type]
     returns = [ToolReturned(turn=1, index=0, call_id="e", name="edit", text="Changed.")]

@@ -4,8 +4,7 @@ are open."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rich.cells import cell_len
 
@@ -27,7 +26,8 @@ CHANGES = ("change", "create", "write", "delete")
 
 class LogLines:
     """Puts messages into lines. `names` are those of the runs that may write to this one, `models`
-    what calls cost, and the first task came when the run `began`."""
+    what calls cost, and the first task came when the run `began`;
+    `clock` gives the time of day."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class LogLines:
         names: Mapping[str, str] | None = None,
         models: Mapping[str, ModelInfo] | None = None,
         began: int = 0,
+        clock: Callable[[int], str] = str,
     ) -> None:
         self._name, self._width, self._has_tools = name, width, has_tools
         self._names, self._models = names or {}, models or {}
@@ -47,7 +48,7 @@ class LogLines:
         self._began: dict[int, int] = {}
         self._mail: dict[str, int] = {}
         self._open: dict[str, ToolCall] = {}
-        self._next_at = began
+        self._next_at, self._clock = began, clock
         self.last_at = 0
 
     def hear(self, entries: Iterable[LogEntry], model: str = "") -> None:
@@ -140,7 +141,7 @@ class LogLines:
         """What an open run does."""
         mark = MARKS[row.mark]
         lead: Line = [
-            Cells(f"{'':>2}  {_clock(self.last_at)}  ", "quiet"),
+            Cells(f"{'':>2}  {self._time(self.last_at)}  ", "quiet"),
             Cells(mark.glyph, mark.role, is_glyph=True),
             Cells(" "),
             Cells(mark.word, mark.role),
@@ -151,11 +152,14 @@ class LogLines:
     def _head(self, n: int, at: int, who: str, text: str, took: str = "") -> Line:
         number = str(n) if n else ""
         lead: Line = [
-            Cells(f"{number:>2}  {_clock(at)}  ", "quiet"),
+            Cells(f"{number:>2}  {self._time(at)}  ", "quiet"),
             Cells(f"{fits(one_line(who, 60), WHO)}"),
         ]
         pad = " " * max(0, WHO - cell_len(lead[1].text))
         return self._full([*lead, Cells(f"{pad}  ")], text, took)
+
+    def _time(self, at: int) -> str:
+        return self._clock(at) if at else " " * 8
 
     def _full(self, lead: Line, text: str, took: str) -> Line:
         """With a time at the right; only what has one is cut."""
@@ -188,7 +192,3 @@ def said_last(messages: list[Message], n: int) -> int:
         if not n:
             return i
     return 0
-
-
-def _clock(at: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at / 1000)) if at else " " * 8

@@ -3,7 +3,6 @@ what to do next, and its result."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,16 +21,16 @@ from retinue.view.stored_tree import stored_lines
 
 LABEL = 9
 BAR = 29
-DAY_MS = 86_400_000
 
 
 class ShownRun(NamedTuple):
-    """What a page is made of: the record, its rows from top to bottom, and the directory of the
-    project."""
+    """What a page is made of: the record, its rows from top to bottom, the directory of the
+    project, and when the run began, in words."""
 
     final: TreeRecord
     rows: Sequence[RunRow]
     root: str
+    began: str
 
 
 def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
@@ -45,24 +44,16 @@ def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[
     return lines
 
 
-def moment(at: int, now: int) -> str:
-    """`14:12` today, `Mon 14:12` this week, the date before that."""
-    then, today = time.localtime(at / 1000), time.localtime(now / 1000)
-    if then[:3] == today[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%a %H:%M" if now - at < 6 * DAY_MS else "%Y-%m-%d", then)
-
-
 def _head(run: ShownRun, width: int, now: int) -> list[Line]:
     top, row = run.rows[0], run.final.rows[0]
     id = f"run {top.short}"
     title = fits(top.task or top.label, max(8, width - 2 - len(id) - 1))
     pad = right(id, max(len(id), width - 1 - cell_len(title)))
     mark = MARKS[loudest(top.mark, (one.mark for one in run.rows[1:]))]
-    end, began = facts.ending(row), row.run.started_at or row.spec.created_at
+    end = facts.ending(row)
     since = "since" if end is None else "started"
     took = words.span(facts.elapsed(row, now) // 1_000 * 1_000 or facts.elapsed(row, now))
-    parts = [f"{since} {moment(began, now)}, {'' if end is None else 'took '}{took}"]
+    parts = [f"{since} {run.began}, {'' if end is None else 'took '}{took}"]
     parts.append(f"{top.label} on {one_line(top.model)}")
     mode = (row.run.permissions or row.spec.permissions).mode
     parts.append(f"mode {mode or 'manual'}")

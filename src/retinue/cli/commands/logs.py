@@ -13,6 +13,7 @@ from retinue.cli.context import CommandContext, Duration, common, now_ms, out, p
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
+from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import json_text
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.message_cursor import inherited
@@ -106,6 +107,7 @@ def _messages(
         names=_names(book, line),
         models=models,
         began=row.spec.created_at,
+        clock=clock,
     )
     at, after, own = 0, 0, inherited(row)
     while True:

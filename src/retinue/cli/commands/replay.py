@@ -11,6 +11,7 @@ from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
+from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import one_line
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
@@ -66,7 +67,7 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
 
 
 def _log(row: RunRecord) -> LogLines:
-    return LogLines(label(row.spec), size(sys.stdout)[0], began=row.spec.created_at)
+    return LogLines(label(row.spec), size(sys.stdout)[0], began=row.spec.created_at, clock=clock)
 
 
 def describe(row: RunRecord) -> str:

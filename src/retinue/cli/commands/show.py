@@ -10,6 +10,7 @@ from retinue.cli.context import CommandContext, common, now_ms, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
+from retinue.cli.terminal.wall_clock import moment
 from retinue.host.held_lookup import held_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
@@ -46,7 +47,9 @@ def command(door: CommandContext, run: str, as_json: bool) -> None:
             return
         waits = held_waits(door.places) if line.ended_at is None else {}
         rows = stored_rows(book, final, now_ms(), is_paused=line.is_paused, waits=waits)
-    page = ShownRun(final, rows, door.places.root)
+    top = final.rows[0]
+    began = moment(top.run.started_at or top.spec.created_at, now_ms())
+    page = ShownRun(final, rows, door.places.root, began)
     is_wrapped = sys.stdout.isatty()
     print_lines(door, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from retinue.cli.context import now_ms
+from retinue.cli.terminal.wall_clock import midnight
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -194,11 +195,6 @@ class ProjectRuns:
             self._asked[self.client.begin(want)] = then
         except (RetinueError, OSError) as error:
             self.notices.append(str(error))
-
-
-def midnight() -> int:
-    """When today began, in milliseconds."""
-    return int(time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000)
 
 
 def spark(steps: list[int], width: int = 12) -> str:
