@@ -73,7 +73,7 @@ def _doing(node: RunNode, now: int, nodes: Mapping[str, RunNode]) -> str:
         return (
             f"at the limit of {who}" if node.asks_at else "for budget that other runs have reserved"
         )
-    return _works(node)
+    return last_words(node)
 
 
 def _waits(node: RunNode) -> str:
@@ -89,7 +89,8 @@ def _waits(node: RunNode) -> str:
     return f"for {n} sub-agents" + (f": {', '.join(parts)}" if parts else "")
 
 
-def _works(node: RunNode) -> str:
+def last_words(node: RunNode) -> str:
+    """What it does, or did before its provider was in trouble."""
     calls, last = node.calls, node.last_call
     if is_between_calls(node):
         calls, last = {}, next(reversed(calls.values()), last)

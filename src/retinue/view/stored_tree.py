@@ -20,17 +20,9 @@ from retinue.view.state_marks import MARKS, counted, loudest
 PAGE = 1_000
 
 
-def stored_rows(
-    book: RecordReader,
-    final: TreeRecord,
-    now: int,
-    *,
-    is_paused: bool = False,
-    waits: Mapping[str, ProviderWait] | None = None,
-) -> list[RunRow]:
-    """From top to bottom. Of what is open also the steps are read: they tell what it does.
-    `waits` are the calls that have not left, by their runs."""
-    view = TreeView(describe)
+def recall(view: TreeView, book: RecordReader, final: TreeRecord) -> None:
+    """How a tree stands on record. Of what is open also the steps are read: they tell what it
+    does."""
     for row in final.rows:
         view.take(row.spec)
     for row in final.rows:
@@ -42,6 +34,19 @@ def stored_rows(
                     view.take(entry)
     for row in final.rows:
         view.take(row.run)
+
+
+def stored_rows(
+    book: RecordReader,
+    final: TreeRecord,
+    now: int,
+    *,
+    is_paused: bool = False,
+    waits: Mapping[str, ProviderWait] | None = None,
+) -> list[RunRow]:
+    """From top to bottom. `waits` are the calls that have not left, by their runs."""
+    view = TreeView(describe)
+    recall(view, book, final)
     rows = [_held(row, waits or {}, now) for row in view.rows(now)]
     return [as_paused(row) if is_paused and not row.is_over else row for row in rows]
 

@@ -31,8 +31,9 @@ from retinue.host.tree_items import CallsHeld
 from retinue.view.call_summary import describe
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow, as_paused
+from retinue.view.stored_tree import recall
 from retinue.view.transcript import Transcripts, tell
-from retinue.view.updates import conclude, feed
+from retinue.view.updates import feed
 
 RECENT_MS = 3_600_000
 MINUTE = 60
@@ -40,9 +41,11 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 class ProjectRuns:
-    """The runs of one project as rows. `only` shows one tree."""
+    """The runs of one project as rows. `only` shows these trees."""
 
-    def __init__(self, places: ProjectPaths, env: Mapping[str, str], only: str = "") -> None:
+    def __init__(
+        self, places: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
+    ) -> None:
         self._places, self._env, self.only = places, dict(env), only
         self.name = one_line(places.root.rstrip("/").rpartition("/")[2], 40)
         self.view = TreeView(describe)
@@ -71,12 +74,13 @@ class ProjectRuns:
         self.listen()
         with RunListing(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
+            open_roots = {line.root for line in shelf.open_runs()}
             self.today = shelf.spent_since(midnight())
-        self.n_runs = sum(line.ended_at is None for line in lines)
+        self.n_runs = len(open_roots)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
-            if not self.only or line.id == self.only:
-                self._follow(line)
+            if not self.only or line.id in self.only:
+                self._follow(line, has_open=line.id in open_roots)
         self.listen()
         self._measure()
 
@@ -138,17 +142,19 @@ class ProjectRuns:
                 if then is not None and news.error is None:
                     then(news.done)
 
-    def _follow(self, line: ListedRun) -> None:
+    def _follow(self, line: ListedRun, *, has_open: bool) -> None:
+        """`has_open`: somebody of its tree is at work, also when it has ended itself."""
         is_open = line.ended_at is None
         if is_open and self.client is not None and line.id not in self._paused:
             if line.id not in self._watched.values():
                 self._watched[
                     self.client.begin(requests.WatchRequest(run=line.id, deltas=True))
                 ] = line.id
-        elif line.id not in self._loaded:
-            self._loaded.add(line.id)
+        elif has_open or line.id not in self._loaded:
+            if not has_open:
+                self._loaded.add(line.id)
             with RecordReader(self._places) as book:
-                conclude(self.view, book.tree(line.id))
+                recall(self.view, book, book.tree(line.id))
 
     def _measure(self) -> None:
         at = time.monotonic()
