@@ -89,8 +89,8 @@ def _waits(node: RunNode) -> str:
     return f"for {n} sub-agents" + (f": {', '.join(parts)}" if parts else "")
 
 
-def last_words(node: RunNode) -> str:
-    """What it does, or did before its provider was in trouble."""
+def last_words(node: RunNode, *, is_held: bool = False) -> str:
+    """What it does; with `is_held`, did before its provider was in trouble."""
     calls, last = node.calls, node.last_call
     if is_between_calls(node):
         calls, last = {}, next(reversed(calls.values()), last)
@@ -103,7 +103,7 @@ def last_words(node: RunNode) -> str:
         return "resumed after a restart"
     if node.run is None:
         return ""
-    if node.tries:
+    if node.tries and not is_held:
         return f"try {node.tries + 1}"
     if node.said:
         return node.said

@@ -98,10 +98,12 @@ class KeyDecoder:
     def is_waiting(self) -> bool:
         """Whether an escape has come, and perhaps more belongs to it: on a slow line `up` comes in
         pieces, and its last one must not be taken for the letter A."""
-        return bool(self._rest) and not self._rest.startswith(("\x1b" + PASTE, GROUND_TOLD))
+        return bool(self._rest) and not self._rest.startswith("\x1b" + PASTE)
 
     def flush(self) -> list[str]:
-        """Nothing more came: it was the key."""
+        """Nothing more came: it was the key. Of an answer about the ground the rest comes later."""
+        if self._rest.startswith(GROUND_TOLD):
+            return []
         alone, self._rest = self._rest == "\x1b", ""
         return ["esc"] if alone else []
 

@@ -167,7 +167,8 @@ class Screen:
         row = at.row
         if row.wait is None:
             return at
-        return at._replace(row=replace(row, now=one_line(last_words(self._view.nodes[row.id]))))
+        text = one_line(last_words(self._view.nodes[row.id], is_held=True))
+        return at._replace(row=replace(row, now=text))
 
     def _opened(
         self, focus: Focus, now: int, width: int, room: int, transcript: Sequence[tuple[str, str]]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection
 from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal.colors import Palette, ansi
 from retinue.cli.terminal.terminal_style import manners, size
-from retinue.core.state import RunRecord
 from retinue.errors import RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host.keys import carried
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
+from retinue.steps import RunRecord
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.cells import Cells, Line, fits, right
