@@ -109,8 +109,19 @@ def test_three_writers_in_a_dirty_tree_change_one_file_and_make_others(tmp_path:
 def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) -> None:
     script = Writers([edit(2, "mine")], [edit(2, "yours")], [edit(18, "two")])
     with project(tmp_path, script) as home:
-        text = home.ok(*RUN, "Go.")
+        done = home.run(*RUN, "Go.")
+        text = done.stdout
         (branch,) = branches(home)
+        told = [line.partition(" ")[2] for line in done.stderr.splitlines()]
+        assert f"! Part 1: conflict in a.txt. Not merged: {branch}" in told
+        short = home.runs()[0]["short"]
+        assert done.stderr.splitlines()[-3:] == [
+            f"  merge   Part 1: conflict in a.txt; its changes are on {branch}",
+            "  files   1 changed, +2 -2, merged. See: git diff",
+            f"          See: retinue diff {short}. Try again: retinue merge {short}",
+        ]
+        tree = home.ok("ps", "--tree").splitlines()
+        assert "conflict in a.txt, not merged" in tree[2], "in the live view too"
         assert branch.startswith("retinue/part-1-")
         assert "- Part 1: NOT merged, conflict in a.txt" in text and branch in text
         assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text

@@ -67,15 +67,15 @@ def hand_over(
     code = _code(final, wish, result) if code is None else code
     if lacking := facts.missing(final.rows[0]):
         door.say(f"! {one_line(lacking)}")
-    _say_end(door, final, wish, result["permission_denials"], code)
+    _say_end(door, final, wish, result, code)
     return code
 
 
 def _say_end(
-    door: CommandContext, final: TreeRecord, wish: RunDisplay, denials: list[Any], code: int
+    door: CommandContext, final: TreeRecord, wish: RunDisplay, result: dict[str, Any], code: int
 ) -> None:
     """The last lines. What went wrong is said even to those who want quiet."""
-    first, *more = summary.end_lines(final, code)
+    first, *more = summary.end_lines(final, code, result["merges"])
     if code and wish.format == "text":
         note(first)
     else:
@@ -84,7 +84,8 @@ def _say_end(
         row.spec.id: words.agent_label(row.spec.request.label or row.spec.request.agent)
         for row in final.rows
     }
-    for line in (*more, *(f"  {line}" for line in summary.denial_lines(denials, labels))):
+    denials = summary.denial_lines(result["permission_denials"], labels)
+    for line in (*more, *(f"  {line}" for line in denials)):
         door.say(line)
     for line in wish.next_lines:
         door.say(f"  {line}")

@@ -22,6 +22,8 @@ def row_words(
     """`lanes` has how many slots of each are taken, as far as this tree is known."""
     run = node.run
     match run.state if run is not None else None:
+        case Ended() if node.conflict:
+            return node.conflict
         case Ended(ending=ending):
             return phrases.ending(ending, node.started_at)
         case Queued(lane=lane) if node.state == "queued":

@@ -22,11 +22,12 @@ PAGE = 1_000
 
 def recall(view: TreeView, book: RecordReader, final: TreeRecord) -> None:
     """How a tree stands on record. Of what is open also the steps are read: they tell what it
-    does."""
+    does; and of those whose sub-agents wrote side by side: they tell what did not fit."""
+    with_writers = {row.spec.parent for row in final.rows if row.spec.request.copy_of}
     for row in final.rows:
         view.take(row.spec)
     for row in final.rows:
-        if not isinstance(row.run.state, Ended):
+        if not isinstance(row.run.state, Ended) or row.spec.id in with_writers:
             after = 0
             while page := book.entries(after, row.spec.id, PAGE):
                 after = page[-1][0]

@@ -31,6 +31,7 @@ from retinue.steps import TreeRecord
 from retinue.view.call_summary import describe
 from retinue.view.cells import Line, crop, fits, wrap
 from retinue.view.done_changes import DoneChanges
+from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import RequestPanel, request_panel
 from retinue.view.rows import TreeView
 from retinue.view.run_node import is_asked, walk
@@ -116,6 +117,8 @@ class LiveView:
                     feed(self._view, thing, now_ms(), self._said)
                     if (change := self._changes.take(thing)) is not None:
                         self._show_change(change)
+                    for merge in conflicts_of(thing):
+                        self._note(conflict_text(merge))
                 if thing is None or time.monotonic() - self._painted >= FRAME_SECONDS:
                     self._attend()
         except BaseException:

@@ -28,6 +28,7 @@ from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
+from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import panel_text, request_panel
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow
@@ -81,6 +82,9 @@ class PlainView:
     def _hear_of(self, thing: TreeItem) -> None:
         """What is new with an item."""
         nodes = self._view.nodes
+        for merge in conflicts_of(thing):
+            text = conflict_text(merge)
+            self._say(f"! {text}", text)
         if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
             task = one_line(thing.spec.request.task, 100)
             self._say(f"run {words.short_id(thing.spec.id)}: {task}")
