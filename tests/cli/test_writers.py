@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -127,6 +128,19 @@ def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) 
         assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text
         assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
         assert "yours" in git(home.project, "show", f"{branch}:a.txt")
+
+
+def test_a_merge_without_anything_removed_is_told_too(tmp_path: Path) -> None:
+    made = [[call("write", path=f"new{n}.txt", content="made\n")] for n in range(2)]
+    with project(tmp_path, Writers(*made)) as home:
+        done = home.run(*RUN, "--output-format", "json", "Go.")
+        assert done.returncode == 0, done.stderr
+        merges = json.loads(done.stdout)["merges"]
+        assert [(m["label"], m["state"], m["added"], m["removed"]) for m in merges] == [
+            ("Part 0", "merged", 1, 0),
+            ("Part 1", "merged", 1, 0),
+        ]
+        assert "  files   2 changed, +2 -0, merged. See: git diff" in done.stderr.splitlines()
 
 
 def test_outside_of_git_one_writes_after_the_other(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, note, out
-from retinue.cli.terminal.terminal_style import manners, size
+from retinue.cli.terminal.terminal_style import is_reader, manners, size
 from retinue.formats.safe_text import one_line
 from retinue.host import answer_file
 from retinue.steps import TreeRecord
@@ -18,6 +18,7 @@ from retinue.view import format as words
 from retinue.view import summary
 from retinue.view import totals as facts
 from retinue.view.format import json_line
+from retinue.view.spoken import spoken_end
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
@@ -76,6 +77,8 @@ def _say_end(
 ) -> None:
     """The last lines. What went wrong is said even to those who want quiet."""
     first, *more = summary.end_lines(final, code, result["merges"])
+    if door.is_reader or is_reader(door.environ):
+        first = spoken_end(first)
     if code and wish.format == "text":
         note(first)
     else:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from retinue.core import arguments
 from retinue.core.events import Asked, Merged, ModelFailed, Replied, StepTaken
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
@@ -143,7 +145,7 @@ class StreamJsonWriter:
                 last = event.reply.message.calls[-1].name
                 yield self._task(run, "task_progress", last_tool_name=last)
         elif isinstance(event, Merged):
-            self.merges += [facts.plain(merge) for merge in event.merges]
+            self.merges += [facts.plain(msgspec.structs.asdict(merge)) for merge in event.merges]
         elif isinstance(event, ModelFailed):
             yield self._line(
                 run, "system", subtype="api_retry", error=event.kind, message=event.message
