@@ -1,9 +1,7 @@
 """Takes the pictures of this folder: `python docs/images/make.py`. Real runs in a real terminal
 (tmux), a scripted model behind them, and what the terminal shows as SVG."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -201,13 +199,13 @@ def sources(home: House) -> None:
     (home.project / "src").mkdir()
     text = "class Client:\n    def send(self, request, timeout=None):\n        return request\n"
     (home.project / "src" / "client.py").write_text(text * 6)
+    (home.project / "src" / "pool.py").write_text("limit = 10\n")
 
 
 def conflict() -> None:
-    old = "    def send(self, request, timeout=None):\n"
     edits = [
-        [call("write", path="src/client.py", content=f"class Client:  # {n}\n{old}")]
-        for n in NAMES[:2]
+        [call("edit", path="src/pool.py", old="limit = 10\n", new=f"limit = {n}\n")]
+        for n in (20, 40)
     ]
     edits.append([call("write", path="docs/http.md", content="# HTTP\n")])
     for name, (columns, lines) in (("conflict", SMALL), ("conflict-wide", LARGE)):
@@ -221,52 +219,6 @@ def conflict() -> None:
                 screen.retinue(*flags, env={**home.env, **DARK}, cwd=home.project)
                 screen.code()
                 picture(screen, name, columns)
-
-
-def ends() -> None:
-    """Ctrl-C, detach, and a host that is killed; the first and the last at both sizes."""
-    for kind, (columns, lines) in (
-        ("ctrl-c", SMALL),
-        ("ctrl-c-wide", LARGE),
-        ("detached", SMALL),
-        ("host-killed", SMALL),
-        ("host-killed-wide", LARGE),
-    ):
-        with tempfile.TemporaryDirectory() as folder:
-            there, gate = Path(folder), Gate(at=1)
-            with house(there, Team(*LOOKS, gate=gate)) as home:
-                with terminal(there, columns, lines) as screen:
-                    sources(home)
-                    flags = ("run", "--family", "delegate", TASK)
-                    screen.retinue(*flags, env={**home.env, **DARK}, cwd=home.project)
-                    screen.until("● 3 working")
-                    if kind.startswith("ctrl-c"):
-                        screen.keys("C-c")
-                    elif kind == "detached":
-                        screen.keys("q")
-                    else:
-                        os.kill(home.host_pid(), signal.SIGKILL)
-                    screen.code()
-                    picture(screen, kind, columns)
-                gate.opened.set()
-
-
-def outage() -> None:
-    """A rate limit that keeps everybody, and what came after it."""
-    with tempfile.TemporaryDirectory() as folder:
-        there = Path(folder)
-        settings = FakeSettings(retry_after_seconds=4.0)
-        with Llm(Team(*LOOKS), settings=settings) as llm:
-            home = House(there, **llm.env)
-            sources(home)
-            with terminal(there, *SMALL) as screen:
-                flags = ("--model", "openai-chat:fault-F1-then-ok", "--family", "delegate", TASK)
-                screen.retinue("run", *flags, env={**home.env, **DARK}, cwd=home.project)
-                screen.until("rate limited: ")
-                picture(screen, "outage", 80)
-                screen.code()
-                picture(screen, "outage-over", 80)
-            home.close()
 
 
 def chat() -> None:
@@ -288,28 +240,7 @@ def chat() -> None:
             gate.opened.set()
 
 
-def listings() -> None:
-    gate = Gate(at=1)
-    with tempfile.TemporaryDirectory() as folder:
-        there = Path(folder)
-        with house(there, Team(*LOOKS, gate=gate)) as home:
-            sources(home)
-            flags = ("run", "--background", "--family", "delegate", "--max-tokens", "900000", TASK)
-            home.ok(*flags)
-            home.until(lambda: sum(run["turn"] for run in home.runs()) >= 4)
-            for name, arguments in (
-                ("ps-tree", ("ps", "--tree")),
-                ("show", ("show",)),
-                ("logs", ("logs", "latest/sync-client")),
-            ):
-                with terminal(there, *SMALL) as screen:
-                    screen.retinue(*arguments, env={**home.env, **DARK}, cwd=home.project)
-                    screen.code()
-                    picture(screen, name, 80)
-            gate.opened.set()
-
-
-SCENES = (conflict, ends, outage, chat, listings)
+SCENES = (conflict, chat)
 
 
 def request_pictures() -> None:
