@@ -149,11 +149,98 @@ def requests(heard: Any) -> Any:
     return "Done." if turn else REQUESTS[name]
 
 
+SMALL, LARGE = (80, 24), (200, 50)
+DARK = {"COLORFGBG": "15;0"}
+TASK = "Timeouts and retries in every HTTP client"
+NAMES = ("sync-client", "async-client", "webhooks")
+
+
 def commit(folder: Path) -> None:
     """In a repository, sub-agents that write work side by side."""
     who = ["-c", "user.name=You", "-c", "user.email=you@example.org"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "Start"]):
+    for command in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-qm", "Start"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+class Team:
+    """A lead that gives out three tasks; each is a list of replies, and the last one waits for the
+    gate if there is one."""
+
+    def __init__(self, *scripts: list[Any], gate: Gate | None = None, mode: str = "parallel"):
+        self.scripts, self.gate, self._mode = scripts, gate, mode
+        self.opened = gate.opened if gate is not None else None
+
+    async def __call__(self, heard: Any) -> Any:
+        first = heard.messages[0].text
+        name = next((n for n in NAMES if f"Work on {n}." in first), "")
+        if name:
+            script = self.scripts[NAMES.index(name)]
+            if heard.turn < len(script):
+                return script[heard.turn]
+            return await self.gate(heard) if self.gate is not None else "Done."
+        if heard.turn:
+            return "A lane limits how many runs work at once."
+        tools = ["read", "edit", "write", "search"]
+        tasks = [
+            {"task_id": n, "prompt": f"Work on {n}.", "tools": tools}
+            for n in NAMES[: len(self.scripts)]
+        ]
+        return call("delegate_tasks", mode=self._mode, tasks=tasks)
+
+
+LOOKS = [
+    [call("read", path="src/client.py")],
+    [call("search", pattern="timeout")],
+    [call("read", path="src/client.py", offset=2)],
+]
+
+
+def sources(home: House) -> None:
+    (home.project / "src").mkdir()
+    text = "class Client:\n    def send(self, request, timeout=None):\n        return request\n"
+    (home.project / "src" / "client.py").write_text(text * 6)
+    (home.project / "src" / "pool.py").write_text("limit = 10\n")
+
+
+def conflict() -> None:
+    edits = [
+        [call("edit", path="src/pool.py", old="limit = 10\n", new=f"limit = {n}\n")]
+        for n in (20, 40)
+    ]
+    edits.append([call("write", path="docs/http.md", content="# HTTP\n")])
+    for name, (columns, lines) in (("conflict", SMALL), ("conflict-wide", LARGE)):
+        with tempfile.TemporaryDirectory() as folder:
+            there = Path(folder)
+            team = Team(*edits)
+            with house(there, team) as home, terminal(there, columns, lines) as screen:
+                sources(home)
+                commit(home.project)
+                flags = ("run", "--family", "delegate", "--permission-mode", "acceptEdits", TASK)
+                screen.retinue(*flags, env={**home.env, **DARK}, cwd=home.project)
+                screen.code()
+                picture(screen, name, columns)
+
+
+def chat() -> None:
+    gate = Gate("2 findings", at=1)
+    with tempfile.TemporaryDirectory() as folder:
+        there = Path(folder)
+        team = Team(LOOKS[0], gate=gate, mode="background")
+        with house(there, team) as home, terminal(there, *SMALL) as screen:
+            sources(home)
+            flags = ("chat", "--family", "delegate")
+            screen.retinue(*flags, env={**home.env, **DARK}, cwd=home.project)
+            screen.until("/help lists")
+            screen.type("Look at the client in the background. What is a lane?")
+            screen.keys("Enter")
+            screen.until("A lane limits", "esc agents", "sync-client")
+            screen.type("and what happens when it is fu")
+            screen.until("it is fu")
+            picture(screen, "chat", 80)
+            gate.opened.set()
+
+
+SCENES = (conflict, chat)
 
 
 def request_pictures() -> None:
@@ -232,6 +319,13 @@ def answers() -> None:
 
 
 def main() -> None:
+    """All pictures, or those of the scenes that are named."""
+    names = sys.argv[1:]
+    for scene in SCENES:
+        if not names or scene.__name__ in names:
+            scene()
+    if names:
+        return
     answers()
     script = Script()
     with tempfile.TemporaryDirectory() as name:

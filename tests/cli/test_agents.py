@@ -101,7 +101,10 @@ def test_limits_of_a_file_end_its_run(tmp_path: Path) -> None:
         mine(home, "poor", "budget: {max_tokens: 3000}")
         assert home.run("run", "--agent", "short", "go").returncode == 5
         assert home.run("run", "--agent", "poor", "go").returncode == 5
-        assert "of 3.0k" in home.ok("show")
+        shown = home.ok("show")
+        assert "◐ stopped at limit" in shown
+        (budget,) = [line for line in shown.splitlines() if line.startswith("budget")]
+        assert budget.endswith(" tokens") and ", left " in budget
 
 
 def test_a_model_of_a_file_that_cannot_be_used_here_is_told(tmp_path: Path) -> None:
@@ -173,7 +176,8 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
         assert after["staff"] == [["critic"]] and "tidy" in after["system"] and after["skill"]
         assert after["system"].index("four blanks") < after["system"].index("Here, two.")
         shown = home.ok("show")
-        assert "AGENTS.md (17 bytes, about 4 tokens)" in shown and "about 7 tokens a turn" in shown
+        assert "AGENTS.md (~4 tokens in every turn), " in shown
+        assert "deep/AGENTS.md (~3 tokens in every turn)" in shown
         (loaded, nearer) = json.loads(home.ok("show", "--json"))["agents"][0]["files_loaded"]
         assert (
             loaded["bytes"] == 17

@@ -251,7 +251,7 @@ def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, 
             assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]
         for words in (
             ["show"],
-            ["logs", "--calls"],
+            ["logs", "--tools"],
             ["export", "--format", "stream-json"],
             ["export"],
             ["approve"],

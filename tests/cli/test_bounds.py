@@ -97,10 +97,10 @@ def amounts(home: House) -> tuple[str, str]:
 def test_commands_say_at_most(home: House) -> None:
     tokens, usd = amounts(home)
     row = home.ok("ps", "--all").splitlines()[1]
-    assert row.endswith(f"at most {tokens}  at most {usd}")
+    assert row.endswith(f" ≤{usd}")
+    assert home.ok("ps", "--tree", "--all").splitlines()[0].endswith(f" ≤{usd}")
     shown = home.ok("show")
-    assert f"spent    at most {tokens} tokens, at most {usd}, " in shown
-    assert f"tree ≤{tokens}" in shown
+    assert f" · tree at most {tokens} tokens, at most {usd}" in shown
     for name in ("md", "html"):
         assert f", at most {usd} · at most {tokens} tokens · " in home.ok(
             "export", "latest", "--format", name
@@ -146,11 +146,29 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     board.refresh()
     top = TopApp(board)
     lines = [plain(line) for line in top_frame(top._facts(), TopList(), board.rows(), 120, 20)]
-    assert f" today at most {usd}" in lines[1]
+    (line,) = RunListing(found).roots()
+    assert line.usd is not None
+    known = words.money(line.usd - line.usd_estimated)
+    assert lines[1].startswith(f" today {known}, at most {usd} · ")
     assert any(line.endswith(f"≤{usd}") for line in lines[4:]), lines
     board.close()
     spent = facts.TreeSpending(0, 0.0).plus(facts.spent(final)).plus(facts.TreeSpending(1_000, 0.5))
     assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)
+
+
+def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: House) -> None:
+    with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
+        (line,) = shelf.roots()
+        assert line.usd is not None and line.ended_at is not None
+        known = line.usd - line.usd_estimated
+        assert shelf.spent_since(line.created_at) == (known, line.usd, False)
+        # It began before: how much of it came later is on no record.
+        assert shelf.spent_since(line.created_at + 1) == (0.0, line.usd, False)
+        assert shelf.spent_since(line.ended_at + 1) == (0.0, 0.0, False)
+    assert words.sum_text(1.42, 1.61, False) == "$1.42, at most $1.61"
+    assert words.sum_text(1.42, 1.42, False) == "$1.42" and words.sum_text(0, 0, False) == "$0.00"
+    assert words.sum_text(1.42, 1.42, True) == "$1.42, more n/a"
+    assert words.sum_text(0, 0, True) == "n/a"
 
 
 def test_little_room_is_kept_and_nothing_is_rounded_down() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retinue.cli.terminal.prompt import MARK
 from retinue.testing import call
 from tests.cli.house import SECONDS, Gate, House, house
 from tests.cli.terminal import terminal
@@ -22,7 +23,8 @@ def echo(heard: Any) -> str:
 
 def is_asking(shown: str) -> bool:
     """Whether the prompt is there, after the first answer: below it is what was spent."""
-    return shown.rstrip().endswith("tokens, n/a")
+    last = shown.rstrip().rpartition("\n")[2]
+    return last.startswith(" esc agents") and last.endswith(" n/a")
 
 
 def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
@@ -106,7 +108,8 @@ def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> No
             assert chat.say("and now") == "2: and now\n"
         finally:
             err = chat.close()
-        assert f"✓ main {id} done: the long one is done" in err
+        (line,) = [line for line in err.splitlines() if "the long one is done" in line]
+        assert line.startswith("✓ main done in ") and line.endswith(f" · /show {id}")
 
 
 class Talk:
@@ -137,17 +140,19 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
 
     with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
-        screen.until("\n>")
+        screen.until(f"\n{MARK.rstrip()}")
         screen.type("wait")
         screen.keys("Enter")
         assert gate.reached.wait(SECONDS)
         screen.until("thinking")
         screen.keys("b")
         screen.until("continues in the background")
-        screen.until("1 in the background")
+        screen.until(" ◉ main              thinking")
         screen.type("half a sent")
         gate.opened.set()
-        screen.until(lambda text: "done: the long one is done" in text and "> half a sent" in text)
+        screen.until(
+            lambda text: "· the long one is done ·" in text and f"{MARK}half a sent" in text
+        )
         screen.type("ence")
         screen.keys("Enter")
         screen.until("2: half a sentence", is_asking)
@@ -156,13 +161,53 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
 
 
 @needs("tmux")
+def test_rows_of_background_agents_are_beside_the_prompt_and_esc_leads_to_them(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("2 findings", at=0)
+
+    async def talk(heard: Any) -> Any:
+        if heard.messages[0].text == "Review the parser.":
+            return await gate(heard)
+        if any(type(m).__name__ == "ToolMessage" for m in heard.messages):
+            return "A lane limits how many runs work at once."
+        task = {"task_id": "parser-review", "prompt": "Review the parser.", "tools": []}
+        return call("delegate_tasks", mode="background", tasks=[task])
+
+    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", "--family", "delegate", env=home.env, cwd=home.project)
+        screen.until(f"\n{MARK.rstrip()}")
+        screen.type("Review it in the background. What is a lane?")
+        screen.keys("Enter")
+        screen.until("A lane limits", is_asking)
+        screen.type("and what happens")
+        screen.until("◉ parser-review     thinking     ", f"{MARK}and what happens")
+        screen.keys("Escape")
+        screen.until("AGENT", "STATE", "thinking")
+        screen.keys("Escape")
+        screen.until(f"{MARK}and what happens", is_asking)
+        gate.opened.set()
+        screen.until(
+            lambda text: (
+                "✓ parser-review done in " in text
+                and " · 2 findings · /show parser-review" in text
+                and "\n  The agent reads this at its next turn." in text
+                and f"{MARK}and what happens" in text
+            )
+        )
+        screen.until(lambda text: "◉ parser-review" not in text)
+        screen.keys("C-u", "C-d")
+        assert screen.code() == 0
+
+
+@needs("tmux")
 @pytest.mark.parametrize("gap_ms", [0, 2, 8, 20])
 def test_ctrl_c_twice_leaves_however_fast_it_is_pressed(gap_ms: int, tmp_path: Path) -> None:
     with house(tmp_path, echo) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
-        screen.until("\n>")
+        screen.until(f"\n{MARK.rstrip()}")
         screen.type("something")
-        screen.until("> something")
+        screen.until(f"{MARK}something")
         screen.keys("C-c")
         time.sleep(gap_ms / 1000)
         screen.keys("C-c")
@@ -178,7 +223,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
 
     with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
-        screen.until("\n>")
+        screen.until(f"\n{MARK.rstrip()}")
         screen.type("one")
         screen.keys("M-Enter")
         screen.type("two")
@@ -186,9 +231,9 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.until("1: one", is_asking)
         screen.type("/co")
         screen.keys("Tab")
-        screen.until("> /cost")
+        screen.until(f"{MARK}/cost")
         screen.keys("Enter")
-        screen.until(lambda text: text.count("tokens, n/a") == 2)
+        screen.until(lambda text: text.count("tokens, n/a") == 1)
         screen.type("wait")
         screen.keys("Enter")
         assert gate.reached.wait(SECONDS)
@@ -196,7 +241,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.keys("C-c")
         screen.until("continues from here", is_asking)
         screen.keys("Up")
-        screen.until(lambda text: text.count("> wait") == 2)
+        screen.until(lambda text: text.count(f"{MARK}wait") == 2)
         screen.keys("C-c")
         screen.until("Press Ctrl-C again")
         screen.keys("C-c")
@@ -211,7 +256,7 @@ def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
     secret = "Zq8Rt5Yv2Bk7Jd4Hf1Gs9Ac6Lm3Np0Xw"
     with house(tmp_path, echo) as home, terminal(tmp_path, 100, 24) as screen:
         screen.retinue("chat", env={**home.env, "SERVICE_TOKEN": secret}, cwd=home.project)
-        screen.until("\n>")
+        screen.until(f"\n{MARK.rstrip()}")
         screen.type(f"use {secret} now")
         screen.keys("Enter")
         screen.until("1: use", is_asking)

@@ -48,34 +48,30 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
         root, one, two = home.runs()
         assert (one["parent"], one["depth"], one["state"]) == (root["id"], 1, "completed")
         address = f"{root['short'][:4]}/{one['short']}"
-        assert home.ok("show", address).startswith(f"run      {one['id']}")
-        assert home.ok("show", one["id"][:-2]).startswith(f"run      {one['id']}")
+        for name in (address, one["id"][:-2]):
+            assert home.ok("show", name).splitlines()[0].endswith(f"run {one['short']}")
         many = home.run("show", f"counting/{one['label']}")
         assert one["label"] != two["label"] or (
             many.returncode == 2 and "can mean 2 runs" in many.stderr
         )
         table = home.ok("ps", "--tree", "--all").splitlines()
-        assert table[0].split() == [
-            "RUN",
-            "AGENT",
-            "STATE",
-            "TASK",
-            "MODEL",
-            "AGE",
-            "TOKENS",
-            "COST",
-        ]
-        assert len(table) == 4 and root["short"] in table[1] and one["short"] in table[2]
+        assert len(table) == 3 and root["short"] in table[0] and table[2].startswith(" └ ✓ ")
+        assert home.ok("ps", "--tree", root["short"]).splitlines() == table
+        (head, row) = home.ok("ps", "counting").splitlines()
+        assert head.split() == ["RUN", "STATE", "TASK", "AGE", "AGENTS", "COST"]
+        assert row.startswith(f"{root['short']}  ✓ done") and row.split()[-2] == "3"
         assert home.lines("ps", "--state", "failed", "--tree", "--jsonl") == []
         assert len(home.lines("ps", "--since", "1h", "--jsonl")) == 1
         shown = home.ok("show", "counting")
-        assert "├─ ✓" in shown and "└─ ✓" in shown and shown.endswith("Both have counted.")
+        assert "├ ✓" in shown and "└ ✓" in shown and shown.endswith("Both have counted.")
 
 
 def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
         home.ok("run", *FANOUT, "Delegate <b>it</b>.")
-        assert "calls spawn_agents" in home.ok("logs") and '"tasks"' in home.ok("logs", "--calls")
+        assert "  spawn_agents  starts 2 agents" in home.ok("logs")
+        assert '"tasks"' in home.ok("logs", "--tools") and '"tasks"' not in home.ok("logs")
+        assert home.ok("logs", "--calls") == home.ok("logs", "--tools")
         assert home.ok("logs", "-n", "1").endswith("Both have counted.")
         assert home.lines("logs", "--jsonl")[0]["event"]["event"] == "Requested"
         assert home.ok("export").startswith("# Delegate <b>it</b>.")
@@ -101,7 +97,7 @@ def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
         following = home.start("logs", "-f")
         gate.opened.set()
         out, _ = following.communicate(timeout=SECONDS)
-        assert "user: a long task" in out and out.endswith("assistant: The end.\n")
+        assert "  you           a long task\n" in out and out.endswith("\n              The end.\n")
 
 
 def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:

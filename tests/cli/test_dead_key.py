@@ -4,6 +4,8 @@ brought."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ import pytest
 from retinue.host.keys import KeyedCatalog
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import ParsedRequest
-from tests.cli.house import MODEL, Gate, House, Llm
+from tests.cli.house import MODEL, SECONDS, Gate, House, Llm
 
 SPEAKS = {
     "anthropic": ("anthropic:m", "ANTHROPIC", ""),
@@ -182,3 +184,25 @@ def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: 
     lender.bring(first)
     made = lender.now(MODEL)
     assert made.secrets["key"] == OLD and "gateway.test" in made._url
+
+
+def test_runs_that_lack_a_key_do_not_keep_others_from_starting(tmp_path: Path) -> None:
+    gate = Gate("Here I am.", at=0)
+    with Llm(gate) as llm:
+        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
+        (house.project / "a.py").write_text("def f():\n    pass\n")
+        key = {"ANTHROPIC_BASE_URL": llm.llm.url, "ANTHROPIC_API_KEY": "sk-ant-very-secret"}
+        try:
+            model = "anthropic:claude-sonnet-5-5"
+            id = house.ok("run", "--bg", "--model", model, "Go.", env=key)
+            assert gate.reached.wait(SECONDS)
+            os.kill(house.host_pid(), signal.SIGKILL)
+            house.until(lambda: house.runs()[0]["state"] == "paused")
+            told = house.run("run", "--model", "offline/explorer", "map this repository")
+            assert told.returncode == 0 and "a.py" in told.stdout, told.stderr
+            lacking = house.run("attach", id)
+            assert lacking.returncode == 6 and "No API key for anthropic" in lacking.stderr
+            gate.opened.set()
+            assert house.ok("attach", id, env=key) == "Here I am.", "the key was brought"
+        finally:
+            house.close()

@@ -38,7 +38,8 @@ def test_the_id_of_a_group_is_in_ps_and_ends_it(tmp_path: Path) -> None:
             (group,) = re.findall(r"bg-[0-9a-f]{6}", home.ok("run", "Go."))
             lines = home.until(lambda: [r for r in home.runs() if r["parent"]])
             assert [(r["label"], r["group"]) for r in lines] == [("a", group), ("b", group)]
-            assert home.ok("ps", "--tree").count(f"{group}: part") == 2
+            listed = home.ok("ps", "--tree").splitlines()
+            assert f"{group}: 2 in the background. End them: retinue cancel {group}" in listed
             ended = home.run("cancel", group)
             assert ended.returncode == 0 and ended.stderr.count("cancelled") == 2
             assert [r["state"] for r in home.runs() if r["parent"]] == ["cancelled"] * 2

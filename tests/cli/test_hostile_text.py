@@ -67,7 +67,7 @@ def check(raw: str, *, is_line: bool = True) -> None:
 
 LINES = [
     ("logs",),
-    ("logs", "--calls"),
+    ("logs", "--tools"),
     ("logs", "--jsonl"),
     *(("export", "--format", form) for form in ("md", "jsonl", "stream-json", "perfetto", "html")),
     ("show",),
@@ -183,7 +183,7 @@ def test_a_chat_is_tame(home: House) -> None:
         for said, answer in (
             ("Do it", "retinue show "),
             ("/agents", " main "),
-            ("/show", "spent "),
+            ("/show", "next "),
         ):
             start = len(screen.raw)
             screen.type(f"{said}\r")
@@ -241,7 +241,7 @@ FORGED = [
     ("send", "latest", "x"),
     ("ps", "--all", "--tree"),
     ("logs",),
-    ("logs", "--calls"),
+    ("logs", "--tools"),
     ("replay",),
     ("mcp", "list", "--mcp-config", "mcp.json"),
     ("mcp", "approve", FORGER, "--mcp-config", "mcp.json"),

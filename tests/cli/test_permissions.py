@@ -43,7 +43,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
     with house(tmp_path, writer) as home:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
-        assert "asks:" in home.ok("show", id)
+        assert "needs    main: write made.txt, 1 line" in home.ok("show", id).splitlines()
         assert "wants to create made.txt  +1 -0" in home.ok("approve")
         asked = json.loads(home.ok("approve", "--json"))[0]["id"]
         assert asked[:8] in home.ok("approve")

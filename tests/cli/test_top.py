@@ -33,7 +33,7 @@ ENDED = "ended in the last hour"
 
 def top(home: House, only: str = "") -> TopApp:
     found = places.find(home.env, cwd=str(home.project))
-    return TopApp(ProjectRuns(found, home.env, only), seconds=0.3)
+    return TopApp(ProjectRuns(found, home.env, (only,) if only else ()), seconds=0.3)
 
 
 def frame(app: TopApp) -> list[str]:

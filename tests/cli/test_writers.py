@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -109,13 +110,37 @@ def test_three_writers_in_a_dirty_tree_change_one_file_and_make_others(tmp_path:
 def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) -> None:
     script = Writers([edit(2, "mine")], [edit(2, "yours")], [edit(18, "two")])
     with project(tmp_path, script) as home:
-        text = home.ok(*RUN, "Go.")
+        done = home.run(*RUN, "Go.")
+        text = done.stdout
         (branch,) = branches(home)
+        told = [line.partition(" ")[2] for line in done.stderr.splitlines()]
+        assert f"! Part 1: conflict in a.txt. Not merged: {branch}" in told
+        short = home.runs()[0]["short"]
+        assert done.stderr.splitlines()[-3:] == [
+            f"  merge   Part 1: conflict in a.txt; its changes are on {branch}",
+            "  files   1 changed, +2 -2, merged. See: git diff",
+            f"          See: retinue diff {short}. Try again: retinue merge {short}",
+        ]
+        tree = home.ok("ps", "--tree").splitlines()
+        assert "conflict in a.txt, not merged" in tree[2], "in the live view too"
         assert branch.startswith("retinue/part-1-")
         assert "- Part 1: NOT merged, conflict in a.txt" in text and branch in text
         assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text
         assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
         assert "yours" in git(home.project, "show", f"{branch}:a.txt")
+
+
+def test_a_merge_without_anything_removed_is_told_too(tmp_path: Path) -> None:
+    made = [[call("write", path=f"new{n}.txt", content="made\n")] for n in range(2)]
+    with project(tmp_path, Writers(*made)) as home:
+        done = home.run(*RUN, "--output-format", "json", "Go.")
+        assert done.returncode == 0, done.stderr
+        merges = json.loads(done.stdout)["merges"]
+        assert [(m["label"], m["state"], m["added"], m["removed"]) for m in merges] == [
+            ("Part 0", "merged", 1, 0),
+            ("Part 1", "merged", 1, 0),
+        ]
+        assert "  files   2 changed, +2 -0, merged. See: git diff" in done.stderr.splitlines()
 
 
 def test_outside_of_git_one_writes_after_the_other(tmp_path: Path) -> None:

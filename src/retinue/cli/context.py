@@ -158,6 +158,26 @@ def common(command: F) -> F:
     return command
 
 
+def _keep_theme(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    door = context.find_object(CommandContext)
+    if value and door is not None:
+        door.environ = {**door.environ, "RETINUE_THEME": value}
+    return value
+
+
+def theme_option(command: F, group: str = "") -> F:
+    """Whether the terminal is dark or light, for those who know better than it does."""
+    return option(
+        "--theme",
+        type=click.Choice(["auto", "dark", "light"]),
+        default="auto",
+        callback=_keep_theme,
+        expose_value=False,
+        group=group,
+        help="Colors for a dark or a light terminal. Default: auto.",
+    )(command)
+
+
 class Duration(click.ParamType[float]):
     """`90`, `45s`, `10m`, `1h30m`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, note, out
-from retinue.cli.terminal.terminal_style import manners, size
+from retinue.cli.terminal.terminal_style import is_reader, manners, size
 from retinue.formats.safe_text import one_line
 from retinue.host import answer_file
 from retinue.steps import TreeRecord
@@ -18,6 +18,7 @@ from retinue.view import format as words
 from retinue.view import summary
 from retinue.view import totals as facts
 from retinue.view.format import json_line
+from retinue.view.spoken import spoken_end
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
@@ -67,15 +68,17 @@ def hand_over(
     code = _code(final, wish, result) if code is None else code
     if lacking := facts.missing(final.rows[0]):
         door.say(f"! {one_line(lacking)}")
-    _say_end(door, final, wish, result["permission_denials"], code)
+    _say_end(door, final, wish, result, code)
     return code
 
 
 def _say_end(
-    door: CommandContext, final: TreeRecord, wish: RunDisplay, denials: list[Any], code: int
+    door: CommandContext, final: TreeRecord, wish: RunDisplay, result: dict[str, Any], code: int
 ) -> None:
     """The last lines. What went wrong is said even to those who want quiet."""
-    first, *more = summary.end_lines(final, code)
+    first, *more = summary.end_lines(final, code, result["merges"])
+    if door.is_reader or is_reader(door.environ):
+        first = spoken_end(first)
     if code and wish.format == "text":
         note(first)
     else:
@@ -84,7 +87,8 @@ def _say_end(
         row.spec.id: words.agent_label(row.spec.request.label or row.spec.request.agent)
         for row in final.rows
     }
-    for line in (*more, *(f"  {line}" for line in summary.denial_lines(denials, labels))):
+    denials = summary.denial_lines(result["permission_denials"], labels)
+    for line in (*more, *(f"  {line}" for line in denials)):
         door.say(line)
     for line in wish.next_lines:
         door.say(f"  {line}")

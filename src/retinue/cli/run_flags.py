@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from retinue.cli.context import Duration, option
+from retinue.cli.context import Duration, option, theme_option
 from retinue.cli.handover import SEVERITIES
 
 Decorator = Callable[[Any], Any]
@@ -240,6 +240,7 @@ output_options = together(
         default="auto",
         help="When to use colors. Default: auto.",
     ),
+    partial(theme_option, group="Output"),
     _output(
         "--screen-reader",
         compat=("--ax-screen-reader",),

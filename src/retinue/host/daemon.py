@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from retinue.agent import Agent
 from retinue.api import Retinue
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
@@ -75,7 +76,11 @@ class HostedStore:
         builder = AgentBuilder(self.store + ".plans", catalog, pool)
         try:
             recalled_agents = [await _recall(builder, name) for name in open_agents]
-            agents = list(dict.fromkeys(agent for agent in recalled_agents if agent is not None))
+            agents = [
+                agent
+                for agent in dict.fromkeys(recalled_agents)
+                if agent is not None and _has_models(catalog, agent)
+            ]
             names = (*models, *builder.offered)
             catalog.offered = tuple(name for name in names if _is_found(catalog, name))
             ports: dict[str, Any] = {"models": catalog, "secrets": catalog.redactor}
@@ -179,6 +184,13 @@ def _is_found(catalog: KeyedCatalog, name: str) -> bool:
     except ConfigError as error:
         log.warning("the runs with model %s cannot continue yet: %s", name, error)
         return False
+
+
+def _has_models(catalog: KeyedCatalog, agent: Agent) -> bool:
+    """Whether the models of an agent and of its staff can be called. If not, its runs stay as they
+    are until somebody brings what is missing; the runs of others are not their concern."""
+    names = {member.model for member in agent.reachable_agents() if isinstance(member.model, str)}
+    return all(_is_found(catalog, name) for name in names if name and name != OFFLINE)
 
 
 def _report(report: StartReport) -> None:

@@ -4,6 +4,7 @@ part of it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ from retinue.agent import Agent
 from retinue.api import Retinue
 from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Origin
-from retinue.errors import NotFound, Refused, StoreFull
+from retinue.errors import NotFound, Refused, RetinueError, StoreFull
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.follow import follow
@@ -268,6 +269,9 @@ class Host(Lookups):
         def is_theirs(model: str) -> bool:
             return any(link.partition(":")[0] in providers for link in resolve(model).split(CHAIN))
 
+        for run in self._retinue.runs_without_agent:
+            with contextlib.suppress(RetinueError):  # what it lacks is something else
+                await self._wake(run)
         await self._retinue.retry(refused=is_theirs)
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:

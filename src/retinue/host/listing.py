@@ -25,7 +25,8 @@ LATEST = ("latest", "last", "@")
 MOST = 8
 _HEX = re.compile(r"[0-9a-f-]+")
 _SELECT = """
-select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, r.account
+select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, r.account,
+(select count(*) from runs b where b.root = r.id and b.parent <> '')
 from runs r join specs s on s.run = r.n"""
 _NAMES = "select name from sqlite_schema where name in ('runs', 'accounts')"
 # A file that no writer of this version has opened yet.
@@ -39,7 +40,9 @@ class ListedRun(NamedTuple):
     about the limit, of the run `limit_of`, at which it waits, and `more` what to add to it
     (nano-dollars where it is dollars). `cache` is what prompt caches were expected to give to its
     tree, and gave. `group` is the group of background work that it belongs to. `provider_wait` says
-    what its provider answered, and when it is tried again."""
+    what its provider answered, and when it is tried again. `stop` is why it has ended, and
+    `is_thinking` says that its model is at work. `n_agents` counts the runs of its tree, None where
+    it is itself below another."""
 
     id: str
     short: str
@@ -68,6 +71,9 @@ class ListedRun(NamedTuple):
     more: int = 0
     group: str = ""
     provider_wait: ProviderWait | None = None
+    stop: str = ""
+    is_thinking: bool = False
+    n_agents: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         wait = self.provider_wait
@@ -78,6 +84,11 @@ class ListedRun(NamedTuple):
         }
 
     @property
+    def is_paused(self) -> bool:
+        """Whether it is open, and no host is there to go on with it."""
+        return self.state == "paused"
+
+    @property
     def is_offline(self) -> bool:
         """Whether the explorer leads it, which is not a model, and nothing was paid."""
         return self.model.startswith("offline/") and not self.usd
@@ -86,6 +97,15 @@ class ListedRun(NamedTuple):
     def name(self) -> str:
         """What it is called, for people."""
         return f"{one_line(self.label, 60)} {self.short}"
+
+
+class SpentSince(NamedTuple):
+    """What was paid since some moment: `usd` for sure, `at_most` at most; with `is_partial` there
+    are calls whose price nobody knows."""
+
+    usd: float
+    at_most: float
+    is_partial: bool
 
 
 class RunListing:
@@ -116,6 +136,18 @@ class RunListing:
             args.append(recent_since)
         return list(self._lines(f"{where} order by r.n desc limit ?", (*args, limit)))
 
+    def spent_since(self, moment: int) -> SpentSince:
+        """What was paid from a moment on. What runs have spent that began before it is not known by
+        the hour: all of it is in the bound, and none in the sum."""
+        where = "where r.parent = '' and (r.created_at >= ? or r.open = 1 or r.ended_at >= ?)"
+        lines = list(self._lines(where, (moment, moment)))
+        paid = [(line, (line.usd or 0.0) - line.usd_estimated) for line in lines]
+        return SpentSince(
+            sum(usd for line, usd in paid if line.created_at >= moment),
+            sum(line.usd or 0.0 for line in lines),
+            any(line.usd is None and line.tokens for line in lines),
+        )
+
     def below(self, root: str) -> list[ListedRun]:
         """Everything below a root, in the order in which it came."""
         return list(self._lines("where r.root = ? and r.parent <> '' order by r.n", (root,)))
@@ -143,11 +175,11 @@ class RunListing:
         id = ""
         try:
             self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
-            for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
-                times = (created_at, ended_at)
-                yield self._line(
+            for id, parent, root, spec, run, state, *times, account, n_below in rows:
+                line = self._line(
                     id, parent, root, json.loads(spec), json.loads(run), state, times, account
                 )
+                yield line if parent else line._replace(n_agents=1 + n_below)
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
@@ -163,7 +195,7 @@ class RunListing:
         spec: dict[str, Any],
         run: dict[str, Any],
         state: str,
-        times: tuple[int, int | None],
+        times: Sequence[Any],
         account: bytes | None,
     ) -> ListedRun:
         order, usage = spec["order"], run.get("usage", {})
@@ -179,6 +211,7 @@ class RunListing:
         elif waits_for:
             word = "waiting"
         waits_kind = at.get("waits_kind", "") if waits_for else ""
+        has_unpriced = model in self._unpriced and not spent[1]
         return ListedRun(
             id=id,
             short=short_id(id),
@@ -196,7 +229,7 @@ class RunListing:
             ended_at=times[1],
             own_tokens=sum(usage.get(part, 0) for part in ("input", "output", "estimated")),
             tokens=spent[0],
-            usd=None if model in self._unpriced and not spent[1] else spent[1] / 1e9,
+            usd=None if has_unpriced or guess[2] else spent[1] / 1e9,
             waits_for=at["asks"] if limit_of else waits_for,
             waits_kind=at["lack"] if limit_of else waits_kind,
             tokens_estimated=guess[0],
@@ -207,6 +240,8 @@ class RunListing:
             more=at.get("more", 0),
             group=order.get("group", "") if order.get("group_size") else "",
             provider_wait=wait,
+            stop=at.get("ending", {}).get("stop", ""),
+            is_thinking=state == "thinking",
         )
 
     def open_group(self, id: str) -> list[ListedRun]:

@@ -154,3 +154,11 @@ def key_names(provider: str) -> str:
 
     provider_entry = PROVIDERS.get(provider)
     return " or ".join(provider_entry.keys) if provider_entry is not None else ""
+
+
+def url_names(provider: str) -> str:
+    """The variables that the address of a provider can be in, "" when it is fixed."""
+    from retinue.models.providers import PROVIDERS
+
+    provider_entry = PROVIDERS.get(provider)
+    return " or ".join(provider_entry.urls) if provider_entry is not None else ""

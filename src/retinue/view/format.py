@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
-    "short_id", "short_span", "shown_state", "span", "span_text", "state_text", "tokens",
-    "with_exit",
+    "short_id", "short_span", "shown_state", "span", "span_text", "state_text", "sum_text",
+    "tokens", "with_exit",
 ]  # fmt: skip
 
 
@@ -129,6 +129,14 @@ def with_exit(line: str, code: int) -> str:
     word = f"exit {code}"
     room = WIDTH - len(line) - len(word)
     return f"{line}{' ' * room}{word}" if room >= 2 else f"{line} · {word}"
+
+
+def sum_text(usd: float, at_most: float, is_partial: bool) -> str:
+    """A sum of costs: what is known for sure, what it is at most, and that there are costs which
+    nobody knows."""
+    parts = [money(usd)] if usd or at_most or not is_partial else []
+    parts += [money(at_most, is_bound=True)] if at_most - usd > 1e-9 else []
+    return ", ".join([*parts, *(["more n/a" if parts else "n/a"] if is_partial else [])])
 
 
 def amounts(line: ListedRun) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from retinue.view import format as words
 from retinue.view.cells import Cells, Line, crop, cut, fit_words, fits, right, size
 from retinue.view.run_row import RunRow
-from retinue.view.state_marks import MARKS
+from retinue.view.state_marks import MARKS, loudest
 
 SILENT_MS = 60_000
 LONG_SILENT_MS = 180_000
@@ -20,8 +20,6 @@ STATE, NUMBER, SHORT = 12, 7, 4
 NOTHING_YET = "\N{EN DASH}"
 DEEPEST = 4
 """From the next level on, `…` stands for the guides."""
-LOUD = ("needs_input", "rate_limited", "retrying", "working", "thinking")
-"""What a folded row shows of those below it."""
 
 
 class Columns(NamedTuple):
@@ -152,12 +150,11 @@ def _words(row: RunRow, width: int) -> Line:
 def told_by(row: RunRow, below: Iterable[RunRow]) -> RunRow:
     """A row that others are folded into: of these it tells what is louder than itself, when it only
     waits."""
-    if row.is_over or row.mark not in ("waiting", "queued"):
+    others = list(below)
+    name = loudest(row.mark, (other.mark for other in others))
+    if name == row.mark:
         return row
-    loud = [other for other in below if other.mark in LOUD]
-    if not loud:
-        return row
-    most = min(loud, key=lambda other: LOUD.index(other.mark))
+    most = next(other for other in others if other.mark == name)
     return replace(row, mark=most.mark, now=most.now, needs_you=most.needs_you)
 
 

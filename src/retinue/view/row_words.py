@@ -22,6 +22,8 @@ def row_words(
     """`lanes` has how many slots of each are taken, as far as this tree is known."""
     run = node.run
     match run.state if run is not None else None:
+        case Ended() if node.conflict:
+            return node.conflict
         case Ended(ending=ending):
             return phrases.ending(ending, node.started_at)
         case Queued(lane=lane) if node.state == "queued":
@@ -73,7 +75,7 @@ def _doing(node: RunNode, now: int, nodes: Mapping[str, RunNode]) -> str:
         return (
             f"at the limit of {who}" if node.asks_at else "for budget that other runs have reserved"
         )
-    return _works(node)
+    return last_words(node)
 
 
 def _waits(node: RunNode) -> str:
@@ -89,7 +91,8 @@ def _waits(node: RunNode) -> str:
     return f"for {n} sub-agents" + (f": {', '.join(parts)}" if parts else "")
 
 
-def _works(node: RunNode) -> str:
+def last_words(node: RunNode, *, is_held: bool = False) -> str:
+    """What it does; with `is_held`, did before its provider was in trouble."""
     calls, last = node.calls, node.last_call
     if is_between_calls(node):
         calls, last = {}, next(reversed(calls.values()), last)
@@ -102,7 +105,7 @@ def _works(node: RunNode) -> str:
         return "resumed after a restart"
     if node.run is None:
         return ""
-    if node.tries:
+    if node.tries and not is_held:
         return f"try {node.tries + 1}"
     if node.said:
         return node.said

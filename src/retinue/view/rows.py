@@ -17,6 +17,7 @@ from retinue.core.events import (
     ChildEnded,
     Decided,
     LogEntry,
+    Merged,
     ModelFailed,
     ModelRegistered,
     Recovered,
@@ -49,6 +50,7 @@ from retinue.runtime.held_calls import HeldCall
 from retinue.view import states as phrases
 from retinue.view.call_wants import wants
 from retinue.view.fan_out_costs import FanOuts
+from retinue.view.merge_lines import conflict_cell
 from retinue.view.row_words import row_words
 from retinue.view.run_node import TAIL, RunNode, mark_of, provider_wait, state_of, walk
 from retinue.view.run_row import RunRow
@@ -233,6 +235,10 @@ class TreeView:
                 node.questions.setdefault(event.call_id, question)
             case Answered() | Decided():
                 node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+            case Merged():
+                for merge in event.merges:
+                    if merge.state == "conflict" and (writer := self.nodes.get(merge.run)):
+                        writer.conflict = conflict_cell(merge)
             case CancelAsked():
                 node.is_cancelling = True
             case Recovered():

@@ -59,6 +59,8 @@ class RunNode:
     state: str = "queued"
     mark: str = "queued"
     seats: tuple[str, ...] = ()
+    conflict: str = ""
+    """What of its changes did not fit into the files of its parent."""
 
     @property
     def is_over(self) -> bool:

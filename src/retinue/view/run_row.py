@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from retinue.core.state import Question
 from retinue.core.values import Value
 from retinue.host.provider_waits import ProviderWait
@@ -80,3 +82,9 @@ class RunRow(Value):
     @property
     def cost(self) -> str:
         return words.money(self.tree_usd, is_bound=bool(self.tree_usd_estimated), is_short=True)
+
+
+def as_paused(row: RunRow) -> RunRow:
+    """An open run whose host is gone: nothing of it moves before somebody takes it up."""
+    now = f"host gone: resume {row.short}"
+    return replace(row, state="paused", mark="paused", now=now, silent_ms=0)

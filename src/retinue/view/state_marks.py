@@ -44,6 +44,8 @@ MARKS: dict[str, StateMark] = {
     }.items()
 }
 """In the order of loudness, in which screens count them."""
+LOUD = ("needs_input", "rate_limited", "retrying", "working", "thinking", "paused")
+"""What one row tells of those that are shown by it alone, the loudest first."""
 AFTER_CANCEL = ("needs_input", "cancelling", "cancelled", "completed", "failed", "at_limit")
 """The order in which they are counted while a tree is being stopped."""
 
@@ -53,13 +55,22 @@ def mark_name(state: str, *, stop: str = "", trouble: str = "", is_thinking: boo
     keeps its provider."""
     if state == "running":
         return "thinking" if is_thinking else "working"
-    if state == "incomplete" and stop in LIMITS:
+    if state == "incomplete" and any(word in stop for word in LIMITS):
         return "at_limit"
     if state in FAILURES:
         return "failed"
     if state == "waiting" and trouble:
         return "rate_limited" if trouble in ("rate_limit", "rate_limited") else "retrying"
     return state if state in MARKS else "waiting"
+
+
+def loudest(own: str, others: Iterable[str]) -> str:
+    """What a run is marked with that stands for its tree: one that only waits tells who in it is at
+    work, is held up, or needs somebody."""
+    if own not in ("waiting", "queued"):
+        return own
+    names = set(others)
+    return next((name for name in LOUD if name in names), own)
 
 
 def mark(state: str) -> StateMark:

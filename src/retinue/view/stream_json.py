@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from retinue.core import arguments
-from retinue.core.events import Asked, ModelFailed, Replied, StepTaken
+from retinue.core.events import Asked, Merged, ModelFailed, Replied, StepTaken
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, RunRecord
@@ -71,6 +73,7 @@ class StreamJsonWriter:
         self._seq = self._at = self._api_ms = 0
         self._waits: dict[str, tuple[object, ...] | None] = {}
         self.denials: list[dict[str, Any]] = []
+        self.merges: list[dict[str, Any]] = []
 
     def tell(self, item: TreeItem) -> Iterator[dict[str, Any]]:
         """The lines that one item gives."""
@@ -141,6 +144,8 @@ class StreamJsonWriter:
             if run != self._top and event.reply.message.calls:
                 last = event.reply.message.calls[-1].name
                 yield self._task(run, "task_progress", last_tool_name=last)
+        elif isinstance(event, Merged):
+            self.merges += [facts.plain(msgspec.structs.asdict(merge)) for merge in event.merges]
         elif isinstance(event, ModelFailed):
             yield self._line(
                 run, "system", subtype="api_retry", error=event.kind, message=event.message
@@ -297,6 +302,7 @@ class StreamJsonWriter:
             modelUsage=facts.model_usage(final),
             cache=facts.cache_use(facts.tree_cache(final)),
             permission_denials=self.denials,
+            merges=self.merges,
             terminal_reason=stop,
             state=state,
             subagent_stats=facts.subagent_stats(final),

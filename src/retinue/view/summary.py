@@ -4,7 +4,7 @@ is more to say, and always the next command."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from retinue.core.account import DIMENSIONS
@@ -16,13 +16,17 @@ from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.call_summary import describe
+from retinue.view.merge_lines import merge_end_lines
 from retinue.view.state_marks import LIMITS, mark
 
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 
 
-def end_lines(final: TreeRecord, code: int = 0) -> list[str]:
-    """The end of a run for people, with its exit code where it is not 0."""
+def end_lines(
+    final: TreeRecord, code: int = 0, merges: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
+    """The end of a run for people, with its exit code where it is not 0. `merges` say what became
+    of the changes of writers that worked side by side."""
     top = final.rows[0]
     id = words.short_id(top.spec.id)
     first = words.with_exit(_first(final, top, id), code)
@@ -36,7 +40,9 @@ def end_lines(final: TreeRecord, code: int = 0) -> list[str]:
         lines.append(f"  Continue: retinue resume {id}{_more(final)}")
     elif state != "completed":
         lines.append(f"  Continue: retinue resume {id}")
-    return [*lines, *_cost_lines(final), *_failed_line(final, id), *_files_line(final, id)]
+    files = _files_line(final, id, {one["run"] for one in merges})
+    lines += [*_cost_lines(final), *_failed_line(final, id), *files]
+    return [*lines, *merge_end_lines(merges, id)]
 
 
 def end_state(row: RunRecord) -> str:
@@ -93,10 +99,7 @@ def cost(final: TreeRecord) -> str:
     spent = facts.spent(final)
     if spent.usd is None:
         return "n/a"
-    if spent.usd_estimated:
-        known = words.money(max(0.0, spent.usd - spent.usd_estimated))
-        return f"{known}, {words.money(spent.usd, is_bound=True)}"
-    return words.money(spent.usd)
+    return words.sum_text(max(0.0, spent.usd - spent.usd_estimated), spent.usd, False)
 
 
 def _cost_lines(final: TreeRecord) -> list[str]:
@@ -148,8 +151,14 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
 
-def _files_line(final: TreeRecord, id: str) -> list[str]:
-    works = [end.work for row in final.rows if (end := facts.ending(row)) and end.work]
+def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]:
+    """What is on branches of runs, without the `known` ones: of these it is told what became of
+    their changes."""
+    works = [
+        end.work
+        for row in final.rows
+        if row.spec.id not in known and (end := facts.ending(row)) and end.work
+    ]
     if not works:
         return []
     files, added = sum(w.files for w in works), sum(w.added for w in works)

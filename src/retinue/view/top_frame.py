@@ -91,7 +91,8 @@ class TopList:
             trees.setdefault(row.root, []).append(row)
         tops = [tree[0] for tree in trees.values()]
         for top in tops:
-            self.placed.setdefault(top.id, top.is_over)
+            # Who has ended may have left others at work.
+            self.placed.setdefault(top.id, all(row.is_over for row in trees[top.root]))
         n_open = sum(len(trees[top.root]) for top in tops if not self.placed[top.id])
         has_room = n_open <= room
         live = [top for top in tops if not self.placed[top.id]]

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, option, pass_door
+from retinue.cli.context import CommandContext, common, option, pass_door, theme_option
 from retinue.cli.foreground_run import carry_out, head_of, line_to
 from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
@@ -18,6 +18,7 @@ from retinue.host.listing import RunListing
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("--include-partial-messages", is_flag=True)
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@theme_option
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @option(
     "--screen-reader",

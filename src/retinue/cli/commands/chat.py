@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from retinue.cli import run_arguments as asking
-from retinue.cli.context import CommandContext, common, option, pass_door
+from retinue.cli.context import CommandContext, common, option, pass_door, theme_option
 from retinue.cli.terminal.prompt import HistoryPrompt, MessagePrompt, PipedPrompt, PlainPrompt
 from retinue.cli.terminal.terminal_style import is_reader, manners
 from retinue.cli.tui.chat_loop import ChatLoop, history_of
@@ -58,6 +58,7 @@ UNSAID: dict[str, Any] = {
 @option("--name", compat=("-n",), default="", help="Name for the conversation.")
 @option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Continue the latest run.")
 @option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Continue this run.")
+@theme_option
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @common
@@ -114,12 +115,18 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
     try:
         hide = door.project.redactor.clean
         prompt = HistoryPrompt(
-            history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide
+            history_of(door),
+            chat.complete,
+            lambda: chat.status,
+            color,
+            chat.ended,
+            hide,
+            chat.rows.open,
         )
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise
         door.say("For a prompt with history and completion, install retinue[tui].")
         return PlainPrompt()
-    door.say("/help lists commands; Alt-Enter starts a new line; Ctrl-D exits")
+    door.say("/help lists commands.")
     return prompt

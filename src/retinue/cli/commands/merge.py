@@ -89,6 +89,7 @@ def _tell(merges: list[dict[str, Any]]) -> None:
             paths = ", ".join(one_line(path, 80) for path in one.get("conflicts", ()))
             branch = one_line(one.get("branch", ""), 80)
             note(f"! {one_line(one['label'], 40)} conflicts in {paths}. Nothing of it was changed.")
-            note(f"  Resolve: git merge {branch}")
+            # git merges nothing into files that have changes of their own.
+            note(f'  Resolve: git commit -am "Before the merge"; git merge {branch}')
         elif one["state"] == "kept":
             note(f"! {one_line(one['label'], 40)} was not merged: {one_line(one.get('why', ''))}")

@@ -6,21 +6,25 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 
-from retinue.cli.context import CommandContext, Duration, common, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, now_ms, out, pass_door
+from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal.terminal_style import manners, size
 from retinue.formats.safe_text import json_text, one_line
 from retinue.host.held_lookup import with_held
 from retinue.host.listing import ListedRun, RunListing
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
+from retinue.view.run_table import TableLine, loudest_of, run_table
 
 RECENT_MS = 3_600_000
-HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 
 
 @click.command("ps")
+@run_argument(default="")
 @click.option("--tree", is_flag=True, help="Include the sub-agents of each run.")
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="Include runs that ended more than an hour ago."
@@ -47,6 +51,7 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 @pass_door
 def command(
     door: CommandContext,
+    run: str,
     tree: bool,
     everything: bool,
     form: str | None,
@@ -55,34 +60,15 @@ def command(
     since: float | None,
     limit: int,
 ) -> None:
-    """List the runs of this project: open runs, and those that ended within the last hour."""
-    states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
+    """List the runs of this project: open runs, and those that ended within the last hour. With
+    RUN, only that one."""
+    states = tuple(s.strip().replace(" ", "_") for s in state.split(",") if s.strip())
+    is_all = everything or bool(states) or since is not None
     last = None
     while True:
-        with RunListing(door.places) as shelf:
-            lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
-            open_runs = with_held(shelf.open_runs(), door.places)
-        waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
-        waiting_lines = {line.id: line for line in open_runs if line.provider_wait is not None}
-        lines = [waiting_lines.get(line.id, line) for line in lines]
-        accounts = {line.limit_of for line in waiting.values()}
-        lines = [
-            line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line
-            for line in lines
-        ]
-        lines = [
-            line._replace(state=_asking(line.state)) if line.id in accounts else line
-            for line in lines
-        ]
-        if since is not None:
-            first = time.time() * 1000 - since * 1000
-            lines = [line for line in lines if line.created_at >= first]
-        if states:
-            lines = [line for line in lines if words.is_wanted(line.state, states)]
-        asking = _asking_roots(open_runs)
-        text = _as_json(lines, form) if form else _table(lines, tree, asking)
-        if not form and lines:
-            text += _waits(lines, waiting) + _needs_you(lines, asking)
+        look = _look(door, run, tree, is_all, limit)
+        look.keep(states, since)
+        text = _as_json(look.lines, form) if form else _text(door, look, tree)
         if text != last:
             _print(text, clear=watch and not form and sys.stdout.isatty())
             if not text and not form and not watch:
@@ -93,21 +79,53 @@ def command(
         time.sleep(0.5)
 
 
-def _lines(shelf: RunListing, tree: bool, everything: bool, limit: int) -> list[ListedRun]:
-    recent = None if everything else int(time.time() * 1000) - RECENT_MS
-    roots = shelf.roots(recent_since=recent, limit=limit)
-    if not tree:
-        return roots
-    return [line for root in roots for line in (root, *ordered(root.id, shelf.below(root.id)))]
+@dataclass
+class _Look:
+    """What is listed: `lines`, every run that is open, and those that wait at their provider or at
+    a limit, by the root of their trees."""
+
+    lines: list[ListedRun]
+    open_runs: list[ListedRun]
+    waiting: Mapping[str, ListedRun]
+
+    def keep(self, states: Sequence[str], since: float | None) -> None:
+        if since is not None:
+            first = now_ms() - since * 1000
+            self.lines = [line for line in self.lines if line.created_at >= first]
+        if states:
+            self.lines = [line for line in self.lines if words.is_wanted(line.state, states)]
 
 
-def ordered(root: str, below: Sequence[ListedRun]) -> list[ListedRun]:
-    """Children behind their parents."""
+def _look(door: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
+    with RunListing(door.places) as shelf:
+        recent = None if everything else now_ms() - RECENT_MS
+        one = shelf.resolve(run) if run else None
+        roots = [one] if one is not None else shelf.roots(recent_since=recent, limit=limit)
+        lines = roots
+        if tree:
+            lines = [line for root in roots for line in (root, *_below(shelf, root))]
+        open_runs = with_held(shelf.open_runs(), door.places)
+    waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
+    waits = {line.id: line for line in open_runs if line.provider_wait is not None}
+    lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
+    lines = [
+        line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line
+        for line in lines
+    ]
+    accounts = {line.limit_of for line in waiting.values()}
+    lines = [
+        line._replace(state=_asking(line.state)) if line.id in accounts else line for line in lines
+    ]
+    return _Look(lines, open_runs, waiting)
+
+
+def _below(shelf: RunListing, top: ListedRun) -> list[ListedRun]:
+    """Those below a run, children behind their parents."""
     by_parent: dict[str, list[ListedRun]] = {}
-    for line in below:
+    for line in shelf.below(top.root):
         by_parent.setdefault(line.parent, []).append(line)
     out: list[ListedRun] = []
-    todo = list(reversed(by_parent.get(root, [])))
+    todo = list(reversed(by_parent.get(top.id, [])))
     while todo:
         line = todo.pop()
         out.append(line)
@@ -115,11 +133,84 @@ def ordered(root: str, below: Sequence[ListedRun]) -> list[ListedRun]:
     return out
 
 
+def _text(door: CommandContext, look: _Look, tree: bool) -> str:
+    """What a person reads: the table or the trees, and what to do about them."""
+    if not look.lines:
+        return ""
+    asking = _asking_roots(look.open_runs)
+    lines = [
+        *sorted((line for line in look.lines if line.ended_at is None), key=_start),
+        *(line for line in look.lines if line.ended_at is not None),
+    ]
+    if tree:
+        text = _trees(door, look, list(dict.fromkeys(line.root for line in lines)))
+    else:
+        marks = {line.id: loudest_of(line, look.open_runs) for line in lines}
+        text = _painted(door, run_table(lines, marks, size(sys.stdout)[0], now_ms()))
+    text += _groups(look.lines, look.open_runs)
+    return text + _waits(look.lines, look.waiting) + _needs_you(look.lines, asking)
+
+
+def _groups(lines: Sequence[ListedRun], open_runs: Sequence[ListedRun]) -> str:
+    """Background work that can be ended as a whole."""
+    roots = {line.root for line in lines}
+    groups = [run.group for run in open_runs if run.group and run.root in roots]
+    return "".join(
+        f"\n{id}: {groups.count(id)} in the background. End them: retinue cancel {id}"
+        for id in dict.fromkeys(groups)
+    )
+
+
+def _start(line: ListedRun) -> int:
+    return line.created_at
+
+
+def _painted(door: CommandContext, lines: Sequence[TableLine]) -> str:
+    if not manners(door.environ, sys.stdout).color:
+        return "\n".join(line.text for line in lines)
+    from retinue.cli.terminal.line_output import shown
+    from retinue.view.cells import Cells
+
+    return shown(
+        door,
+        [
+            [
+                Cells(line.lead, "" if line.role else "quiet"),
+                Cells(line.glyph, line.role, is_glyph=True),
+                Cells(line.word, line.role or "quiet"),
+                Cells(line.tail, "" if line.role else "quiet"),
+            ]
+            for line in lines
+        ],
+    )[0]
+
+
+def _trees(door: CommandContext, look: _Look, roots: Sequence[str]) -> str:
+    """The rows of the grid that the live view has."""
+    from retinue.cli.terminal.line_output import shown
+    from retinue.host.record import RecordReader
+    from retinue.view.stored_tree import stored_lines, stored_rows, with_loudest
+
+    listed = {line.id: line for line in look.lines}
+    waits = {
+        line.id: line.provider_wait for line in look.open_runs if line.provider_wait is not None
+    }
+    out_lines = []
+    with RecordReader(door.places) as book:
+        for root in roots:
+            top = root if root in listed else next(i for i in listed if listed[i].root == root)
+            is_paused = listed[top].state == "paused"
+            rows = stored_rows(book, book.tree(top), now_ms(), is_paused=is_paused, waits=waits)
+            rows_shown = [row for row in with_loudest(rows) if row.id in listed]
+            out_lines += stored_lines(rows_shown, size(sys.stdout)[0])
+    return shown(door, out_lines)[0]
+
+
 def _print(text: str, *, clear: bool) -> None:
     if clear:
         sys.stdout.write("\x1b[H\x1b[2J")
     if text:
-        out(text)
+        out(text, styled=True)
 
 
 def _nothing(door: CommandContext, everything: bool) -> str:
@@ -166,48 +257,3 @@ def _needs_you(lines: Sequence[ListedRun], asking: frozenset[str]) -> str:
     names = f" {roots[0].short}" if len(roots) == 1 else ""
     verb = "run needs" if len(roots) == 1 else "runs need"
     return f"\n{len(roots)} {verb} you: retinue approve{names}"
-
-
-def _shown(line: ListedRun, asking: frozenset[str] = frozenset()) -> str:
-    """What screens tell apart beyond the state of a run: of a tree that is listed by its first run
-    alone, that somebody in it needs a person."""
-    if line.id in asking and line.state not in ("paused", *words.ENDS):
-        return "needs_input"
-    is_waiting = line.state == "waiting" and line.provider_wait is not None
-    return line.provider_wait.state if is_waiting and line.provider_wait else line.state
-
-
-def _table(lines: Sequence[ListedRun], tree: bool, asking: frozenset[str]) -> str:
-    if not lines:
-        return ""
-    now = time.time() * 1000
-    rows = [HEADINGS]
-    if not tree:  # open runs first, the oldest at the top; then those that have ended
-        lines = [
-            *(line for line in reversed(lines) if line.ended_at is None),
-            *(line for line in lines if line.ended_at is not None),
-        ]
-    for line in lines:
-        state = _shown(line, frozenset() if tree else asking)
-        lasted = (line.ended_at or now) - line.created_at
-        lead = "  " * line.depth if tree else ""
-        rows.append(
-            (
-                line.short,
-                (lead + one_line(line.label, 24))[:24],
-                f"{words.glyph(state)} {words.state_text(state)}",
-                one_line(f"{line.group}: {line.task}" if line.group else line.task, 40),
-                one_line(line.model, 28),
-                words.span(lasted),
-                *words.amounts(line),
-            )
-        )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    right = (5, 6, 7)
-    return "\n".join(
-        "  ".join(
-            c.rjust(w) if i in right else c.ljust(w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
 
-from retinue.cli.commands.logs import tell
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal.line_output import print_lines
+from retinue.cli.terminal.terminal_style import size
+from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import one_line
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
@@ -16,6 +19,8 @@ from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
 from retinue.steps import RunRecord
 from retinue.view import format as words
 from retinue.view.format import json_line
+from retinue.view.log_lines import LogLines
+from retinue.view.states import label
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 from retinue.view.totals import ending, word
 
@@ -41,22 +46,28 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
     with RecordReader(door.places) as book:
         final = book.tree(id)
         teller, last = StreamJsonWriter(StreamHeader()), 0
+        logs = {row.spec.id: _log(row) for row in final.rows}
         for item in book.history(final):
             if isinstance(item, Stepped):
                 if speed > 0 and last:
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
                 last = item.entry.at
+                if item.entry.run in logs:
+                    logs[item.entry.run].hear([item.entry])
             lines = list(teller.tell(item))
             if output_format == "stream-json":
                 for line in lines:
                     out(json_line(line))
             elif isinstance(item, MessageAdded):
-                for text in tell(item.n + 1, item.message, False):
-                    out(text)
+                print_lines(door, logs[item.run].tell(item.n + 1, item.message))
             elif isinstance(item, RunChanged):
                 out(describe(item.row.record))
         if output_format == "stream-json":
             out(json_line(teller.result(final)))
+
+
+def _log(row: RunRecord) -> LogLines:
+    return LogLines(label(row.spec), size(sys.stdout)[0], began=row.spec.created_at, clock=clock)
 
 
 def describe(row: RunRecord) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, now_ms, out, pass_door
 from retinue.cli.run_argument import run_argument
-from retinue.core.values import Usage
-from retinue.formats.safe_text import one_line, several_lines
+from retinue.cli.terminal.line_output import print_lines
+from retinue.cli.terminal.terminal_style import size
+from retinue.cli.terminal.wall_clock import moment
+from retinue.host.held_lookup import held_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as words
-from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
 from retinue.view.format import json_line
+from retinue.view.show_page import ShownRun, show_page
+from retinue.view.stored_tree import stored_rows
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
@@ -43,16 +45,13 @@ def command(door: CommandContext, run: str, as_json: bool) -> None:
                 )
             )
             return
-    out(
-        "\n".join(
-            [
-                *_header(final, line.state),
-                "",
-                *_tree(final, line.state == "paused"),
-                *_result(final),
-            ]
-        )
-    )
+        waits = held_waits(door.places) if line.ended_at is None else {}
+        rows = stored_rows(book, final, now_ms(), is_paused=line.is_paused, waits=waits)
+    top = final.rows[0]
+    began = moment(top.run.started_at or top.spec.created_at, now_ms())
+    page = ShownRun(final, rows, door.places.root, began)
+    is_wrapped = sys.stdout.isatty()
+    print_lines(door, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
 
 
 def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
@@ -79,149 +78,3 @@ def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
         "cache": facts.cache_use(row.run.cache),
         "files_loaded": facts.plain(row.spec.request.instruction_files),
     }
-
-
-def _header(final: TreeRecord, state: str) -> list[str]:
-    top = final.rows[0]
-    order, spent = top.spec.request, ", ".join(facts.spent(final).words)
-    end = facts.ending(top)
-    shown = _shown(top, state)
-    lines = [
-        f"run      {top.spec.id} ({words.short_id(top.spec.id)})",
-        f"task     {one_line(order.task, 200)}",
-        f"state    {words.glyph(shown)} {words.state_text(shown)}"
-        + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {one_line(words.agent_label(order.agent))}, "
-        f"{one_line(top.run.model_used or top.spec.model)}",
-        f"where    {one_line(order.cwd) or '-'}",
-        f"started  {_clock(top.spec.created_at)}, "
-        f"{words.span(facts.elapsed(top, int(time.time() * 1000)))}",
-        f"spent    {spent}, {top.run.turn} own turns",
-    ]
-    if lacking := facts.missing(top):
-        lines.append(f"missing  {one_line(lacking)}")
-    if cached := words.cache(facts.cache_use(facts.tree_cache(final))):
-        lines.append(f"cache    {cached}")
-    for row in final.rows:
-        if why := facts.waits_for(row):
-            about = facts.limit_of(row)
-            kind, more, who = (
-                facts.waits_kind(row),
-                facts.more_of(row),
-                words.short_id(about or top.spec.id),
-            )
-            advice = parked.advice(kind, why, row.spec.model, who, more)
-            if (wait := facts.provider_wait(row)) is not None:
-                now = int(time.time() * 1000)
-                advice = parked.provider_advice(wait, why, row.spec.model, who, now)
-            lines.append(f"{'asks ' if about else 'waits'}    {one_line(advice, 400)}")
-            break
-    if (limits := _limits(final)) is not None:
-        lines.append(limits)
-    lines += _loaded(final)
-    if top.spec.resumes:
-        lines.append(f"continues {words.short_id(top.spec.resumes)}")
-    return lines
-
-
-def _shown(row: RunRecord, state: str) -> str:
-    """What screens tell apart beyond the state of a run."""
-    wait = facts.provider_wait(row)
-    return wait.state if wait is not None and state == "waiting" else state
-
-
-def _loaded(final: TreeRecord) -> list[str]:
-    """The files that are part of somebody's instructions, each once, and what they cost in every
-    turn."""
-    files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.request.instruction_files}
-    if not files:
-        return []
-    each = [
-        f"{one_line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)"
-        for f in files.values()
-    ]
-    total = f"         about {words.count(sum(f.tokens for f in files.values()))} tokens a turn"
-    lines = [f"{'files' if n == 0 else '':<9}{text}" for n, text in enumerate(each)]
-    return lines + ([total] if len(each) > 1 else [])
-
-
-def _limits(final: TreeRecord) -> str | None:
-    account = final.account
-    if account is None or all(limit is None for limit in account.limit):
-        return None
-    parts = []
-    shows: tuple[Callable[[int], str], ...] = (
-        words.count,
-        lambda n: words.money(n / 1e9),
-        str,
-        str,
-    )
-    for limit, used, show, guess in zip(
-        account.limit, account.spent, shows, (*account.guess[:2], 0, 0), strict=True
-    ):
-        if limit is not None:
-            filled = min(10, round(10 * used / limit)) if limit else 10
-            spent = words.bound(show(used), is_bound=bool(guess))
-            parts.append(f"{'▓' * filled}{'░' * (10 - filled)} {spent} of {show(limit)}")
-    return "budget   " + ", ".join(parts)
-
-
-def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
-    below: dict[str, list[RunRecord]] = {}
-    for row in final.rows[1:]:
-        below.setdefault(row.spec.parent, []).append(row)
-    totals: dict[str, Usage] = {}
-    for row in reversed(final.rows):
-        total = row.run.usage
-        for child in below.get(row.spec.id, []):
-            total = total.plus(totals[child.spec.id])
-        totals[row.spec.id] = total
-    out_lines: list[str] = []
-    todo = [(final.rows[0], "", "")]
-    while todo:
-        row, lead, branch = todo.pop()
-        is_held = is_paused and facts.ending(row) is None
-        state = "paused" if is_held else _shown(row, facts.word(row))
-        label = one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 24)
-        out_lines.append(
-            f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  "
-            f"{words.state_text(state)}  "
-            f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  self "
-            f"{_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
-            + _cached(row)
-            + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
-        )
-        children = below.get(row.spec.id, [])
-        margin = "   " if branch.startswith("└") else "│  "
-        inner = lead + (margin if branch else "")
-        for n, child in reversed(list(enumerate(children))):
-            todo.append((child, inner, "└─ " if n == len(children) - 1 else "├─ "))
-    return out_lines
-
-
-def _tokens(usage: Usage) -> str:
-    return words.tokens(usage.tokens, is_bound=bool(usage.estimated), is_short=True)
-
-
-def _cached(row: RunRecord) -> str:
-    """What its prompts were to find in the provider's cache, and found."""
-    cached = row.run.cache
-    return (
-        f"  cache {words.count(cached.read)}/{words.count(cached.expected)}"
-        if cached.expected or cached.read
-        else ""
-    )
-
-
-def _result(final: TreeRecord) -> list[str]:
-    end = facts.ending(final.rows[0])
-    if end is None:
-        return []
-    lines = ["", several_lines(end.text)] if end.text else []
-    if end.error and end.state != "completed":
-        lines += ["", f"error: {several_lines(end.error)}"]
-    return lines + [f"artifact {a.sha256} ({a.bytes} bytes): the full text" for a in end.artifacts]
-
-
-def _clock(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))

@@ -6,9 +6,11 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_door, theme_option
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.colors import Palette
+from retinue.cli.terminal.keyboard import Keys
+from retinue.cli.terminal.live import with_ground
 from retinue.cli.terminal.terminal_style import manners
 from retinue.errors import ConfigError
 
@@ -20,6 +22,7 @@ MISSING = (
 
 @click.command("top")
 @run_argument(default="")
+@theme_option
 @common
 @pass_door
 def command(door: CommandContext, run: str) -> None:
@@ -44,8 +47,9 @@ def command(door: CommandContext, run: str) -> None:
             "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
             "`retinue ps --json`."
         )
-    board = ProjectRuns(door.places, carried(door.environ), top)
-    how = manners(door.environ, sys.stdout, door.color)
+    board = ProjectRuns(door.places, carried(door.environ), (top,) if top else ())
+    with Keys() as keys:
+        how = with_ground(manners(door.environ, sys.stdout, door.color), keys)
     palette = Palette(how.theme, how.color)
     try:
         TopApp(board, opened, palette=palette, home=door.environ.get("HOME", "")).run()

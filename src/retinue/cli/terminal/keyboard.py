@@ -51,11 +51,14 @@ PLAIN = {
     "\x04": "eof",
     "\x0c": "redraw",
 }
+ASK_GROUND, GROUND_TOLD = "\x1b]11;?\x1b\\", "\x1b]11;"
+"""The question for the colour of the ground, and how its answer begins."""
 PASTE, PASTED = "[200~", "\x1b[201~"
 STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
 """How a terminal ends what it tells of itself (its colours, its name): answers, and nothing that
 was typed."""
 ESCAPE_SECONDS = 0.05
+ANSWER_SECONDS = 0.05
 
 
 class KeyDecoder:
@@ -98,7 +101,9 @@ class KeyDecoder:
         return bool(self._rest) and not self._rest.startswith("\x1b" + PASTE)
 
     def flush(self) -> list[str]:
-        """Nothing more came: it was the key."""
+        """Nothing more came: it was the key. Of an answer about the ground the rest comes later."""
+        if self._rest.startswith(GROUND_TOLD):
+            return []
         alone, self._rest = self._rest == "\x1b", ""
         return ["esc"] if alone else []
 
@@ -137,6 +142,8 @@ class Keys:
         self._saved: list[Any] | None = None
         self._before: dict[int, Any] = {}
         self._decoder = KeyDecoder()
+        self._early: list[str] = []
+        """Keys that came while the terminal was asked something."""
         self.is_stopped = False
         self.is_back = False
 
@@ -215,7 +222,7 @@ class Keys:
         """What was pressed by now. `hangup` when the terminal is gone."""
         if self._fd is None or self._saved is None:
             return []
-        keys: list[str] = []
+        keys, self._early = self._early, []
         while True:
             if not select.select(
                 [self._fd], [], [], ESCAPE_SECONDS if self._decoder.is_waiting else 0
@@ -228,6 +235,23 @@ class Keys:
             if not data:
                 return [*keys, "hangup"]
             keys += self._decoder.take(data)
+
+    def ground(self) -> str:
+        """What the terminal says of its ground; "" when it does not answer at once. What was typed
+        meanwhile stays, and an answer that comes later is no key."""
+        if self._fd is None or self._saved is None or not self.is_foreground():
+            return ""
+        self._write(ASK_GROUND)
+        data = b""
+        while GROUND_TOLD.encode() not in data or not STRING_END.search(data.decode("latin-1"), 1):
+            if not select.select([self._fd], [], [], ANSWER_SECONDS)[0]:
+                break
+            piece = os.read(self._fd, 4096)
+            if not piece:
+                break
+            data += piece
+        self._early += self._decoder.take(data)
+        return data.decode("latin-1")
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):

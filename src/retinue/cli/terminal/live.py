@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -22,7 +23,7 @@ from retinue.cli.terminal.keyboard import Editor, Keys
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import TerminalStyle, manners, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, ground_of, manners, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -30,6 +31,7 @@ from retinue.steps import TreeRecord
 from retinue.view.call_summary import describe
 from retinue.view.cells import Line, crop, fits, wrap
 from retinue.view.done_changes import DoneChanges
+from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import RequestPanel, request_panel
 from retinue.view.rows import TreeView
 from retinue.view.run_node import is_asked, walk
@@ -55,7 +57,15 @@ def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = Fals
     watching.deltas = True
     with Keys() as keys:
         home = door.environ.get("HOME", "")
+        how = with_ground(how, keys)
         return LiveView(watching, how, keys, can_answer=can_answer, home=home).run()
+
+
+def with_ground(how: TerminalStyle, keys: Keys) -> TerminalStyle:
+    """The same with the ground of the terminal, which is asked where nobody has said it."""
+    if not how.color or how.theme != "unknown":
+        return how
+    return replace(how, theme=ground_of(keys.ground()))
 
 
 class LiveView:
@@ -107,6 +117,8 @@ class LiveView:
                     feed(self._view, thing, now_ms(), self._said)
                     if (change := self._changes.take(thing)) is not None:
                         self._show_change(change)
+                    for merge in conflicts_of(thing):
+                        self._note(conflict_text(merge))
                 if thing is None or time.monotonic() - self._painted >= FRAME_SECONDS:
                     self._attend()
         except BaseException:
@@ -154,6 +166,7 @@ class LiveView:
             title = palette.said(fits(self._title, columns - 1), "title")
             focus.prompt = [title, palette.text(typed(self._editor, columns - 1))]
         transcript = self._said.of(focus.opened) if focus.opened else ()
+        self._painter.title(self._screen.title())
         self._painter.paint(
             self._screen.frame(focus, now_ms(), columns, lines, transcript), columns
         )

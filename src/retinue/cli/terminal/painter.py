@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Terminals that know it show what is between at once; the others ignore it."""
+KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
@@ -35,6 +36,7 @@ class Painter:
             markup=False,
             emoji=False,
         )
+        self._title = ""
         self._drawn: list[int] = []
         self._last = ""
         self._width = 0
@@ -58,6 +60,13 @@ class Painter:
         self._write(f"{BEGIN}{HIDE}{self._top(width)}{clear}{text}{END}")
         self._drawn, self._last, self._width = [line.cell_len for line in lines], text, width
 
+    def title(self, text: str) -> None:
+        """The title of the window, until `leave` puts back what was there."""
+        if text and text != self._title:
+            keep = "" if self._title else KEEP_TITLE
+            self._write(f"{keep}\x1b]2;{text}\x1b\\")
+            self._title = text
+
     def clear(self, width: int) -> None:
         """Take everything away again."""
         if self._drawn:
@@ -72,8 +81,9 @@ class Painter:
     def leave(self, lines: Sequence[Text], width: int) -> None:
         """The last frame stays; what is written next begins on a line of its own."""
         self.clear(width)
-        self._write("".join(f"{self.render(line)}\r\n" for line in lines) + SHOW)
-        self._drawn, self._last = [], ""
+        title = RESTORE_TITLE if self._title else ""
+        self._write("".join(f"{self.render(line)}\r\n" for line in lines) + SHOW + title)
+        self._drawn, self._last, self._title = [], "", ""
 
     def _top(self, width: int) -> str:
         """Back to where the last frame begins. A line that is longer than the terminal is wide by

@@ -26,8 +26,10 @@ from retinue.host.tree_items import (
 )
 from retinue.steps import TreeRecord
 from retinue.view import format as words
+from retinue.view import spoken
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
+from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import panel_text, request_panel
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow
@@ -56,6 +58,8 @@ class PlainView:
         self._can_answer = can_answer and sys.stdin is not None
         self._asked: dict[str, Any] | None = None
         self._is_asking = False
+        self._later: set[str] = set()
+        """Questions that a person wants to answer later, elsewhere."""
         self._said_at = now_ms()
 
     def run(self) -> TreeRecord:
@@ -81,6 +85,9 @@ class PlainView:
     def _hear_of(self, thing: TreeItem) -> None:
         """What is new with an item."""
         nodes = self._view.nodes
+        for merge in conflicts_of(thing):
+            text = conflict_text(merge)
+            self._say(f"! {text}", text)
         if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
             task = one_line(thing.spec.request.task, 100)
             self._say(f"run {words.short_id(thing.spec.id)}: {task}")
@@ -113,7 +120,7 @@ class PlainView:
 
     def _tell_fan_outs(self, settled_ms: int) -> None:
         for line in self._view.fan_outs.take(now_ms(), settled_ms):
-            self._say(line, line)
+            self._say(line)
 
     def _tell_open(self) -> None:
         """Who is still open, when nothing has been told for a while."""
@@ -182,9 +189,12 @@ class PlainView:
         if row.wait is not None:
             return f"{row.label} waits: {row.wait.sentence(now_ms())}."
         if row.is_over:
-            how = "is done" if row.state == "completed" else mark(row.state).word
-            return f"{row.label} {how} after {words.span_text(row.elapsed_ms)}: {about}"
-        return f"{row.label} needs you. {about}" if row.needs_you else ""
+            how = "is done" if row.state == "completed" else mark(row.mark).word
+            end = "" if about.endswith((".", "!", "?")) else "."
+            return f"{row.label} {how} after {spoken.spoken_time(row.elapsed_ms)}: {about}{end}"
+        if not row.needs_you or self._can_answer:  # else the request says it
+            return ""
+        return f"{row.label} needs you: {about}."
 
     def _say(self, line: str, sentence: str = "") -> None:
         self._said_at = now_ms()
@@ -197,16 +207,25 @@ class PlainView:
 
     def _ask(self, questions: list[dict[str, Any]]) -> None:
         """Put the oldest open question; the next one comes when this one is over."""
-        self._is_asking, self._asked = False, next(iter(questions), None)
+        new = (q for q in questions if q["id"] not in self._later)
+        self._is_asking, self._asked = False, next(new, None)
         if self._asked is None:
             return
-        note("\n".join(panel_text(request_panel(self._asked, self._door.environ.get("HOME", "")))))
+        panel = request_panel(self._asked, self._door.environ.get("HOME", ""))
+        texts = spoken.spoken_request(panel) if self._is_reader else panel_text(panel)
+        note("\n".join(texts))
+        self._prompt()
+
+    def _show_asked(self, question: dict[str, Any]) -> None:
+        """All of a request, and the prompt again."""
+        panel = request_panel(question, self._door.environ.get("HOME", ""))
+        note("\n".join(spoken.spoken_panel(panel)))
         self._prompt()
 
     def _prompt(self) -> None:
         assert self._asked is not None
         yes_or_no = "  [y] allow once, [a] always in this run, [n] deny, or a reason to deny: "
-        choices = {"permission": yes_or_no}
+        choices = {"permission": spoken.CHOOSE if self._is_reader else yes_or_no}
         if self._asked["kind"] == "budget":
             choices["budget"] = (
                 f"  [y] add {raising.suggested(self._asked)}, an amount to add, [n] "
@@ -233,9 +252,16 @@ class PlainView:
                 self._asked = None
                 self._watching.client.begin(want)
             return
-        self._asked = None
         head, _, reason = text.partition(" ")
         word = head.lower().rstrip(",.:")
+        if question["kind"] == "permission" and text.lower() == "show":
+            self._show_asked(question)
+            return
+        self._asked = None
+        if text.lower() == "later":
+            self._later.add(question["id"])
+            note("Nothing is decided. Answer it with: retinue approve")
+            return
         answer = partial(self._watching.answer, question["run"], question=question["id"])
         if question["kind"] != "permission":
             answer(text=text)

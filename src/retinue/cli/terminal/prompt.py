@@ -12,7 +12,11 @@ from typing import Any, Protocol
 
 from retinue.cli.context import note
 
-MARK, MORE = "> ", "· "
+MARK, MORE = "you \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ", "    · "
+
+
+ESC_SECONDS = 0.2
+"""So long after Esc, Enter still makes Alt-Enter of it."""
 
 
 class MessagePrompt(Protocol):
@@ -70,16 +74,20 @@ class HistoryPrompt:
         color: bool,
         look: Callable[[], list[str]],
         clean: Callable[[str], str] = str,
+        rows: Callable[[], str] = str,
     ) -> None:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.formatted_text import ANSI
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.output import ColorDepth, create_output
+        from prompt_toolkit.styles import Style
 
         store: Any = InMemoryHistory()
         if history:
             os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
             store = _history(FileHistory, history, clean)
-        self._look = look
+        self._look, self._rows = look, rows
+        self._draft, self._is_left = "", False
         self._n_pressed = 0
         """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been
         told."""
@@ -88,28 +96,48 @@ class HistoryPrompt:
             history=store,
             completer=_completer(complete),
             complete_while_typing=False,
-            key_bindings=_keys(),
+            key_bindings=_keys(self._leave_for_rows),
+            style=Style.from_dict({"bottom-toolbar": "noreverse"}),
             multiline=True,
             prompt_continuation=MORE,
-            bottom_toolbar=status,
+            bottom_toolbar=lambda: ANSI(status()),
             refresh_interval=0,
             output=create_output(stdout=sys.stderr),
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
             enable_suspend=True,
         )
+        self._session.app.timeoutlen = ESC_SECONDS
 
     def ask(self) -> str | None:
-        from prompt_toolkit.patch_stdout import patch_stdout
-
         try:
-            with self._counted(), patch_stdout():
-                line = self._session.prompt(pre_run=self._watch, handle_sigint=False)
+            while (line := self._ask_once()) is None:
+                if text := self._rows():  # what was typed stays
+                    self.say(text)
         except EOFError:
             return None
         if self._n_pressed:
             self._n_pressed = 0
             raise KeyboardInterrupt
         return line
+
+    def _ask_once(self) -> str | None:
+        """A message; None when somebody wants to see the rows, and has a draft."""
+        from prompt_toolkit.patch_stdout import patch_stdout
+
+        draft, self._draft = self._draft, ""
+        app, self._is_left = self._session.app, False
+        app.erase_when_done = False
+        with self._counted(), patch_stdout():
+            line = self._session.prompt(default=draft, pre_run=self._watch, handle_sigint=False)
+        if not self._is_left:
+            return line
+        self._draft = line
+        return None
+
+    def _leave_for_rows(self) -> None:
+        app = self._session.app
+        self._is_left, app.erase_when_done = True, True
+        app.exit(result=self._session.default_buffer.text)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -164,7 +192,7 @@ def _history(kind: Any, path: str, clean: Callable[[str], str]) -> Any:
     return Cleaned(path)
 
 
-def _keys() -> Any:
+def _keys(leave: Callable[[], None]) -> Any:
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -180,6 +208,10 @@ def _keys() -> Any:
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
+
+    @keys.add("escape")
+    def rows(event: Any) -> None:
+        leave()
 
     @keys.add("escape", "enter")
     @keys.add("c-j")

@@ -7,20 +7,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.tree_rows import RowChoice
+from retinue.cli.terminal.wall_clock import clock
+from retinue.formats.safe_text import one_line
 from retinue.view import format as words
 from retinue.view.cells import Cells, Line, crop, cut, fits, size, wrap
 from retinue.view.grid import TreeRow, tree_line, turns
+from retinue.view.row_words import last_words
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow
+from retinue.view.shared_trouble import shared_wait, trouble_lines
 from retinue.view.state_marks import MARKS
 from retinue.view.tree_header import counts_line, header
 
 MOST_LINES = 16
+TITLE = 60
 AT_THE_END = 12
 """Rows that stay on the screen when a run is over."""
 KINDS = {"task": "title", "result": "quiet", "bad": "fail", "denied": "held", "call": "work"}
@@ -113,6 +119,14 @@ class Screen:
             ]
         return _within([*self._head(now, width), *rows], width)
 
+    def title(self) -> str:
+        """For the window: `(1) Timeouts and retries · Retinue`, with how many need somebody."""
+        if not self._view.tops:
+            return ""
+        top = self._view.row(self._view.tops[0].spec.id, 0)
+        n = self._view.counts["needs_input"]
+        return f"{f'({n}) ' if n else ''}{fits(top.title, TITLE)} · Retinue"
+
     def _head(self, now: int, width: int) -> list[Text]:
         if not self._view.tops:
             return []
@@ -125,8 +139,10 @@ class Screen:
         marks[top.mark if top.mark in marks else "waiting"] -= 1  # the header itself is no row
         note = KEPT if marks.get("cancelling") or top.mark == "cancelling" else ""
         lead = header(top, width, more, has_prices=self._has_prices(now))
-        counts = counts_line({k: n for k, n in marks.items() if n > 0}, width, note)
-        return [self.palette.text(lead), self.palette.text(counts)]
+        below = [counts_line({k: n for k, n in marks.items() if n > 0}, width, note)]
+        if (trouble := shared_wait(self._view)) is not None:
+            below = trouble_lines(*trouble, width, now, clock)
+        return [self.palette.text(line) for line in (lead, *below)]
 
     def _has_prices(self, now: int) -> bool:
         """Whether the cost of anything is known."""
@@ -138,12 +154,21 @@ class Screen:
     def _tree(self, focus: Focus, now: int, width: int, room: int) -> list[Text]:
         shown = self.choice.rows(now, room, focus.selected)
         has_prices = self._has_prices(now)
-        lines = [
-            self.palette.text(tree_line(row, width, has_prices=has_prices)) for row in shown.rows
-        ]
+        rows = shown.rows
+        if shared_wait(self._view) is not None:
+            rows = tuple(self._before_trouble(row) for row in rows)
+        lines = [self.palette.text(tree_line(row, width, has_prices=has_prices)) for row in rows]
         if shown.rest:
             lines.append(self.palette.said(fits(f" {shown.rest}", width - 1), "quiet"))
         return lines
+
+    def _before_trouble(self, at: TreeRow) -> TreeRow:
+        """A row with its last words: what keeps everybody is said once, above."""
+        row = at.row
+        if row.wait is None:
+            return at
+        text = one_line(last_words(self._view.nodes[row.id], is_held=True))
+        return at._replace(row=replace(row, now=text))
 
     def _opened(
         self, focus: Focus, now: int, width: int, room: int, transcript: Sequence[tuple[str, str]]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
+THEME = "RETINUE_THEME"
+GROUND = re.compile(r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 OFF = ("", "0", "false", "no", "off")
 
 
@@ -49,11 +52,24 @@ def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> 
 
 
 def theme(environ: Mapping[str, str]) -> str:
-    """What a terminal says of its ground in COLORFGBG: `15;0` is light on dark."""
+    """The ground as it was asked for (`--theme`), else what a terminal says of it in COLORFGBG:
+    `15;0` is light on dark."""
+    choice = environ.get(THEME, "").strip().lower()
+    if choice in ("dark", "light"):
+        return choice
     ground = environ.get("COLORFGBG", "").rpartition(";")[2]
     if not ground.isdigit():
         return "unknown"
     return "light" if int(ground) in (7, 15) else "dark"
+
+
+def ground_of(answer: str) -> str:
+    """Whether the colour that a terminal tells of its ground is dark or light."""
+    match = GROUND.search(answer)
+    if match is None:
+        return "unknown"
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in match.groups())
+    return "light" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5 else "dark"
 
 
 def size(stream: TextIO) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from retinue.cli.foreground_run import start
 from retinue.cli.handover import RunDisplay
 from retinue.cli.terminal.prompt import MessagePrompt
 from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
+from retinue.cli.tui.chat_rows import ChatRows, ended_lines
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -31,7 +32,6 @@ from retinue.tools.families.base import Family
 from retinue.view import format as words
 from retinue.view import summary
 from retinue.view import totals as facts
-from retinue.view.states import ending
 
 COMMANDS = {
     "/help": "list commands",
@@ -39,13 +39,14 @@ COMMANDS = {
     "/show": "[RUN] show one run: its sub-agents and result",
     "/send": "RUN TEXT send a message, read at the next turn",
     "/steer": "RUN TEXT send a message that interrupts the current turn",
+    "/approve": "[RUN] show what needs you, and answer it",
     "/cancel": "[RUN] stop a run and its sub-agents",
     "/cost": "show the cost of this conversation",
     "/subagents": "[on|off|toggle] allow the next message to start sub-agents",
     "/new": "start a new conversation",
     "/quit": "exit; background runs continue",
 }
-WITH_RUN = ("/show", "/send", "/steer", "/cancel")
+WITH_RUN = ("/show", "/send", "/steer", "/approve", "/cancel")
 
 
 class ChatLoop:
@@ -72,6 +73,9 @@ class ChatLoop:
         self._is_open = False
         self._after = 0
         self._background: set[str] = set()
+        self._begun = [run] if run else []
+        """The runs of this conversation, one for each message."""
+        self.rows = ChatRows(door, self._roots)
         self.spent = facts.TreeSpending(0, 0.0)
         self.code = exits.OK
 
@@ -244,7 +248,8 @@ class ChatLoop:
             note(
                 f"retinue: {words.state_text(state)}: {why}. The conversation continues from here."
             )
-        if lacking := facts.missing(final.rows[0]):
+        is_quiet = all(facts.has_ended(row) for row in final.rows)  # else somebody goes on
+        if is_quiet and (lacking := facts.missing(final.rows[0])):
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
         self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
@@ -264,19 +269,19 @@ class ChatLoop:
                 rows = [row for id in ids if book is not None and (row := book.row(id)) is not None]
         except (RetinueError, OSError):
             return []
-        lines = []
-        for row in sorted(rows, key=lambda row: row.spec.id):
-            end, state = facts.ending(row), facts.word(row)
-            if end is not None:
-                label = one_line(
-                    words.agent_label(row.spec.request.label or row.spec.request.agent), 60
-                )
-                text = one_line(ending(end, row.run.started_at), 160)
-                word = words.state_text(state)
-                lines.append(
-                    f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {text}"
-                )
-        return lines
+        self.rows.look()
+        roots = self._roots()
+        return [
+            line
+            for row in sorted(rows, key=lambda row: row.spec.id)
+            for line in ended_lines(row, is_own=row.spec.root in roots)
+        ]
+
+    def _roots(self) -> list[str]:
+        """The first run of each tree of this conversation."""
+        if self.run and self.run not in self._begun:
+            self._begun.append(self.run)
+        return self._begun
 
     # commands
 
@@ -296,8 +301,8 @@ class ChatLoop:
         elif name == "/new":
             self.run, self._is_open, self._after = "", False, 0
             say("New conversation.")
-        elif name == "/show":
-            self._show(rest)
+        elif name in ("/show", "/approve"):
+            self._call(name[1:], rest)
         elif name == "/cancel":
             states = self.client.ask(
                 requests.CancelRequest(runs=(self._id(rest),), reason="/cancel")
@@ -349,13 +354,14 @@ class ChatLoop:
                 f"{words.state_text(run.state)}  {'  '.join(words.amounts(run))}  {task}"
             )
 
-    def _show(self, rest: str) -> None:
+    def _call(self, command: str, rest: str) -> None:
+        """The command of the command line, for a run of this conversation."""
         from retinue.cli.command_list import cli
 
         where = ["--store", self._door.store] if self._door.store else []
         where += ["-C", self._door.cwd] if self._door.cwd else []
         address = self._id(shlex.split(rest)[0] if rest else "")
-        cli.main(args=[*where, "show", address], prog_name="retinue", standalone_mode=False)
+        cli.main(args=[*where, command, address], prog_name="retinue", standalone_mode=False)
 
     def complete(self, text: str) -> Iterator[tuple[str, str]]:
         """What can follow: a command, or a run for those that want one."""
@@ -380,10 +386,14 @@ class ChatLoop:
 
     @property
     def status(self) -> str:
-        """The line below the prompt."""
-        run = f"run {words.short_id(self.run)} · " if self.run else ""
-        n = len(self._background)
-        return f" {run}{', '.join(self.spent.words)}" + (f" · {n} in the background" if n else "")
+        """What is below the prompt: who works in the background, the keys, and the cost."""
+        spent = self.spent
+        cost = (
+            "offline"
+            if spent.is_offline
+            else words.money(spent.usd, is_bound=bool(spent.usd_estimated), is_short=True)
+        )
+        return self.rows.toolbar(cost if spent.tokens else "")
 
 
 def history_of(door: CommandContext) -> str:

@@ -17,21 +17,23 @@ from typing import Any
 import msgspec
 
 from retinue.cli.context import now_ms
+from retinue.cli.terminal.wall_clock import midnight
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.client import HostClient, connect_to_host
 from retinue.host.http_exchange import HostNews
 from retinue.host.launch import reach
-from retinue.host.listing import ListedRun, RunListing
+from retinue.host.listing import ListedRun, RunListing, SpentSince
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import CallsHeld
 from retinue.view.call_summary import describe
 from retinue.view.rows import TreeView
-from retinue.view.run_row import RunRow
+from retinue.view.run_row import RunRow, as_paused
+from retinue.view.stored_tree import recall
 from retinue.view.transcript import Transcripts, tell
-from retinue.view.updates import conclude, feed
+from retinue.view.updates import feed
 
 RECENT_MS = 3_600_000
 MINUTE = 60
@@ -39,17 +41,18 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 class ProjectRuns:
-    """The runs of one project as rows. `only` shows one tree."""
+    """The runs of one project as rows. `only` shows these trees."""
 
-    def __init__(self, places: ProjectPaths, env: Mapping[str, str], only: str = "") -> None:
+    def __init__(
+        self, places: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
+    ) -> None:
         self._places, self._env, self.only = places, dict(env), only
         self.name = one_line(places.root.rstrip("/").rpartition("/")[2], 40)
         self.view = TreeView(describe)
         self.said = Transcripts(describe)
         self.client: HostClient | None = None
         self.notices: list[str] = []
-        self.spent_today = self.estimated_today = 0.0
-        self.has_unpriced = False
+        self.today = SpentSince(0.0, 0.0, False)
         self.n_runs = 0
         self._is_looking = False
         self._heard: queue.SimpleQueue[tuple[HostClient, HostNews | None]] = queue.SimpleQueue()
@@ -71,12 +74,13 @@ class ProjectRuns:
         self.listen()
         with RunListing(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
-            self._cost(shelf.roots(limit=1_000))
-        self.n_runs = sum(line.ended_at is None for line in lines)
+            open_roots = {line.root for line in shelf.open_runs()}
+            self.today = shelf.spent_since(midnight())
+        self.n_runs = len(open_roots)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
-            if not self.only or line.id == self.only:
-                self._follow(line)
+            if not self.only or line.id in self.only:
+                self._follow(line, has_open=line.id in open_roots)
         self.listen()
         self._measure()
 
@@ -96,8 +100,7 @@ class ProjectRuns:
     def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
-            now = f"host gone: resume {row.short}"
-            return msgspec.structs.replace(row, state="paused", mark="paused", now=now)
+            return as_paused(row)
         return row
 
     def _connect(self) -> None:
@@ -139,24 +142,19 @@ class ProjectRuns:
                 if then is not None and news.error is None:
                     then(news.done)
 
-    def _follow(self, line: ListedRun) -> None:
+    def _follow(self, line: ListedRun, *, has_open: bool) -> None:
+        """`has_open`: somebody of its tree is at work, also when it has ended itself."""
         is_open = line.ended_at is None
         if is_open and self.client is not None and line.id not in self._paused:
             if line.id not in self._watched.values():
                 self._watched[
                     self.client.begin(requests.WatchRequest(run=line.id, deltas=True))
                 ] = line.id
-        elif line.id not in self._loaded:
-            self._loaded.add(line.id)
+        elif has_open or line.id not in self._loaded:
+            if not has_open:
+                self._loaded.add(line.id)
             with RecordReader(self._places) as book:
-                conclude(self.view, book.tree(line.id))
-
-    def _cost(self, lines: list[ListedRun]) -> None:
-        midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
-        today = [line for line in lines if line.created_at >= midnight]
-        self.spent_today = sum(line.usd or 0.0 for line in today)
-        self.estimated_today = sum(line.usd_estimated for line in today)
-        self.has_unpriced = any(line.usd is None and line.tokens for line in today)
+                recall(self.view, book, book.tree(line.id))
 
     def _measure(self) -> None:
         at = time.monotonic()

@@ -51,10 +51,13 @@ class TopApp(App[None]):
         seconds: float = SECONDS,
         palette: Palette | None = None,
         home: str = "",
+        *,
+        is_chat: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)
         self.board, self._seconds, self._first = board, seconds, opened
         self.palette, self.home = palette or Palette(), home
+        self._is_chat = is_chat
         self.list = TopList()
         self._filter = Editor()
 
@@ -93,13 +96,11 @@ class TopApp(App[None]):
     def _facts(self) -> TopFacts:
         board = self.board
         bars, tokens = board.per_minute()
-        today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
-        known = today if board.spent_today or not board.has_unpriced else ""
         asking = [row for row in board.rows() if row.needs_you]
         return TopFacts(
             name=board.name,
             marks=board.view.marks,
-            today=" + ".join(p for p in (known, "n/a" if board.has_unpriced else "") if p),
+            today=words.sum_text(*board.today),
             per_minute=words.count(tokens),
             bars=bars,
             n_open=board.n_runs,
@@ -130,6 +131,8 @@ class TopApp(App[None]):
             self._filtering(key)
         elif key in MOVES:
             self.list.move(MOVES[key], self._ids())
+        elif key == "escape" and self._is_chat and not (self.list.wanted or self.list.is_help):
+            self.exit()
         elif key == "escape":
             self.list.wanted, self.list.is_help = "", False
         else:
@@ -214,12 +217,15 @@ class TopApp(App[None]):
         if not any(node.state == "needs_input" for node in self.board.view.nodes.values()):
             self.list.said = "Nothing needs you."
             return
-        self.board.ask(requests.QuestionsRequest(run=self.board.only), self._asked)
+        only = self.board.only
+        run = only[0] if len(only) == 1 else ""
+        self.board.ask(requests.QuestionsRequest(run=run), self._asked)
 
     def _asked(self, reply: dict[str, Any]) -> None:
         """By now somebody else may have answered."""
         waits = {row.id: row.idle_ms for row in self.board.rows()}
-        questions = sorted(reply["questions"], key=lambda q: -waits.get(q["run"], 0))
+        here = [q for q in reply["questions"] if q["run"] in waits]
+        questions = sorted(here, key=lambda q: -waits.get(q["run"], 0))
         selection = self.chosen
         mine = next((n for n, q in enumerate(questions) if q["run"] == selection), 0)
         if not questions:

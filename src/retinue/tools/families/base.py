@@ -34,8 +34,9 @@ Writers = Literal["worktrees", "turns"]
 TURNS = "Sub-agents that can edit files take turns."
 COPIES = (
     "Several that can change files work in copies of the directory. When all have ended, their "
-    "changes are merged in order, and you are told what is in conflict. Outside of git they take "
-    "turns."
+    "changes are merged in order, and you are told what is in conflict. What git ignores, such as "
+    ".venv or node_modules, is not in a copy: a command that needs it has to set it up there. "
+    "Outside of git they take turns."
 )
 
 

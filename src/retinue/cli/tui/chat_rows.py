@@ -1,0 +1,116 @@
+"""What goes on in the background of a chat: rows beside its prompt, a line when something ends, and
+a screen with the keys of `top`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+
+from retinue.cli.context import CommandContext, now_ms
+from retinue.cli.terminal.colors import Palette, ansi
+from retinue.cli.terminal.terminal_style import manners, size
+from retinue.errors import RetinueError
+from retinue.formats.safe_text import one_line
+from retinue.host.keys import carried
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
+from retinue.steps import RunRecord
+from retinue.view import format as words
+from retinue.view import totals as facts
+from retinue.view.cells import Cells, Line, fits, right
+from retinue.view.cells import size as width_of
+from retinue.view.run_row import RunRow
+from retinue.view.state_marks import mark
+from retinue.view.states import ending, label
+from retinue.view.stored_tree import stored_lines, stored_rows
+
+MOST_ROWS = 6
+KEYS = (
+    ("esc", "agents"),
+    ("alt-↵", "new line"),
+    ("tab", "complete"),
+    ("ctrl-c", "cancel"),
+    ("ctrl-d", "quit"),
+)
+READ_LATER = "  The agent reads this at its next turn."
+
+
+class ChatRows:
+    """`roots` are the first runs of the conversation's messages."""
+
+    def __init__(self, door: CommandContext, roots: Callable[[], Collection[str]]) -> None:
+        self._door, self._roots = door, roots
+        self._rows: list[RunRow] = []
+
+    def look(self) -> None:
+        """Read what is at work; a store that cannot be read now is read the next time."""
+        roots = self._roots()
+        try:
+            with RunListing(self._door.places) as shelf:
+                lines = [line for line in shelf.open_runs() if line.root in roots]
+            tops = dict.fromkeys(line.root for line in lines)
+            self._rows = self._read(list(tops)) if tops else []
+        except (RetinueError, OSError):
+            return
+
+    def _read(self, tops: list[str]) -> list[RunRow]:
+        with RecordReader(self._door.places) as book:
+            trees = [stored_rows(book, book.tree(top), now_ms()) for top in tops]
+        return [row for rows in trees for row in rows if not row.is_over]
+
+    @property
+    def n_open(self) -> int:
+        return len(self._rows)
+
+    def lines(self, cost: str, width: int) -> list[Line]:
+        """The rows, and the keys with what the conversation has cost."""
+        shown = self._rows[:MOST_ROWS]
+        out = stored_lines(shown, width, is_named=True)
+        if len(self._rows) > len(shown):
+            out.append([Cells(f" +{len(self._rows) - len(shown)} more", "quiet")])
+        keys: Line = [Cells(" ")]
+        for key, what in KEYS:
+            part = [Cells(key, "title"), Cells(f" {what}", "quiet"), Cells("  ")]
+            keys += part if width_of(keys) + width_of(part) + len(cost) < width else []
+        return [*out, [*keys, Cells(right(cost, max(1, width - 1 - width_of(keys))))]]
+
+    def toolbar(self, cost: str) -> str:
+        """The same with the sequences of its colours."""
+        how = manners(self._door.environ, sys.stderr, self._door.color)
+        palette = Palette(how.theme, how.color)
+        columns, _ = size(sys.stderr)
+        return "\n".join(ansi(palette.text(line)) for line in self.lines(cost, columns))
+
+    def open(self) -> str:
+        """The rows on a full screen until somebody comes back; what is to be said about it."""
+        if not self._roots():
+            return "No agents yet."
+        from retinue.cli.tui.project_runs import ProjectRuns
+        from retinue.cli.tui.top_app import TopApp
+
+        board = ProjectRuns(self._door.places, carried(self._door.environ), tuple(self._roots()))
+        how = manners(self._door.environ, sys.stdout, self._door.color)
+        home = self._door.environ.get("HOME", "")
+        try:
+            TopApp(board, palette=Palette(how.theme, how.color), home=home, is_chat=True).run()
+        finally:
+            board.close()
+        return ""
+
+
+def ended_lines(row: RunRecord, *, is_own: bool) -> list[str]:
+    """That something has ended in the background: how long it took, what it came to, what it cost,
+    and how to see more."""
+    end, state = facts.ending(row), facts.word(row)
+    if end is None:
+        return []
+    name = fits(label(row.spec), 40)
+    address = name if is_own and " " not in name else words.short_id(row.spec.id)
+    sign = mark(state)
+    took = words.span_text(facts.elapsed(row))
+    text = one_line(ending(end, row.run.started_at), 160)
+    parts = [f"{sign.glyph} {name} {sign.word} in {took}", text]
+    if not facts.is_offline(row) and row.run.usage.nanos:
+        parts.append(words.money(row.run.usage.usd, is_bound=not row.run.usage.cost_is_known))
+    lines = [" · ".join([*parts, f"/show {address}"])]
+    return [*lines, READ_LATER] if is_own and row.spec.parent else lines
