@@ -17,6 +17,7 @@ from retinue.core.events import Answered, Decided, LimitChanged
 from retinue.core.messages import AssistantMessage, Message, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import ByDimension, Waiting, calls_of, questions_of
+from retinue.core.state_names import names_question
 from retinue.core.trees import Trees
 from retinue.core.values import NANOS_PER_USD, Budget, ToolRisk
 from retinue.errors import NotFound, Refused
@@ -25,7 +26,6 @@ from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.pricing import PriceTag, children_tag
 from retinue.tools.call_preview import CallPreview
 
-SHORTEST = 6
 Read = Callable[[str, int, int], Awaitable[Sequence[Message]]]
 Preview = Callable[[str, ToolCall], Sequence[RunRequest]]
 """About which children a call of an agent would start."""
@@ -206,9 +206,7 @@ def _named(trees: Trees, name: str) -> str:
         *questions,
         *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree)),
     }
-    matches = (
-        sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
-    )
+    matches = sorted(id for id in everything if names_question(name, id))
     if len(matches) > 1:
         raise Refused(
             "question",

@@ -24,7 +24,7 @@ from retinue.testing import Scripted, call
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.cells import plain
-from retinue.view.export_formats import FORMATS
+from retinue.view.export_formats import FORMATS, ExportSource
 from retinue.view.rows import TreeView
 from retinue.view.top_frame import TopList, top_frame
 from retinue.view.updates import conclude
@@ -138,7 +138,8 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     view = TreeView()
     with RecordReader(found) as book:
         final = book.tree(RunListing(found).roots()[0].id)
-        assert all(FORMATS[name](book, final) for name in FORMATS)  # type: ignore[call-arg]
+        source = ExportSource(book, final, "2026-11-18")
+        assert all(FORMATS[name](source) for name in FORMATS)
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame

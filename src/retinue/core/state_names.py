@@ -63,6 +63,15 @@ def short_id(id: str) -> str:
     return id[24:30] if len(id) == 36 else id
 
 
+SHORTEST_QUESTION_ID = 6
+"""Characters of a question's id that name the question, if no other one begins so."""
+
+
+def names_question(name: str, id: str) -> bool:
+    """Whether a name is the id of a question or the start of it."""
+    return name == id or (len(name) >= SHORTEST_QUESTION_ID and id.startswith(name))
+
+
 def agent_label(name: str) -> str:
     """An agent's name without the stamp that tells apart two definitions of one name."""
     return _STAMP.sub("", name)

@@ -11,6 +11,7 @@ from retinue.core.state_names import (
     FAILURES,
     agent_label,
     is_wanted,
+    names_question,
     short_id,
     shown_state,
     state_text,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
-    "short_id", "short_span", "shown_state", "span", "span_text", "state_text", "tokens",
-    "with_exit",
+    "names_question", "short_id", "short_span", "shown_state", "span", "span_text", "state_text",
+    "tokens", "with_exit",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`retinue logs`: what was said in a run, read from the file, and as it comes."""
+"""`retinue logs`: the messages or steps of a run, read from the store, also while it works."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import totals
+from retinue.view.format import short_id
 
 POLL_SECONDS = 0.2
 
@@ -32,12 +32,12 @@ POLL_SECONDS = 0.2
     "--since",
     type=Duration(),
     metavar="TIME",
-    help="With --jsonl: only steps newer than this, e.g. 10m.",
+    help="Show only messages (with --jsonl: steps) newer than this, e.g. 10m.",
 )
 @common
 @pass_door
 def command(
-    door: CommandContext,
+    context: CommandContext,
     run: str,
     follow: bool,
     calls: bool,
@@ -47,27 +47,26 @@ def command(
 ) -> None:
     """Show the messages of a run: `retinue logs 7f3a/reviewer -f --calls`. Messages are numbered
     for `fork --at`."""
-    with RunListing(door.places) as shelf:
-        id = shelf.resolve(run).id
-    with RecordReader(door.places) as book:
-        if jsonl or since is not None:
-            first = int((time.time() - since) * 1000) if since is not None else 0
-            _steps(book, id, follow, last, first)
+    with RunListing(context.places) as listing:
+        id = listing.resolve(run).id
+    first = int((time.time() - since) * 1000) if since is not None else 0
+    with RecordReader(context.places) as record:
+        if jsonl:
+            _steps(record, id, follow, last, first)
         else:
-            _messages(book, id, follow, calls, last)
+            _messages(record, id, follow, calls, last, first)
 
 
-def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> None:
+def _steps(record: RecordReader, id: str, follow: bool, last: int, first: int) -> None:
     after, shown = 0, last
     while True:
-        ended = _is_over(book, id)
+        ended = _is_over(record, id)
         texts: list[str] = []
-        while page := book.entries(after, id, 1_000):
-            after = page[-1][0]
-            for seq, entry in page:
-                if entry.at >= first:
-                    raw = msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode()
-                    texts.append(json_text(raw))
+        for seq, entry in record.steps(id, after):
+            after = seq
+            if entry.at >= first:
+                raw = msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode()
+                texts.append(json_text(raw))
         for text in texts[-shown:] if shown else texts:
             out(text)
         shown = 0
@@ -76,16 +75,20 @@ def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> 
         time.sleep(POLL_SECONDS)
 
 
-def _messages(book: RecordReader, id: str, follow: bool, calls: bool, last: int) -> None:
+def _messages(
+    record: RecordReader, id: str, follow: bool, calls: bool, last: int, first: int
+) -> None:
     at, shown = 0, last
     while True:
-        ended = _is_over(book, id)
-        row = book.row(id)
+        ended = _is_over(record, id)
+        row = record.row(id)
         assert row is not None
-        messages = book.conversation(row, at)
+        messages = record.conversation(row, at)
         numbered = list(enumerate(messages, at + 1))
+        if first:
+            numbered, first = numbered[record.n_before(row, first) :], 0
         for n, message in numbered[-shown:] if shown else numbered:
-            for line in tell(n, message, calls):
+            for line in message_lines(n, message, calls):
                 out(line)
         at, shown = at + len(messages), 0
         if not follow or ended:
@@ -93,12 +96,12 @@ def _messages(book: RecordReader, id: str, follow: bool, calls: bool, last: int)
         time.sleep(POLL_SECONDS)
 
 
-def _is_over(book: RecordReader, id: str) -> bool:
-    row = book.row(id)
-    return row is None or facts.has_ended(row)
+def _is_over(record: RecordReader, id: str) -> bool:
+    row = record.row(id)
+    return row is None or totals.has_ended(row)
 
 
-def tell(n: int, message: Message, calls: bool) -> Iterator[str]:
+def message_lines(n: int, message: Message, calls: bool) -> Iterator[str]:
     """A message for people."""
     if isinstance(message, AssistantMessage):
         if message.text:
@@ -116,11 +119,11 @@ def tell(n: int, message: Message, calls: bool) -> Iterator[str]:
     else:
         who: str = "user" if message.kind == "task" else message.kind
         if message.sender:
-            who = words.short_id(message.sender)
+            who = short_id(message.sender)
         yield f"{n:>4} {who}: {_indented(message.text)}"
 
 
 def _indented(text: str) -> str:
-    """The lines of a message behind its number: none of them can be taken for the beginning of
-    another message."""
+    """The lines of a message after its number, indented: none looks like the start of another
+    message."""
     return several_lines(text).replace("\n", "\n       ")

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from retinue.cli.commands.logs import tell
+from retinue.cli.commands.logs import message_lines
 from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
@@ -51,7 +51,7 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
                 for line in lines:
                     out(json_line(line))
             elif isinstance(item, MessageAdded):
-                for text in tell(item.n + 1, item.message, False):
+                for text in message_lines(item.n + 1, item.message, False):
                     out(text)
             elif isinstance(item, RunChanged):
                 out(describe(item.row.record))
